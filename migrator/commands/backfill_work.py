@@ -47,22 +47,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Hook, Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.core.ownership import refuse_source_table
-from migrator.stages.process.session import (
-    RunEdges,
-    begin,
-    chosen,
-    divided,
-    dry_edges,
-    identity_of,
-    leased_edges,
-    need_bucket,
-    pages_of,
-    processes_of,
-    runs_before,
-    scope_of,
-    scope_of_run,
-    taken_by,
-)
+from migrator.stages.process import session as runs
 from migrator.stages.process.write_path import PathChoice, choose_path
 from migrator.stages.session.session import JobSession
 
@@ -106,11 +91,11 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         read = (
             cluster.driver_job(read)
             if cluster
-            else divided(read, 1 if flags.dry_run else read.tuning.processes or 1)
+            else runs.divided(read, 1 if flags.dry_run else read.tuning.processes or 1)
         )
         session = stack.enter_context(session.another("backfill", job=read, workers=flags.workers))
-        entities = chosen(session.checked.entities, flags.entities)
-        need_bucket(read, entities)
+        entities = runs.chosen(session.checked.entities, flags.entities)
+        runs.need_bucket(read, entities)
         if flags.explain:
             _explain(session, entities)
         edges = _edges(stack, session, flags)
@@ -118,7 +103,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         _need_rows(session, flags)
         path_choice = choose_path(stack, session, edges, say, force=flags.force)
         identity = _identity(session, edges, entities, flags, path_choice.installation)
-        after = runs_before(edges.journal, identity.job)
+        after = runs.runs_before(edges.journal, identity.job)
         bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
         run = _begin(edges, identity, flags, after)
@@ -166,10 +151,10 @@ class _Works(Struct, frozen=True):
             return self._by_cluster(stack, stage, rows, cluster)
         job = self.session.job
         limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
-        processes = processes_of(whole, rows, limits)
-        connections = taken_by(divided(job, 1), stage.options.workers)
-        others = Others.reserved(self.session, scope_of_run(run), processes - 1, connections)
-        watched = self._watched(Share(stage.who, scope_of_run(run), connections=connections))
+        processes = runs.processes_of(whole, rows, limits)
+        connections = runs.taken_by(runs.divided(job, 1), stage.options.workers)
+        others = Others.reserved(self.session, runs.scope_of_run(run), processes - 1, connections)
+        watched = self._watched(Share(stage.who, runs.scope_of_run(run), connections=connections))
         stage = watched.open_backfill(stack, stage, rows)
         others.start(stack, self._words(), stage.stop, partial(self.session.journal.release_pages, run))
         return stage
@@ -230,10 +215,10 @@ def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
             say(line)
 
 
-def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> RunEdges:
+def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> runs.RunEdges:
     if flags.dry_run:
-        return dry_edges(stack, session.checked.mapping.table)
-    return leased_edges(stack, session, into_existing=flags.into_existing)
+        return runs.dry_edges(stack, session.checked.mapping.table)
+    return runs.leased_edges(stack, session, into_existing=flags.into_existing)
 
 
 def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
@@ -247,18 +232,18 @@ def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
 
 def _identity(
     session: JobSession,
-    edges: RunEdges,
+    edges: runs.RunEdges,
     entities: list[CompiledEntity],
     flags: BackfillFlags,
     installation: str,
 ) -> RunIdentity:
-    scope = scope_of(entities, flags.limit, named=bool(flags.entities))
-    return identity_of("backfill", session, edges.table_id, entities, scope, installation=installation)
+    scope = runs.scope_of(entities, flags.limit, named=bool(flags.entities))
+    return runs.identity_of("backfill", session, edges.table_id, entities, scope, installation=installation)
 
 
 def _bill(
     session: JobSession,
-    edges: RunEdges,
+    edges: runs.RunEdges,
     entities: list[CompiledEntity],
     flags: BackfillFlags,
     identity: RunIdentity,
@@ -283,8 +268,8 @@ def _bill(
     return bill
 
 
-def _begin(edges: RunEdges, identity: RunIdentity, flags: BackfillFlags, after: int) -> Run:
-    run = begin(edges.journal, identity, again=flags.restart, after=after)
+def _begin(edges: runs.RunEdges, identity: RunIdentity, flags: BackfillFlags, after: int) -> Run:
+    run = runs.begin(edges.journal, identity, again=flags.restart, after=after)
     if run.state == "done":
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
         say(what)
@@ -293,7 +278,9 @@ def _begin(edges: RunEdges, identity: RunIdentity, flags: BackfillFlags, after: 
     return run
 
 
-def _stage(session: JobSession, edges: RunEdges, flags: BackfillFlags, path_choice: PathChoice) -> Backfill:
+def _stage(
+    session: JobSession, edges: runs.RunEdges, flags: BackfillFlags, path_choice: PathChoice
+) -> Backfill:
     tuning = session.job.tuning
     options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
     return Backfill(
@@ -313,16 +300,16 @@ def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequ
         return stage.run(run, entities)
 
 
-def _stopped(edges: RunEdges, run: Run, *, dry_run: bool) -> str:
+def _stopped(edges: runs.RunEdges, run: Run, *, dry_run: bool) -> str:
     if dry_run:
         return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
-    pages, _ = pages_of(edges.journal, run)
+    pages, _ = runs.pages_of(edges.journal, run)
     rows = edges.journal.tally(run).rows
     written = f"{amount(rows, 'row')} of {amount(pages, 'page')} written"
     return f"stopped; {written}, which stay; the same command resumes from there"
 
 
-def _print(result: BackfillResult, edges: RunEdges, session: JobSession, *, whole_keys: bool) -> None:
+def _print(result: BackfillResult, edges: runs.RunEdges, session: JobSession, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
     findings, mapping = edges.journal.findings(result.run, SHOWN), session.checked.mapping
     print_found(findings, result.findings, mapping, whole_keys=whole_keys)

@@ -13,18 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.cli import cutover_text
 from migrator.cli.command_line import print_json
-from migrator.cli.cutover_text import (
-    direct_line,
-    history_data,
-    history_lines,
-    instance_label,
-    judgement_data,
-    refusal,
-    views,
-    views_data,
-    views_table,
-)
 from migrator.cli.lag import lag_watch
 from migrator.cli.options import (
     belonging,
@@ -158,7 +148,7 @@ def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) ->
         if by_id[id_] in service_registry.living:
             age = age_text(service_registry.age_s(by_id[id_]))
             raise SettingsError(
-                f"--evict {id_}: {instance_label(by_id[id_])} is alive, heard of {age} ago; stop it first"
+                f"--evict {id_}: {cutover_text.instance_label(by_id[id_])} is alive, heard of {age} ago; stop it first"
             )
     return [by_id[id_] for id_ in ids]
 
@@ -235,7 +225,7 @@ def _late(session: JobSession, moved: Sequence[PatternPhase]) -> dict[str, list[
             for phase in moved
             if (
                 names := [
-                    instance_label(reader)
+                    cutover_text.instance_label(reader)
                     for reader in readers
                     if confirmed.get(reader.id, {}).get(phase.pattern, 0) < phase.version
                 ]
@@ -345,7 +335,7 @@ def _judged(
 
 def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
     one_way = "one way" if options.one_way else ""
-    gone = (f"said to be gone: {instance_label(instance)}" for instance in evicted)
+    gone = (f"said to be gone: {cutover_text.instance_label(instance)}" for instance in evicted)
     return "; ".join(filter(None, (options.override or options.reason, one_way, *gone)))
 
 
@@ -362,17 +352,17 @@ def _down(session: JobSession, phase: PatternPhase, after: State, options: MoveO
 
 
 def _tell(session: JobSession, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
-    data = judgement_data(judged) | {"moved": True}
+    data = cutover_text.judgement_data(judged) | {"moved": True}
     return print_moves(session, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
 
 
 def _stays(judged: Judgement, options: MoveOptions) -> int:
     if options.as_json:
-        print_json(judgement_data(judged) | {"moved": False})
+        print_json(cutover_text.judgement_data(judged) | {"moved": False})
     elif judged.ok:
         print_folded(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
     else:
-        say(refusal(judged))
+        say(cutover_text.refusal(judged))
     return CLEAN if judged.ok else DIFFERENT
 
 
@@ -510,26 +500,33 @@ def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
     if pattern is not None:
         need_pattern(pattern, [*patterns, *phases])
     service_registry = session.service_registry()
-    all_views = views(patterns, phases, service_registry, session.phases.confirmed())
+    all_views = cutover_text.views(patterns, phases, service_registry, session.phases.confirmed())
     printed = [view for view in all_views if pattern in (None, view.phase.pattern)]
     if as_json:
-        about = {"job": read.name, "journal": session.journal.name, "patterns": views_data(printed)}
+        about = {
+            "job": read.name,
+            "journal": session.journal.name,
+            "patterns": cutover_text.views_data(printed),
+        }
         silent = [
-            {"id": instance.id, "instance": instance_label(instance)} for instance in service_registry.silent
+            {"id": instance.id, "instance": cutover_text.instance_label(instance)}
+            for instance in service_registry.silent
         ]
         print_json(about | {"silent": silent, "direct": read.direct})
     else:
         print_folded(f"journal: {shown_path(session.journal.name)}")
-        stdout().print(views_table(printed, service_registry.now_s))
+        stdout().print(cutover_text.views_table(printed, service_registry.now_s))
         if read.direct:
-            print_folded(direct_line(read.direct))
+            print_folded(cutover_text.direct_line(read.direct))
         replaced = [instance.id for instance in service_registry.replaced]
         for instance in service_registry.silent:
             replaced_note = (
                 "; a newer one took its place, so only `complete` asks" if instance.id in replaced else ""
             )
             once_sure = f"--evict {instance.id} once it is sure that it is{replaced_note}"
-            print_folded(f"timed out without deregistering: {instance_label(instance)} ({once_sure})")
+            print_folded(
+                f"timed out without deregistering: {cutover_text.instance_label(instance)} ({once_sure})"
+            )
     if faults := [view.phase.fault for view in printed if view.phase.fault]:
         raise SettingsError("; ".join(faults))
     return CLEAN
@@ -543,6 +540,6 @@ def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
         # What was ever moved has a history, whether the mapping can be read or not.
         patterns = pattern_names(read)
         need_pattern(pattern, patterns if isinstance(patterns, list) else [])
-    lines = history_lines(moves) if moves else "nothing has been moved yet"
-    print_result(history_data(moves), lines, as_json=as_json)
+    lines = cutover_text.history_lines(moves) if moves else "nothing has been moved yet"
+    print_result(cutover_text.history_data(moves), lines, as_json=as_json)
     return CLEAN

@@ -36,19 +36,7 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import OpenPages, PageCall
 from migrator.stages.core.presence import Presence
-from migrator.stages.process.session import (
-    chosen,
-    identity_of,
-    is_over,
-    joined_run,
-    left_to_join,
-    need_bucket,
-    need_done,
-    run_edges,
-    scope_of,
-    scope_of_run,
-    with_connections,
-)
+from migrator.stages.process import session as runs
 from migrator.stages.process.write_path import Tell, choose_path
 from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.scan import direct_items
@@ -328,13 +316,13 @@ class Joined(Struct, frozen=True):
     def until_over(self) -> None:
         """Works on pages until the run is over. Raises: as the stage does; StoppedError where it did not come to its end."""
         self.stage.join(
-            self.run, self.entities, partial(is_over, self.session.journal, self.lease, self.identity)
+            self.run, self.entities, partial(runs.is_over, self.session.journal, self.lease, self.identity)
         )
-        need_done(self.session.journal, self.identity)
+        runs.need_done(self.session.journal, self.identity)
 
     def need_at_work(self) -> None:
         """Raises: StoppedError where the run is over, or the process that began it is gone."""
-        if is_over(self.session.journal, self.lease, self.identity):
+        if runs.is_over(self.session.journal, self.lease, self.identity):
             raise StoppedError(f"run {self.run.id} is over")
 
 
@@ -363,23 +351,23 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "backfill", session, joining)
-        entities = chosen(session.checked.entities, joining.entities)
-        need_bucket(session.job, entities)
-        edges, ownership = run_edges(session, lease.check), session.ownership
+        entities = runs.chosen(session.checked.entities, joining.entities)
+        runs.need_bucket(session.job, entities)
+        edges, ownership = runs.run_edges(session, lease.check), session.ownership
         (ownership.need_direct if joining.force else ownership.need_rows)()
         choice = choose_path(stack, session, edges, tell, force=joining.force)
-        scope = scope_of(entities, joining.limit, named=bool(joining.entities))
-        identity = identity_of(
+        scope = runs.scope_of(entities, joining.limit, named=bool(joining.entities))
+        identity = runs.identity_of(
             "backfill", session, session.table_id, entities, scope, installation=choice.installation
         )
-        run, tuning = joined_run(session.journal, identity), session.job.tuning
+        run, tuning = runs.joined_run(session.journal, identity), session.job.tuning
         options = BackfillOptions(joining.workers, tuning.page_rows, joining.limit)
         path = choice.path(session, edges)
         stage = Backfill(
             *(choice.source(session), session.journal, path, Unshown(), options, session.stop),
             who=joining.who,
         )
-        own = Share(joining.who, scope_of_run(run), connections=connections)
+        own = Share(joining.who, runs.scope_of_run(run), connections=connections)
         watched = Watched("backfill", session, signs_of(tuning), joining.address, own)
         left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
@@ -394,9 +382,9 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "verify", session, joining)
         entities, tuning = session.checked.entities, session.job.tuning
-        need_bucket(session.job, entities)
-        identity = identity_of("verify", session, session.table_id, entities, joining.scope)
-        run = joined_run(session.journal, identity)
+        runs.need_bucket(session.job, entities)
+        identity = runs.identity_of("verify", session, session.table_id, entities, joining.scope)
+        run = runs.joined_run(session.journal, identity)
         options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample)
         stage = replace(stage_of(session, lease, STILL, options, Unshown()), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
@@ -433,7 +421,7 @@ def stage_of(
 def sharing(stack: ExitStack, stage: Verify, session: JobSession, run: Run, connections: int) -> Verify:
     """The stage with its part of the run's budgets: its pages begin when others have made room."""
     pace = Pace(NoLimit())
-    own = Share(stage.who, scope_of_run(run), connections=connections)
+    own = Share(stage.who, runs.scope_of_run(run), connections=connections)
     stack.enter_context(Presence(session.processes, None, own, [session.source.pace], pace))
     rest = partial(nap, stop=stage.stop.is_set, sleep=time.sleep)
     return replace(stage, is_shared=True, begin=lambda: pace.wait(rest))
@@ -447,8 +435,8 @@ def _entered(
     lease = stack.enter_context(session.joined_lease())
     if connections is None:
         latest = session.journal.runs(job.name)[-1]
-        connections = left_to_join(job, session.processes, scope_of_run(latest))
-    limited = with_connections(job, connections)
+        connections = runs.left_to_join(job, session.processes, runs.scope_of_run(latest))
+    limited = runs.with_connections(job, connections)
     opened = session.another(command, job=limited, workers=joining.workers)
     return lease, stack.enter_context(opened), connections
 

@@ -30,14 +30,7 @@ from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
-from migrator.stages.process.session import (
-    begin,
-    divided,
-    identity_of,
-    need_bucket,
-    taken_by,
-    with_connections,
-)
+from migrator.stages.process import session as runs
 from migrator.stages.process.write_path import begin_revision, tell_unmarked, tell_unverified
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 
@@ -140,7 +133,7 @@ def relay(
             end_with_parent(stop)
         parsed = _mapping_gone_back_to(session)
         session = stack.enter_context(session.another("relay", job=read, workers=workers, parsed=parsed))
-        need_bucket(read, session.checked.entities)
+        runs.need_bucket(read, session.checked.entities)
         if is_marks_alone:
             return _marks_alone(session, discard=not dry_run, as_json=options["as_json"])
         return _work(stack, session, asked)
@@ -149,8 +142,8 @@ def relay(
 def _job_of(job: Job, asked: _Asked) -> Job:
     """The job as this relay sees it; hooks are called by the one that has started the others."""
     if asked.part is None:
-        return divided(job, asked.processes)
-    return replace(with_connections(job, asked.part.connections), hooks=())
+        return runs.divided(job, asked.processes)
+    return replace(runs.with_connections(job, asked.part.connections), hooks=())
 
 
 def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
@@ -184,7 +177,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
     highest = edges.memory.highest()
     address = address_of(read.tuning.metrics_host, options["metrics_port"])
     who = asked.part.id if asked.part else secrets.token_hex(8)
-    own = Share(who, RELAYS, connections=taken_by(read, asked.workers))
+    own = Share(who, RELAYS, connections=runs.taken_by(read, asked.workers))
     others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
     watched = Watched("relay", session, report.signs, address, own)
     pace = watched.open(stack, report.advance, [partial(relay_part, report)])
@@ -245,8 +238,8 @@ def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[Concur
     tell_unverified(session, installation, say)
     begin_revision(edges, say, force=force)
     edges.open_findings.keep_entities(edges.entities)
-    identity = identity_of("relay", session, session.table_id, session.checked.entities)
-    return edges, begin(session.journal, identity, again=True, after=0)
+    identity = runs.identity_of("relay", session, session.table_id, session.checked.entities)
+    return edges, runs.begin(session.journal, identity, again=True, after=0)
 
 
 def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -> None:

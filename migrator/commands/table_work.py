@@ -56,27 +56,7 @@ from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
-from migrator.stages.doctor import (
-    Checkup,
-    check_bucket,
-    check_capture,
-    check_clock,
-    check_entities,
-    check_grants,
-    check_hidden_rows,
-    check_jobs,
-    check_journal,
-    check_on_record,
-    check_packages,
-    check_permissions,
-    check_revision,
-    check_server,
-    check_slot,
-    check_statements,
-    check_table,
-    check_untried,
-    check_verified,
-)
+from migrator.stages import doctor as health
 from migrator.stages.process.session import need_bucket
 from migrator.stages.session.adoption import try_table, try_tickets
 from migrator.stages.session.job import (
@@ -208,11 +188,11 @@ def doctor(
         if write or role is not None:
             raise click.UsageError("--probe goes without --write and --role")
         return PROBES["dynamodb"](job, bucket=bucket, yes=yes, as_json=as_json)
-    checkup, journal = Checkup(), None
+    checkup, journal = health.Checkup(), None
     with ExitStack() as stack:
         session = stack.enter_context(JobSession(job, patience=Backoff(attempts=1), live_patience=ONCE))
         read = checkup.ask("job", lambda: session.job, "the job file is right")
-        check_packages(checkup, packages_for(read))
+        health.check_packages(checkup, packages_for(read))
         if IS_NATIVE:
             checkup.tell("item programs", "run by the native executor")
         else:
@@ -223,7 +203,7 @@ def doctor(
                 _source(checkup, stack, session, role)
             if parsed is not None and role not in _WITHOUT_TABLE:
                 _target(checkup, read, parsed.mapping, write=write, role=role)
-            journal = check_journal(checkup, session.try_journal)
+            journal = health.check_journal(checkup, session.try_journal)
             if journal is not None:
                 checkup.ask(
                     "journal's job",
@@ -239,7 +219,7 @@ def doctor(
     return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
 
-def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | None) -> None:
+def _source(checkup: health.Checkup, stack: ExitStack, outer: JobSession, role: str | None) -> None:
     session = checkup.ask(
         "source and mapping",
         lambda: stack.enter_context(outer.another("doctor", live_patience=ONCE)),
@@ -250,17 +230,17 @@ def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | N
     rights = SQL_ROLES.get(role or "", _EVERYTHING)
     is_database = not session.checked.mapping.documents
     if is_database:
-        check_server(checkup, session.health)
+        health.check_server(checkup, session.health)
     if role is not None and is_database and not session.is_file:
         grants = grants_of(session)
-        check_grants(checkup, lambda: grants.lacking(role))
+        health.check_grants(checkup, lambda: grants.lacking(role))
     if rights.rows:
         checkup.ask("bucket", lambda: need_bucket(session.job, session.checked.entities))
-        check_entities(checkup, session.source, session.checked.entities)
+        health.check_entities(checkup, session.source, session.checked.entities)
         if session.source.hides_rows:
-            check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_fault)
+            health.check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_fault)
     if rights.asks and session.checked.mapping.patterns:
-        check_statements(checkup, session.source, session.checked.mapping)
+        health.check_statements(checkup, session.source, session.checked.mapping)
         for name, what in (
             checkup.ask("NULLs", lambda: list(null_doubts(session.source, session.checked))) or ()
         ):
@@ -270,29 +250,31 @@ def _source(checkup: Checkup, stack: ExitStack, outer: JobSession, role: str | N
         _marks(checkup, session)
 
 
-def _marks(checkup: Checkup, session: JobSession) -> None:
+def _marks(checkup: health.Checkup, session: JobSession) -> None:
     file = str(session.path)
-    captured = check_capture(
+    captured = health.check_capture(
         checkup,
         session.capture_status,
         lambda: session.capture.refusals(session.plans),
         lambda: len(session.service_registry().marking),
         file,
     )
-    check_revision(checkup, lambda: session.revisions.standing(), file)
-    check_verified(checkup, lambda: session.unverified(session.capture_status().installation))
+    health.check_revision(checkup, lambda: session.revisions.standing(), file)
+    health.check_verified(checkup, lambda: session.unverified(session.capture_status().installation))
     if captured:
-        check_slot(checkup, checkup.ask("replication slot", lambda: session.live.slot_lag()))
+        health.check_slot(checkup, checkup.ask("replication slot", lambda: session.live.slot_lag()))
         checkup.ask("marks", lambda: session.live.marks.probe(), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
         checkup.ask("tickets", lambda: try_tickets(session), fine)
-        check_on_record(checkup, lambda: try_table(session))
+        health.check_on_record(checkup, lambda: try_table(session))
 
 
 _EVERYTHING = SqlRole("", rows=True, asks=True)
 
 
-def _target(checkup: Checkup, job: Job, mapping: MappingModel, *, write: bool, role: str | None) -> None:
+def _target(
+    checkup: health.Checkup, job: Job, mapping: MappingModel, *, write: bool, role: str | None
+) -> None:
     target = checkup.ask(
         "target",
         lambda: open_target(job, mapping.table, _never),
@@ -302,22 +284,22 @@ def _target(checkup: Checkup, job: Job, mapping: MappingModel, *, write: bool, r
         return
     rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values(), keeps=bool(job.keep))
     if rights is None or "DescribeTable" in rights.table:
-        if not check_table(checkup, target.admin, target.design, str(job.path)):
+        if not health.check_table(checkup, target.admin, target.design, str(job.path)):
             return
-        check_jobs(checkup, lambda: jobs_of(target), job.name)
-        check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
+        health.check_jobs(checkup, lambda: jobs_of(target), job.name)
+        health.check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
     probes = target.admin.probe(target.design, write=write, only=rights)
-    check_permissions(checkup, probes, str(job.path), written=write, role=role)
+    health.check_permissions(checkup, probes, str(job.path), written=write, role=role)
     if target.objects is not None and (role is None or ROLES[role].objects):
         objects = target.objects
         # The object of a try is taken away again, which no role but a person's own may do.
         tried = checkup.ask("bucket", lambda: objects.probe(write=write and role is None)) or []
         untried = role is not None and "s3:PutObject" in ROLES[role].objects
-        check_bucket(checkup, [*tried, *([_PUT_UNTRIED] if untried else [])])
+        health.check_bucket(checkup, [*tried, *([_PUT_UNTRIED] if untried else [])])
     if role is not None:
-        check_untried(checkup, ROLES[role].files, "exported items", _NO_PLACE)
-        check_untried(checkup, ROLES[role].logs, "", _NO_LOG)
-        check_untried(checkup, ROLES[role].stream, "", _NO_STREAM)
+        health.check_untried(checkup, ROLES[role].files, "exported items", _NO_PLACE)
+        health.check_untried(checkup, ROLES[role].logs, "", _NO_LOG)
+        health.check_untried(checkup, ROLES[role].stream, "", _NO_STREAM)
 
 
 _WITHOUT_SOURCE = ROLES.keys() - SQL_ROLES.keys()

@@ -54,15 +54,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.source import place
 from migrator.stages.live.capture import of_another
-from migrator.stages.process.session import (
-    divided,
-    identity_of,
-    need_bucket,
-    pages_of,
-    processes_of,
-    scope_of_run,
-    taken_by,
-)
+from migrator.stages.process import session as runs
 from migrator.stages.process.write_path import need_known
 from migrator.stages.session.live import Live
 from migrator.stages.session.session import JobSession
@@ -110,7 +102,9 @@ def verify(
         stack.enter_context(stop_on_signals(session.stop))
         cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
         limited = (
-            cluster.driver_job(read) if cluster else divided(read, read.tuning.processes or 1, writes=False)
+            cluster.driver_job(read)
+            if cluster
+            else runs.divided(read, read.tuning.processes or 1, writes=False)
         )
         asked = replace(asked, rows_of=limited)
         return _drive(stack, session, asked, asked.words(sample), cluster)
@@ -145,7 +139,7 @@ def _drive(
         own_live=bool(options["source_url"]),
     )
     session = stack.enter_context(opened)
-    need_bucket(session.job, session.checked.entities)
+    runs.need_bucket(session.job, session.checked.entities)
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
     ownership = session.ownership
@@ -155,7 +149,7 @@ def _drive(
     if options["repair"]:
         need_known(session, say)
     entities = session.checked.entities
-    identity = identity_of("verify", session, table_id, entities, asked.scope)
+    identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
     recheck = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
@@ -202,11 +196,11 @@ def _with_others(
     """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
     source = session.source
     rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in session.checked.entities)
-    processes = processes_of(session.job, rows, (session.job.source.max_rows_per_s,))
+    processes = runs.processes_of(session.job, rows, (session.job.source.max_rows_per_s,))
     if session.job.tuning.processes is None and processes == 1:
         return stage
-    connections = taken_by(session.job, stage.options.workers)
-    others = Others.reserved(session, scope_of_run(run), processes - 1, connections)
+    connections = runs.taken_by(session.job, stage.options.workers)
+    others = Others.reserved(session, runs.scope_of_run(run), processes - 1, connections)
     stage = sharing(stack, stage, session, run, connections)
     others.start(stack, words, stage.stop, partial(session.journal.release_pages, run))
     return stage
@@ -222,7 +216,7 @@ def _join(session: JobSession, asked: _Asked) -> int:
 
 def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:
     """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
-    compared, planned = pages_of(session.journal, run)
+    compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
     drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
     again = asked.options["restart"]

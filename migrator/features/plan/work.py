@@ -20,23 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli import page
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import write_limit
 from migrator.cli.inert import plain
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
-from migrator.cli.page import (
-    about,
-    environment_of_pages,
-    hours_text,
-    money,
-    number_text,
-    part_of_page,
-    policy_of,
-    rate_text,
-    refuse_unwritable,
-    size_text,
-    write_page,
-)
 from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.capacity.ways import Host
@@ -134,7 +122,7 @@ def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
 
 def views_fragment(views: Sequence[View]) -> Markup:
     """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
-    return Markup(environment_of_pages().get_template("collections.html").render(views=views))
+    return Markup(page.environment_of_pages().get_template("collections.html").render(views=views))
 
 
 HOT_SHOWN = 3
@@ -151,7 +139,7 @@ def would_do(capacity: Capacity) -> str:
     indexes = amount(len(capacity.indexes), "index")
     # Streams tell of changes of old DynamoDB tables.
     triggers = f"install {amount(capacity.triggers, 'trigger')} on {amount(capacity.captured, 'table')}, "
-    items = f"{about(capacity.exact)}{amount(capacity.items, 'item')} of {amount(capacity.rows, 'row')}"
+    items = f"{page.about(capacity.exact)}{amount(capacity.items, 'item')} of {amount(capacity.rows, 'row')}"
     installs = triggers if capacity.triggers else ""
     return f"would create table {capacity.table} with {indexes}, {installs}and write {items}"
 
@@ -163,7 +151,7 @@ def known(exact: bool) -> str:
 def spread_text(spread: Spread, *, sizes: bool = False) -> str:
     """p50 / p99 / max."""
     numbers = (spread.p50, spread.p99, spread.most)
-    return " / ".join(size_text(number) if sizes else f"{number:,}" for number in numbers)
+    return " / ".join(page.size_text(number) if sizes else f"{number:,}" for number in numbers)
 
 
 def place_name(index: str) -> str:
@@ -171,7 +159,7 @@ def place_name(index: str) -> str:
 
 
 def monthly(capacity: Capacity, reads: PatternReads) -> str:
-    return money(reads.usd_a_month(capacity.usd_a_million_reads))
+    return page.money(reads.usd_a_month(capacity.usd_a_million_reads))
 
 
 def measured_text(reads: PatternReads) -> str:
@@ -189,19 +177,17 @@ def rewritten(rewrite: Rewrite) -> str:
 def load_text(capacity: Capacity) -> str:
     load = capacity.load
     work = f"{amount(load.pages, 'page')} of SELECTs over {amount(load.tables, 'table')} read {amount(load.rows, 'row')}"
-    time = (
-        f"{hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
-    )
-    return f"{work}; {load.write_units:,} write units, {money(capacity.bills.backfill)}; {time}"
+    time = f"{page.hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
+    return f"{work}; {load.write_units:,} write units, {page.money(capacity.bills.backfill)}; {time}"
 
 
 def way_time(way: Way) -> str:
-    hours = hours_text(way.hours)
+    hours = page.hours_text(way.hours)
     return f"{hours}, and the import" if way.is_open_ended else hours
 
 
 def way_money(way: Way) -> str:
-    return "–" if way.impossible else money(way.usd)
+    return "–" if way.impossible else page.money(way.usd)
 
 
 def way_remarks(way: Way) -> str:
@@ -211,9 +197,11 @@ def way_remarks(way: Way) -> str:
 
 def ways_text(ways: Sequence[Way], cheapest: Way | None, fastest: Way | None) -> str:
     """Which way to fill the table costs least, and which takes least time of those whose time is known."""
-    costs = "not known" if cheapest is None else f"{cheapest.name} ({money(cheapest.usd)})"
+    costs = "not known" if cheapest is None else f"{cheapest.name} ({page.money(cheapest.usd)})"
     takes = (
-        "not known" if fastest is None else f"{fastest.name} ({hours_text(fastest.hours)}; {fastest.bound})"
+        "not known"
+        if fastest is None
+        else f"{fastest.name} ({page.hours_text(fastest.hours)}; {fastest.bound})"
     )
     named = {way.name: way for way in (cheapest, fastest) if way is not None and way.against}
     remarks = [f"{name} {way.against[0]}" for name, way in named.items()]
@@ -225,10 +213,10 @@ def ways_text(ways: Sequence[Way], cheapest: Way | None, fastest: Way | None) ->
 
 def bill_lines(capacity: Capacity) -> Iterator[tuple[str, str]]:
     bills = capacity.bills
-    yield "reads, on demand", money(bills.reads)
-    yield "writes, on demand", money(bills.writes)
-    yield "storage", money(bills.storage)
-    yield "reads and writes, provisioned for 70 % of use", money(bills.provisioned)
+    yield "reads, on demand", page.money(bills.reads)
+    yield "writes, on demand", page.money(bills.writes)
+    yield "storage", page.money(bills.storage)
+    yield "reads and writes, provisioned for 70 % of use", page.money(bills.provisioned)
 
 
 def choice_text(capacity: Capacity) -> str:
@@ -290,12 +278,12 @@ def _beside(label: str, first: int, second: int) -> Beside:
 
 
 def _sized(label: str, first: int, second: int) -> Beside:
-    return Beside(label, size_text(first), size_text(second), _less(first, second))
+    return Beside(label, page.size_text(first), page.size_text(second), _less(first, second))
 
 
 def _priced(label: str, first: Decimal | None, second: Decimal | None) -> Beside:
     less = "" if first is None or second is None else _less(first, second)
-    return Beside(label, money(first), money(second), less)
+    return Beside(label, page.money(first), page.money(second), less)
 
 
 def _units(first: PatternReads, second: PatternReads) -> Beside:
@@ -308,7 +296,7 @@ def _asked(reads: PatternReads) -> str:
 
 
 def _call_units(reads: PatternReads) -> str:
-    return number_text(reads.units) if reads.calls else "not measured"
+    return page.number_text(reads.units) if reads.calls else "not measured"
 
 
 def _less(first: Any, second: Any) -> str:
@@ -346,10 +334,10 @@ def _patterns(capacity: Capacity) -> Iterator[str | Table]:
 
 
 def _pattern_cells(capacity: Capacity, reads: PatternReads) -> tuple[str, ...]:
-    figures = map(number_text, (reads.pages, reads.units, reads.most_units))
+    figures = map(page.number_text, (reads.pages, reads.units, reads.most_units))
     return (
         *(reads.pattern, place_name(reads.index), reads.condition, *(figures if reads.calls else ("–",) * 3)),
-        *(rate_text(reads.calls_per_s), monthly(capacity, reads), measured_text(reads)),
+        *(page.rate_text(reads.calls_per_s), monthly(capacity, reads), measured_text(reads)),
     )
 
 
@@ -377,8 +365,14 @@ def _hot(capacity: Capacity) -> Iterator[str | Table]:
     columns = ("of", "partition key", "items ", "size ", "share ", "write units/s ", "types")
     rows = [
         (
-            *(place_name(place.index), hot.key, f"{hot.items:,}", size_text(hot.bytes), f"{hot.share:.1%}"),
-            "–" if hot.write_units_per_s is None else number_text(hot.write_units_per_s),
+            *(
+                place_name(place.index),
+                hot.key,
+                f"{hot.items:,}",
+                page.size_text(hot.bytes),
+                f"{hot.share:.1%}",
+            ),
+            "–" if hot.write_units_per_s is None else page.number_text(hot.write_units_per_s),
             ", ".join(hot.types),
         )
         for place in capacity.places
@@ -398,7 +392,9 @@ def _rewrites(capacity: Capacity) -> Iterator[str | Table]:
 
 def _rewrite_cells(rewrite: Rewrite) -> tuple[str, ...]:
     shown = known(rewrite.exact) if rewrite.roots else f"not counted: {rewrite.why}"
-    counted = (number_text(rewrite.items), number_text(rewrite.units)) if rewrite.roots else ("–", "–")
+    counted = (
+        (page.number_text(rewrite.items), page.number_text(rewrite.units)) if rewrite.roots else ("–", "–")
+    )
     return rewrite.table, rewrite.entity, rewritten(rewrite), *counted, shown
 
 
@@ -408,7 +404,7 @@ def _costs(capacity: Capacity) -> Iterator[str | Table]:
     for line in (choice_text(capacity), capacity.bills.why, f"prices: {capacity.bills.source}"):
         if line and line != "prices: ":
             yield line
-    stored = f"{size_text(capacity.stored_bytes)} stored, indexes and AWS's overhead included"
+    stored = f"{page.size_text(capacity.stored_bytes)} stored, indexes and AWS's overhead included"
     yield f"{stored}; writes a second: {capacity.writes.source or 'not known'}"
     yield f"Filling it: {load_text(capacity)}"
     yield ""
@@ -417,7 +413,7 @@ def _costs(capacity: Capacity) -> Iterator[str | Table]:
 
 
 def _ways(capacity: Capacity) -> Table:
-    files = size_text(capacity.load.json_bytes)
+    files = page.size_text(capacity.load.json_bytes)
     title = f"Ways to fill it (an import: of {files} of files)"
     rows = (
         (way.name, "–" if way.impossible else way_time(way), way_money(way), way_remarks(way))
@@ -503,7 +499,7 @@ def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None)
 
     `collections`: a fragment of sample item collections, put in as it is: only templates that escape texts may make it.
     """
-    environment = environment_of_pages()
+    environment = page.environment_of_pages()
     environment.filters |= {
         "spread": spread_text,
         "place": place_name,
@@ -514,7 +510,9 @@ def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None)
         "way_remarks": way_remarks,
     }
     environment.globals |= {"weights": WEIGHTS, "monthly": monthly}
-    style = Markup(part_of_page(environment, "report.css") + "\n" + part_of_page(environment, "plan.css"))
+    style = Markup(
+        page.part_of_page(environment, "report.css") + "\n" + page.part_of_page(environment, "plan.css")
+    )
     capacity, other = capacities[0], capacities[1] if len(capacities) > 1 else None
     return environment.get_template("plan.html").render(
         plan=capacity,
@@ -528,7 +526,7 @@ def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None)
         left_out=list(unmapped_lines(capacity)),
         collections=collections or "",
         style=style,
-        policy=policy_of(style, ""),
+        policy=page.policy_of(style, ""),
         version=version("single-table-migrator"),
     )
 
@@ -570,7 +568,7 @@ def plan(
             say(f"warning: {name}: {what}")
         collections = _collections(sessions[0], asked) if html is not None else None
     if html is not None:
-        write_page(html, plan_page(capacities, collections))
+        page.write_page(html, plan_page(capacities, collections))
         say(f"{html}: written")
     if as_json:
         print_json(plan_data(capacities))
@@ -608,7 +606,7 @@ def _refuse_other_source(jobs: Sequence[Job]) -> None:
 
 def _refuse_other_file(path: Path) -> None:
     """Raises: SettingsError where a page cannot be written, or what stands there is no page of ours."""
-    refuse_unwritable(path)
+    page.refuse_unwritable(path)
     if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
         raise SettingsError(f"--out {path}: there already, and no page of migrator's; name another file")
 

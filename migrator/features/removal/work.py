@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from migrator.cli import text as texts
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import direct_line, instance_label
 from migrator.cli.options import (
@@ -27,20 +28,6 @@ from migrator.cli.options import (
     stopped_says,
 )
 from migrator.cli.runs import RunEnd, known_revision
-from migrator.cli.text import (
-    EndSql,
-    EndStep,
-    end_steps,
-    forget_data,
-    forgotten_lines,
-    hint_lines,
-    print_undo,
-    remaining_lines,
-    step_lines,
-    traces_lines,
-    undo_data,
-    what_remains,
-)
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import entities_of
@@ -99,7 +86,7 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
         if read.direct:
             print_folded(direct_line(read.direct))
         if steps:
-            for text in step_lines(ending):
+            for text in texts.step_lines(ending):
                 print_folded(text)
         advice = "" if steps else "; --steps prints how to end it"
         print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
@@ -114,14 +101,14 @@ def _first_fix(lines: Sequence[Line]) -> str:
     return next((command[0] for command in commands if command), "fix what is not ok")
 
 
-def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[EndStep]:
+def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) -> list[texts.EndStep]:
     activity = session.live.activity
     uninstall = [text for step in session.live.capture.uninstall_steps() for text in step.statements]
-    return end_steps(
+    return texts.end_steps(
         str(session.path),
         unfinished,
         one_way=not session.source.takes_rows,
-        sql=EndSql(activity.read_only(tables), uninstall, activity.drops(tables)),
+        sql=texts.EndSql(activity.read_only(tables), uninstall, activity.drops(tables)),
     )
 
 
@@ -344,15 +331,15 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:
     """Raises: RefusedError where the person who is shown the counts says no."""
-    print_undo(console_on(sys.stderr), counts, dry_run=True)
+    texts.print_undo(console_on(sys.stderr), counts, dry_run=True)
     need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 
 
 def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json(undo_data(counts))
+        print_json(texts.undo_data(counts))
     else:
-        print_undo(stdout(), counts, dry_run=dry_run)
+        texts.print_undo(stdout(), counts, dry_run=dry_run)
 
 
 # ── `migrator clean --row`: what is kept of one row, taken away for good ──
@@ -371,13 +358,13 @@ def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: boo
         roots = _roots(session.checked, compiled, row_key(compiled, keys))
         stage = _forget_stage(stack, session, roots, alone=not how["dry_run"])
         traces = stage.look()
-        remaining = what_remains(traces, in_s3=bool(compiled.contents))
+        remaining = texts.what_remains(traces, in_s3=bool(compiled.contents))
         if how["dry_run"]:
             _print_forgotten(traces, None, remaining, as_json=as_json)
             return 0
         _refuse(traces, force=how["force"])
         if not how["yes"]:
-            say("\n".join(traces_lines(traces)))
+            say("\n".join(texts.traces_lines(traces)))
             need_yes("Take these traces away for good?")
         done = stage.forget(traces)
         _print_forgotten(traces, done, remaining, as_json=as_json)
@@ -427,9 +414,11 @@ def _refuse(traces: RowTraces, *, force: bool) -> None:
 def _print_forgotten(
     traces: RowTraces, done: Forgotten | None, remaining: Sequence[str], *, as_json: bool
 ) -> None:
-    lines = traces_lines(traces) if done is None else forgotten_lines(done)
-    data = forget_data(traces, done, remaining)
-    print_result(data, [*lines, *hint_lines(traces), *remaining_lines(remaining)], as_json=as_json)
+    lines = texts.traces_lines(traces) if done is None else texts.forgotten_lines(done)
+    data = texts.forget_data(traces, done, remaining)
+    print_result(
+        data, [*lines, *texts.hint_lines(traces), *texts.remaining_lines(remaining)], as_json=as_json
+    )
 
 
 # ── `migrator clean --tombstones` ──

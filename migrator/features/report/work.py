@@ -19,25 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli import page
 from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_of, open_line
 from migrator.cli.options import belonging, stdout, stop_on_signals
-from migrator.cli.page import (
-    bars_of,
-    columns_of,
-    curves_of,
-    environment_of_pages,
-    money,
-    moves_at,
-    ms_text,
-    number_text,
-    part_of_page,
-    policy_of,
-    rate_text,
-    refuse_unwritable,
-    size_text,
-    write_page,
-)
 from migrator.cli.text import table_of
 from migrator.features.report.gather import (
     LIGHT,
@@ -264,7 +249,7 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
         if words := answered_words(pattern):
             yield f"{pattern.name}: {words}"
         if pattern.budget_ms is not None and pattern.is_over_budget:
-            p99, budget = ms_text(pattern.latency["table"].at(99.0)), ms_text(pattern.budget_ms)
+            p99, budget = page.ms_text(pattern.latency["table"].at(99.0)), page.ms_text(pattern.budget_ms)
             yield f"{pattern.name}: DynamoDB's p99 of {p99} is over its budget of {budget}"
     for move in model.moves[:_MOVES]:
         against = " against its evidence" if move.override else ""
@@ -322,9 +307,15 @@ def _pattern_cells(pattern: PatternReport) -> tuple[object, ...]:
 
 
 def _cost_cells(cost: PatternCost) -> tuple[str, ...]:
-    units = "–" if cost.units is None else number_text(cost.units)
+    units = "–" if cost.units is None else page.number_text(cost.units)
     amounts = (None if usd is None else Decimal(str(usd)) for usd in (cost.usd_now, cost.usd_all))
-    return cost.pattern, units, rate_text(cost.now_per_s), rate_text(cost.all_per_s), *map(money, amounts)
+    return (
+        cost.pattern,
+        units,
+        page.rate_text(cost.now_per_s),
+        page.rate_text(cost.all_per_s),
+        *map(page.money, amounts),
+    )
 
 
 def _timeline(timeline: Timeline) -> Iterator[str]:
@@ -347,7 +338,7 @@ def _written(work: WorkSeries) -> Iterator[str]:
     }
     for name, numbers in figures.items() if work.spans else ():
         most = max(numbers)
-        text = age_text(most) if name == "lag" else f"{number_text(most)} in {age_text(work.width_s)}"
+        text = age_text(most) if name == "lag" else f"{page.number_text(most)} in {age_text(work.width_s)}"
         yield f"{name:>9} │{_drawn(numbers)}│ at most {text}"
     if work.spans:
         yield f"{'':>9}  from {minute(work.spans[0].begun_at)} to {minute(work.spans[-1].begun_at)}"
@@ -368,7 +359,7 @@ def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[st
     rows = (
         (
             *(pattern.name, SIDE_WORDS[side], f"{curve.answers:,}"),
-            *(ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9)),
+            *(page.ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9)),
         )
         for pattern in timed
         for side in SIDES
@@ -384,14 +375,14 @@ def _costs(console: Console, costs: Costs) -> Iterator[str]:
         )
         console.print(_table(columns, map(_cost_cells, costs.patterns)))
     if costs.are_known:
-        now, full = (money(Decimal(str(usd))) for usd in (costs.usd_now, costs.usd_all))
+        now, full = (page.money(Decimal(str(usd))) for usd in (costs.usd_now, costs.usd_all))
         yield f"all that is known: {now} a month now, {full} at 100 %; prices: {costs.prices}"
     if costs.why:
         yield costs.why
     for place in costs.largest:
         about = "" if place.exact else "about "
         for hot in place.hottest[:_LARGEST]:
-            size = f"{about}{hot.items:,} items, {size_text(hot.bytes)}"
+            size = f"{about}{hot.items:,} items, {page.size_text(hot.bytes)}"
             yield f"largest of {place.index or 'the table'}: {hot.key}: {size}"
 
 
@@ -458,18 +449,22 @@ _EXAMPLES = 3
 def html_page(model: ReportModel) -> str:
     """The whole page. What it holds of rows is text, never markup."""
     pages = _environment()
-    style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
+    style, script = (page.part_of_page(pages, name) for name in ("report.css", "report.js"))
     return pages.get_template("report.html").render(
         model=model,
         version=model.version,
         style=style,
         script=script,
-        policy=policy_of(style, script),
-        bars=bars_of(model.timeline),
-        columns=columns_of(model.work, model.moves),
-        moves=moves_at(model.timeline.width_s, [span.begun_at for span in model.timeline.spans], model.moves),
-        figures={"items": number_text, "write units": number_text, "lag": age_text},
-        curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
+        policy=page.policy_of(style, script),
+        bars=page.bars_of(model.timeline),
+        columns=page.columns_of(model.work, model.moves),
+        moves=page.moves_at(
+            model.timeline.width_s, [span.begun_at for span in model.timeline.spans], model.moves
+        ),
+        figures={"items": page.number_text, "write units": page.number_text, "lag": age_text},
+        curves={
+            pattern.name: page.curves_of(pattern.latency) for pattern in model.patterns if pattern.latency
+        },
         examples=_EXAMPLES,
         phases=PHASES,
     )
@@ -477,7 +472,7 @@ def html_page(model: ReportModel) -> str:
 
 def _environment() -> Environment:
     """The templates of pages, with the report's own words."""
-    pages = environment_of_pages()
+    pages = page.environment_of_pages()
     pages.filters |= {
         "found": finder_words,
         "compared": compared_words,
@@ -505,7 +500,7 @@ def report(session: JobSession, html: Path | None, since_s: float, as_json: bool
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
     if html is not None:
-        refuse_unwritable(html)
+        page.refuse_unwritable(html)
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals(session.stop))
         _, file = session.journal, session.path
@@ -517,7 +512,7 @@ def report(session: JobSession, html: Path | None, since_s: float, as_json: bool
             )
         model = stage.gather()
     if html is not None:
-        write_page(html, html_page(model))
+        page.write_page(html, html_page(model))
         click.echo(f"{html}: {model.verdict.title}", err=True)
     if as_json:
         click.echo(json.dumps(report_data(model), ensure_ascii=True))
