@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from gzip import decompress
 from pathlib import Path
 from threading import Event
@@ -23,7 +23,7 @@ from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_o
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import key_text
 from migrator.mapping.items.wire import decode_item
-from migrator.mapping.model.edges import UNIMPORTED, Control, Identity, TableState
+from migrator.mapping.model.edges import UNIMPORTED, TableState
 from migrator.mapping.model.files import (
     MANIFEST,
     PARTS,
@@ -43,7 +43,6 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.values import asdict
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.core.adoption import KeysOfItems
-from migrator.stages.core.ownership import OnRecord
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.live.relay import live_entities, remembered
 from migrator.stages.process.session import begin, identity_of
@@ -132,82 +131,68 @@ def need_importable(design: TableDesign) -> None:
 # ── The import itself ──
 
 
-class Records(Struct, frozen=True):
-    """What journal and table must know of a table that is imported. `table`: its name; `count`: makes the export's pages
-    count as done for the table of that id; `captured`: whether changes leave marks, so that writers ask before they write.
+@dataclass(frozen=True)
+class Import:
+    """Files imported into a table, and what journal and table must know of it. `told`: how far it is.
+
     Every call may be repeated."""
 
-    job: str
-    table: str
-    identity: Identity
-    control: Control
-    on_record: Callable[[], OnRecord]
-    count: Callable[[str], None]
-    captured: bool
-
-    def begun(self, table_id: str) -> None:
-        """From now on writers with tickets refuse the table, until it has ended well."""
-        if self.captured:
-            self.identity.see(table_id, self.table, UNIMPORTED)
-
-    def ended(self, table_id: str) -> None:
-        self.count(table_id)
-        if self.captured:
-            before = self.control.read_control().jobs.get(self.job)
-            self.control.keep(table_id, self.job, self.on_record().kept(before))
-            self.identity.repaired(table_id, self.table, NO_TICKET)
-
-
-@dataclass
-class Import:
-    """`keys`: of a table's id; `there`: the table's state, None where there is no such table; `pages`: those of a scan;
-    `ready`: returns when the table takes requests; `finish`: sets what ImportTable does not take; `wait`: for so many
-    seconds; `told`: how far it is."""
-
-    imports: TableImports
-    files: Files
-    journal: SqlJournal
-    design: TableDesign
-    keys: Callable[[str], KeysOfItems]
-    there: Callable[[], TableState | None]
-    pages: Callable[[], Iterable[Sequence[Item]]]
-    ready: Callable[[], object]
-    finish: Callable[[], object]
-    records: Records
-    wait: Callable[[float], None]
+    opened: Opened
+    target: Target
+    export: Export
     told: Callable[[ImportState], None]
 
-    def run(self, run: Run, export: Export) -> Imported:
+    @property
+    def session(self) -> JobSession:
+        return self.opened.session
+
+    @property
+    def design(self) -> TableDesign:
+        return self.target.design
+
+    @cached_property
+    def imports(self) -> TableImports:
+        return imports_of(self.session.job, self.design, self.opened.files, self.session.stop.is_set)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether changes leave marks, so that writers ask before they write."""
+        return bool(self.opened.installation)
+
+    def run(self, run: Run) -> Imported:
         """Imports, or goes on with what the run has begun.
 
         Raises: RefusedError where DynamoDB did not take all of it, with findings; TargetError where a table is there
         that this run did not make; Interrupted, StoppedError: the same run goes on later.
         """
+        admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)
-        keep_state(self.journal, run, arn=state.arn, table_id=state.table_id)
-        self.records.begun(state.table_id)
+        keep_state(session.journal, run, arn=state.arn, table_id=state.table_id)
+        if self.is_captured:
+            # From now on writers with tickets refuse the table, until it has ended well.
+            session.identity.see(state.table_id, self.design.name, UNIMPORTED)
         state = self._ended(state)
         if state.status != "COMPLETED":
             self._refuse(run, state)
         if state.imported != export.manifest.items:
             what = f"{state.imported:,} items were imported, and the export has {export.manifest.items:,}"
             self._refuse_with(run, [Finding("count", "", what)], what)
-        self.ready()
-        counted, remembered = self._counted(self.keys(state.table_id))
+        admin.wait(self.design)
+        counted, remembered = self._counted(state.table_id)
         replaced = state.imported - counted
-        if replaced and not self.records.captured:
+        if replaced and not self.is_captured:
             what = f"{state.imported:,} items were imported, and the table has {counted:,}: rows have changed meanwhile"
             self._refuse_with(run, [Finding("count", "", what)], what)
-        self.finish()
-        self.records.ended(state.table_id)
+        admin.finish_import(self.design, session.job.target.options)
+        self._record(state.table_id)
         return Imported(run.id, self.design.name, counted, replaced, remembered)
 
     def _begun(self, run: Run) -> ImportState:
-        kept, there = state_of(self.journal, run), self.there()
+        kept, there = state_of(self.session.journal, run), self.target.admin.state(self.design)
         if there is None:
             token = secrets.token_hex(16)
             # Before it is sent: where its answer is lost, the import is known by it.
-            keep_state(self.journal, run, token=token, arn="")
+            keep_state(self.session.journal, run, token=token, arn="")
             return self.imports.begin(token)
         state = self.imports.state(kept["arn"]) if kept.get("arn") else None
         if state is None and kept.get("token"):
@@ -221,20 +206,36 @@ class Import:
         wait_s = FIRST_WAIT_S
         while not state.is_over:
             self.told(state)
-            self.wait(wait_s)
+            self.target.store.retry.wait(wait_s)
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
             state = self.imports.state(state.arn)
         self.told(state)
         return state
 
-    def _counted(self, keys: KeysOfItems) -> tuple[int, int]:
+    def _counted(self, table_id: str) -> tuple[int, int]:
         """(items in the table, keys that were remembered), by a scan of it all."""
-        counted = remembered = 0
-        for page in self.pages():
+        checked = self.session.checked
+        names = remembered(live_entities(checked.mapping, checked.entities, self.session.source))
+        keys = KeysOfItems(self.design, names, self.session.memory_of(table_id))
+        counted = number = 0
+        for page in self.target.pages():
             counted += sum(not self.design.is_hidden(item) for item in page)
             # As a fast backfill remembers them: any ticket drawn later is higher.
-            remembered += keys.remember(NO_TICKET, page)
-        return counted, remembered
+            number += keys.remember(NO_TICKET, page)
+        return counted, number
+
+    def _record(self, table_id: str) -> None:
+        """The export's pages count as done for the table, and writers may write it."""
+        session, opened = self.session, self.opened
+        identity = identity_of(
+            "backfill", session, table_id, opened.entities, installation=opened.installation
+        )
+        session.journal.count_as_done(self.export.run, identity, opened.installation)
+        if self.is_captured:
+            control = session.control_of(self.target.fenced(opened.check))
+            before = control.read_control().jobs.get(session.job.name)
+            control.keep(table_id, session.job.name, session.on_record().kept(before))
+            session.identity.repaired(table_id, self.design.name, NO_TICKET)
 
     # ── what DynamoDB did not take ──
 
@@ -247,7 +248,7 @@ class Import:
         self._refuse_with(run, findings, f"{what}, {amount(state.errors, 'item', 'were')} not taken")
 
     def _refuse_with(self, run: Run, findings: Sequence[Finding], what: str) -> None:
-        self.journal.add_findings(run, findings)
+        self.session.journal.add_findings(run, findings)
         advice = (
             f"`migrator status --findings` has them; delete table {self.design.name} if it is there, fix them"
         )
@@ -264,7 +265,7 @@ class Import:
         return Finding("unwritten", entity, where, key, item_key, item_type=item_type)
 
     def _item(self, fault: ImportFault) -> Item:
-        lines = decompress(self.files.read(fault.name) or b"").splitlines()
+        lines = decompress(self.opened.files.read(fault.name) or b"").splitlines()
         wired: dict[str, Any] = orjson.loads(lines[fault.line])["Item"]
         return decode_item(wired)
 
@@ -320,7 +321,7 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
         run = begin(journal, _identity(opened, target.design), again=True, after=0)
         shown = _Shown(export.manifest.items)
         with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: shown.line):
-            imported = _stage(opened, target, export, shown.see).run(run, export)
+            imported = Import(opened, target, export, shown.see).run(run)
     return _print(imported, as_json=as_json)
 
 
@@ -344,44 +345,6 @@ def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
     if latest is None or latest.state != "done":
         return False
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id
-
-
-def _stage(
-    opened: Opened,
-    target: Target,
-    export: Export,
-    told: Callable[[ImportState], None],
-) -> Import:
-    session = opened.session
-    backfill = partial(
-        identity_of, "backfill", session, entities=opened.entities, installation=opened.installation
-    )
-    names = remembered(live_entities(session.checked.mapping, session.checked.entities, session.source))
-    records = Records(
-        job=session.job.name,
-        table=target.design.name,
-        identity=session.identity,
-        control=session.control_of(target.fenced(opened.check)),
-        on_record=session.on_record,
-        count=lambda table_id: session.journal.count_as_done(
-            export.run, backfill(table_id=table_id), opened.installation
-        ),
-        captured=bool(opened.installation),
-    )
-    return Import(
-        imports=imports_of(session.job, target.design, opened.files, session.stop.is_set),
-        files=opened.files,
-        journal=session.journal,
-        design=target.design,
-        keys=lambda table_id: KeysOfItems(target.design, names, session.memory_of(table_id)),
-        there=lambda: target.admin.state(target.design),
-        pages=target.pages,
-        ready=lambda: target.admin.wait(target.design),
-        finish=lambda: target.admin.finish_import(target.design, session.job.target.options),
-        records=records,
-        wait=target.store.retry.wait,
-        told=told,
-    )
 
 
 @dataclass
