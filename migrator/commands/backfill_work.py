@@ -33,7 +33,6 @@ from migrator.commands.processes import (
     PageEngine,
     RunWork,
     join,
-    open_joined_backfill,
     options_of,
     part_of,
 )
@@ -71,6 +70,16 @@ class BackfillFlags(Struct, frozen=True):
     max_cost: Decimal | None
     yes: bool
     force: bool
+
+    @property
+    def work(self) -> RunWork:
+        return RunWork(
+            kind="backfill",
+            entities=self.entities,
+            limit=self.limit,
+            max_write_units=self.max_write_units,
+            force=self.force,
+        )
 
 
 @belonging(begins=True)
@@ -161,16 +170,8 @@ class _Works(Struct, frozen=True):
 
     def _by_cluster(self, stack: ExitStack, stage: Backfill, rows: int, cluster: PageEngine) -> Backfill:
         """This process writes nothing, and takes no part of the budgets."""
-        flags = self.flags
-        given = RunWork(
-            kind="backfill",
-            entities=flags.entities,
-            limit=flags.limit,
-            max_write_units=flags.max_write_units,
-            force=flags.force,
-        )
         stage = self._watched(None).open_backfill(stack, stage, rows)
-        return replace(stage, pages=cluster.pages(given), is_shared=lambda: True)
+        return replace(stage, pages=cluster.pages(self.flags.work), is_shared=lambda: True)
 
     def _watched(self, own: Share | None) -> Watched:
         return Watched("backfill", self.session, signs_of(self.session.job.tuning), self.address, own)
@@ -190,13 +191,10 @@ class _Works(Struct, frozen=True):
 
 def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:
     who, connections = part_of(flags.part)
-    joining = Joining(
-        *(job, who, connections, flags.workers or job.tuning.workers, flags.entities, flags.limit),
-        force=flags.force,
-        address=address,
-    )
+    workers = flags.workers or job.tuning.workers
+    joining = Joining(job, who, connections, workers, flags.work, address=address)
     with failure_kept("backfill", session):
-        return join(session, joining, open_joined_backfill, has_parent=bool(flags.part))
+        return join(session, joining, has_parent=bool(flags.part))
 
 
 def _tuned(job: Job, flags: BackfillFlags) -> Job:

@@ -189,10 +189,6 @@ def part_of(text: str | None) -> tuple[str, int | None]:
     return (secrets.token_hex(8), None) if part is None else (part.id, part.connections)
 
 
-def new_parts(number: int, connections: int) -> list[Part]:
-    return [Part(secrets.token_hex(8), connections) for _ in range(number)]
-
-
 def options_of(given: Mapping[str, object]) -> list[str]:
     """The options of a command line; None and False are not given."""
     pairs = [(name, value) for name, value in given.items() if value is not None and value is not False]
@@ -207,9 +203,9 @@ class Others(Struct, frozen=True):
 
     @classmethod
     def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
-        others = cls(new_parts(number, connections), session)
-        session.processes.reserve([Share(part.id, scope, connections=connections) for part in others.parts])
-        return others
+        parts = [Part(secrets.token_hex(8), connections) for _ in range(number)]
+        session.processes.reserve([Share(part.id, scope, connections=connections) for part in parts])
+        return cls(parts, session)
 
     def start(
         self,
@@ -234,7 +230,10 @@ class Others(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class RunWork:
-    """What a process of a run is given of it: text and numbers, since what is compiled of them cannot be pickled."""
+    """What a process of a run is given of it: text and numbers, since what is compiled of them cannot be pickled.
+
+    `entities`: none for all. `scope`: what a verify covers.
+    """
 
     kind: Literal["backfill", "verify"]
     entities: tuple[str, ...] = ()
@@ -280,19 +279,15 @@ class Engine(Struct, frozen=True):
 class Joining(Struct, frozen=True):
     """Which run a process joins, by what its command was given.
 
-    `who`: as no other process calls itself. `connections`: to the source; None: those that the others have left. `entities`:
-    none for all. `scope`: what a verify covers. `is_counted`: whether the rows that are left are counted, for `status`.
+    `who`: as no other process calls itself. `connections`: to the source; None: those that the others have left.
+    `is_counted`: whether the rows that are left are counted, for `status`.
     """
 
     job: Job
     who: str
     connections: int | None
     workers: int
-    entities: tuple[str, ...] = ()
-    limit: int | None = None
-    sample: Sample | None = None
-    scope: str = ""
-    force: bool = False
+    work: RunWork
     is_counted: bool = True
     address: tuple[str, int] | None = None
 
@@ -329,7 +324,6 @@ class Joined(Struct, frozen=True):
 def join(
     session: JobSession,
     joining: Joining,
-    opened: Callable[[JobSession, Joining, Tell], AbstractContextManager[Joined]],
     *,
     has_parent: bool,
 ) -> int:
@@ -338,7 +332,7 @@ def join(
         if has_parent:
             end_with_parent(stop)
         with (
-            opened(session, joining, say) as joined,
+            OPENED[joining.work.kind](session, joining, say) as joined,
             stopped_says(lambda: "stopped; the run goes on without this process"),
         ):
             joined.until_over()
@@ -351,17 +345,17 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "backfill", session, joining)
-        entities = runs.chosen(session.checked.entities, joining.entities)
+        entities = runs.chosen(session.checked.entities, joining.work.entities)
         runs.need_bucket(session.job, entities)
         edges, ownership = runs.run_edges(session, lease.check), session.ownership
-        (ownership.need_direct if joining.force else ownership.need_rows)()
-        choice = choose_path(stack, session, edges, tell, force=joining.force)
-        scope = runs.scope_of(entities, joining.limit, named=bool(joining.entities))
+        (ownership.need_direct if joining.work.force else ownership.need_rows)()
+        choice = choose_path(stack, session, edges, tell, force=joining.work.force)
+        scope = runs.scope_of(entities, joining.work.limit, named=bool(joining.work.entities))
         identity = runs.identity_of(
             "backfill", session, session.table_id, entities, scope, installation=choice.installation
         )
         run, tuning = runs.joined_run(session.journal, identity), session.job.tuning
-        options = BackfillOptions(joining.workers, tuning.page_rows, joining.limit)
+        options = BackfillOptions(joining.workers, tuning.page_rows, joining.work.limit)
         path = choice.path(session, edges)
         stage = Backfill(
             *(choice.source(session), session.journal, path, Unshown(), options, session.stop),
@@ -372,8 +366,16 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
         left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
-        call = partial(_backfilled, stage, run, by_name)
-        yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
+        yield Joined(
+            session,
+            lease,
+            identity,
+            run,
+            joining.who,
+            entities,
+            stage,
+            lambda name: stage.work(run, by_name[name]),
+        )
 
 
 @contextmanager
@@ -383,13 +385,19 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         lease, session, connections = _entered(stack, "verify", session, joining)
         entities, tuning = session.checked.entities, session.job.tuning
         runs.need_bucket(session.job, entities)
-        identity = runs.identity_of("verify", session, session.table_id, entities, joining.scope)
+        identity = runs.identity_of("verify", session, session.table_id, entities, joining.work.scope)
         run = runs.joined_run(session.journal, identity)
-        options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.sample)
+        options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.work.sample)
         stage = replace(stage_of(session, lease, STILL, options, Unshown()), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
         yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
+
+
+OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManager[Joined]]] = {
+    "backfill": open_joined_backfill,
+    "verify": open_joined_verify,
+}
 
 
 class RecheckEdges(Struct, frozen=True):
@@ -447,7 +455,3 @@ def _left(session: JobSession, entities: Sequence[CompiledEntity], run: Run) -> 
         1,
         sum(session.source.rows_about(entity.plan) for entity in entities) - session.journal.tally(run).rows,
     )
-
-
-def _backfilled(stage: Backfill, run: Run, entities: dict[str, CompiledEntity], name: str) -> PageCall:
-    return stage.work(run, entities[name])

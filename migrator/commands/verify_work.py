@@ -37,7 +37,6 @@ from migrator.commands.processes import (
     RecheckEdges,
     RunWork,
     join,
-    open_joined_verify,
     options_of,
     part_of,
     sharing,
@@ -78,6 +77,11 @@ class _Asked(Struct, frozen=True):
     @property
     def scope(self) -> str:
         return _scope(self.sample, self.options["source_url"])
+
+    @property
+    def work(self) -> RunWork:
+        url = self.options["source_url"] or ""
+        return RunWork(kind="verify", scope=self.scope, sample=self.sample, source_url=url)
 
     def words(self, sample: str | None) -> list[str]:
         """What another process of the same run is given."""
@@ -157,7 +161,7 @@ def _drive(
     run = begun_run(session, identity, captured, again=options["restart"])
     stack.enter_context(stopped_says(lambda: _stopped(session, run, asked)))
     if cluster is not None:
-        stage = _by_cluster(stage, cluster, asked, identity)
+        stage = replace(stage, is_shared=True, pages=cluster.pages(asked.work))
     else:
         stage = _with_others(stack, stage, session, run, asked, words)
     with RunEnd(journal.end_run, run, read.hooks), stage.progress:
@@ -173,16 +177,6 @@ def _drive(
 
 
 # ── Several processes on one run ──
-
-
-def _by_cluster(stage: Verify, cluster: PageEngine, asked: _Asked, identity: RunIdentity) -> Verify:
-    given = RunWork(
-        kind="verify",
-        scope=identity.scope,
-        sample=asked.sample,
-        source_url=asked.options["source_url"] or "",
-    )
-    return replace(stage, is_shared=True, pages=cluster.pages(given))
 
 
 def _with_others(
@@ -209,9 +203,8 @@ def _with_others(
 def _join(session: JobSession, asked: _Asked) -> int:
     part, job = asked.options["part"], asked.rows_of
     who, connections = part_of(part)
-    workers = asked.workers or job.tuning.workers
-    joining = Joining(job, who, connections, workers, sample=asked.sample, scope=asked.scope)
-    return join(session, joining, open_joined_verify, has_parent=bool(part))
+    joining = Joining(job, who, connections, asked.workers or job.tuning.workers, asked.work)
+    return join(session, joining, has_parent=bool(part))
 
 
 def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:

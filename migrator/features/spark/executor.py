@@ -16,7 +16,7 @@ from threading import Event, RLock
 
 from msgspec import Struct
 
-from migrator.commands.processes import Joined, Joining, RunWork, open_joined_backfill, open_joined_verify
+from migrator.commands.processes import OPENED, Joined, Joining, RunWork
 from migrator.runtime import logs
 from migrator.runtime.errors import (
     MappingError,
@@ -209,20 +209,8 @@ class _Process:
         logs.configure(json=True)
         who = f"{given.who}.{secrets.token_hex(4)}"
         session = stack.enter_context(JobSession(job, "spark", stop=self.stop))
-        joining = Joining(
-            job,
-            who,
-            given.connections,
-            1,
-            given.entities,
-            given.limit,
-            given.sample,
-            given.scope,
-            force=given.force,
-            is_counted=False,
-        )
-        opened = {"backfill": open_joined_backfill, "verify": open_joined_verify}[given.kind]
-        joined = stack.enter_context(opened(session, joining, _told))
+        joining = Joining(job, who, given.connections, 1, given, is_counted=False)
+        joined = stack.enter_context(OPENED[given.kind](session, joining, _told))
         if joined.run.id != given.run:
             raise SettingsError(f"run {joined.run.id} is at work, and the driver's is {given.run}")
         claims = stack.enter_context(PageClaims(session.journal, joined.run, who, self.stop))
