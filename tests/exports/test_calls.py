@@ -87,9 +87,9 @@ SITES: Mapping[str, str] = {
     "features/exports/python/table._Table._read": "service-after",
     "features/exports/python/table._Table._batch": "service-after",
     "features/exports/python/table._Table._partition": "service-after",
-    "features/exports/python/writes._Writable._change": "service-after",
-    "features/exports/python/writes._Writable._put_action": "service-after",
-    "features/exports/python/writes._Writable._update": "service-after",
+    "features/exports/python/table._Writable._change": "service-after",
+    "features/exports/python/table._Writable._put_action": "service-after",
+    "features/exports/python/table._Writable._update": "service-after",
 }
 """By the place of a call, below migrator/, who comes there."""
 _READS_OLD = "backfill import operator relay report service-strict verify"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -200,35 +201,27 @@ class _Point(Struct, frozen=True):
 
 def verdict_of(standings: Standings) -> Verdict:
     """Differences before gaps, gaps before moves; the first point gives the command."""
-    against = [
-        *_differences(standings),
-        *(point for ask in _AGAINST if (point := ask(standings)) is not None),
-    ]
-    gaps = [point for ask in _GAPS if (point := ask(standings)) is not None]
+    against, gaps = ([point for ask in asks for point in ask(standings)] for asks in (_AGAINST, _GAPS))
     points = [*against, *gaps]
     if not points:
         return _clean(standings)
     first, reasons = points[0], [point.reason for point in points]
+    after = standings.command(first.command), first.purpose
     if not against:
         title = "Nothing differs as far as was looked, and not all was looked at"
-        return Verdict("unproven", title, reasons, first.command, first.purpose)
+        return Verdict("unproven", title, reasons, *after)
     differs = bool(standings.standing or standings.differing)
     title = f"{'Differences stand; do' if differs else 'Do'} not move a pattern yet"
-    return Verdict("different", title, reasons, first.command, first.purpose)
+    return Verdict("different", title, reasons, *after)
 
 
 # ── reasons against a move ──
 
 
-def _differences(standings: Standings) -> list[_Point]:
+def _differences(standings: Standings) -> Iterator[_Point]:
     """Rows and items first; answers are counted separately, as many of them may show the same item."""
-    reasons = [_differing_items(standings), _differing_answers(standings)]
-    return [
-        _Point(reason, standings.command(command), purpose)
-        for reason in reasons
-        if reason
-        for command, purpose in [_mending(standings)]
-    ]
+    for reason in filter(None, (_differing_items(standings), _differing_answers(standings))):
+        yield _Point(reason, *_mending(standings))
 
 
 def _differing_items(standings: Standings) -> str:
@@ -248,15 +241,13 @@ def _of_rows(standings: Standings) -> list[Group]:
     return [group for group in standings.standing if not (group.is_of_answers or group.kind == "foreign")]
 
 
-def _foreign(standings: Standings) -> _Point | None:
-    count = sum(group.count for group in standings.standing if group.kind == "foreign")
-    if not count:
-        return None
-    return _Point(
-        f"{amount(count, 'stored item', 'are')} of no row of this job",
-        standings.command("migrator status JOB --findings"),
-        "see their keys, then remove them or name them in `writes: {leave: […]}`",
-    )
+def _foreign(standings: Standings) -> Iterator[_Point]:
+    if count := sum(group.count for group in standings.standing if group.kind == "foreign"):
+        yield _Point(
+            f"{amount(count, 'stored item', 'are')} of no row of this job",
+            "migrator status JOB --findings",
+            "see their keys, then remove them or name them in `writes: {leave: […]}`",
+        )
 
 
 def _differing_answers(standings: Standings) -> str:
@@ -277,7 +268,7 @@ def _mending(standings: Standings) -> tuple[str, str]:
         if standings.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
         return "migrator backfill JOB --restart", "write every row once more"
-    if _not_verified(standings) is not None:
+    if any(_not_verified(standings)):
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
     return _anew(standings, standings.differing[0])
 
@@ -295,41 +286,25 @@ def _anew(standings: Standings, name: str) -> tuple[str, str]:
     return command, f"count {name} again from 0: all that was compared since its last move counts against it"
 
 
-def _refused(standings: Standings) -> _Point | None:
-    count = sum(refused.count for refused in standings.refused)
-    if not count:
-        return None
-    return _Point(
-        f"{amount(count, 'row', 'were')} refused and have no items",
-        standings.command("migrator status JOB --findings"),
-        "see why rows are refused",
-    )
+def _refused(standings: Standings) -> Iterator[_Point]:
+    if count := sum(refused.count for refused in standings.refused):
+        reason = f"{amount(count, 'row', 'were')} refused and have no items"
+        yield _Point(reason, "migrator status JOB --findings", "see why rows are refused")
 
 
-def _failed_of_table(standings: Standings) -> _Point | None:
-    return _failed(standings, "table", "DynamoDB")
-
-
-def _failed_of_sql(standings: Standings) -> _Point | None:
-    """Calls that SQL did not answer: they were not compared, and do not speak against the table."""
-    return _failed(standings, "sql", "SQL")
-
-
-def _failed(standings: Standings, side: Side, named: str) -> _Point | None:
+def _failed(side: Side, named: str, standings: Standings) -> Iterator[_Point]:
     failing = [
         pattern
         for pattern in standings.patterns
         if pattern.errors.get(side, 0) > _ERRORS * _calls(pattern, side)
     ]
-    if not failing:
-        return None
-    errors, calls = (
-        sum(pattern.errors[side] for pattern in failing),
-        sum(_calls(pattern, side) for pattern in failing),
-    )
-    reason = f"{errors:,} of {amount(calls, 'call')} of {named} failed, of {_listed([pattern.name for pattern in failing])}"
-    purpose = "see whether both sides can be asked; the log of the service says why calls fail"
-    return _Point(reason, standings.command("migrator doctor JOB"), purpose)
+    errors = sum(pattern.errors[side] for pattern in failing)
+    calls = amount(sum(_calls(pattern, side) for pattern in failing), "call")
+    if failing:
+        listed = _listed([pattern.name for pattern in failing])
+        reason = f"{errors:,} of {calls} of {named} failed, of {listed}"
+        purpose = "see whether both sides can be asked; the log of the service says why calls fail"
+        yield _Point(reason, "migrator doctor JOB", purpose)
 
 
 def _calls(pattern: PatternReport, side: Side) -> int:
@@ -337,56 +312,51 @@ def _calls(pattern: PatternReport, side: Side) -> int:
     return pattern.answered.get(side, 0) + pattern.errors.get(side, 0)
 
 
-def _late(standings: Standings) -> _Point | None:
+def _late(standings: Standings) -> Iterator[_Point]:
     lag = standings.lag
-    if not lag.waiting or (lag.oldest_s < LATE_S and not lag.failed):
-        return None
-    failed = f", {lag.failed:,} of them failed" if lag.failed else ""
-    reason = (
-        f"{amount(lag.waiting, 'mark', 'wait')} for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
-    )
-    return _Point(reason, standings.command("migrator relay JOB --once"), "work the marks that wait")
+    if lag.waiting and (lag.oldest_s >= LATE_S or lag.failed):
+        failed = f", {lag.failed:,} of them failed" if lag.failed else ""
+        what = (
+            f"{amount(lag.waiting, 'mark', 'wait')} for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
+        )
+        yield _Point(what, "migrator relay JOB --once", "work the marks that wait")
 
 
 # ── gaps: what was not compared ──
 
 
-def _not_asked(standings: Standings) -> _Point | None:
-    if not standings.away:
-        return None
-    command = standings.command("migrator doctor JOB")
-    return _Point(f"the {standings.away} cannot be asked now", command, "see why")
+def _not_asked(standings: Standings) -> Iterator[_Point]:
+    if standings.away:
+        yield _Point(f"the {standings.away} cannot be asked now", "migrator doctor JOB", "see why")
 
 
-def _not_filled(standings: Standings) -> _Point | None:
+def _not_filled(standings: Standings) -> Iterator[_Point]:
     run = standings.run("backfill")
-    if run is not None and run.state == "done":
-        return None
-    reason = "no backfill was run" if run is None else f"the last backfill is {run.state}"
-    return _Point(reason, standings.command("migrator backfill JOB"), "fill the table")
+    if run is None or run.state != "done":
+        reason = "no backfill was run" if run is None else f"the last backfill is {run.state}"
+        yield _Point(reason, "migrator backfill JOB", "fill the table")
 
 
-def _not_verified(standings: Standings) -> _Point | None:
+def _not_verified(standings: Standings) -> Iterator[_Point]:
     run = standings.run("verify")
-    command, purpose = standings.command("migrator verify JOB"), "compare all rows with all items"
+    reason = ""
     if run is None:
-        return _Point("rows and items were never compared", command, purpose)
-    if run.state != "done":
-        return _Point(f"the last verify is {run.state}", command, purpose)
-    if run.scope:
-        return _Point("the last verify looked at a sample alone", command, purpose)
-    if run.current is False:
-        return _Point("the last verify was of another mapping, or of other columns", command, purpose)
-    return None
+        reason = "rows and items were never compared"
+    elif run.state != "done":
+        reason = f"the last verify is {run.state}"
+    elif run.scope:
+        reason = "the last verify looked at a sample alone"
+    elif run.current is False:
+        reason = "the last verify was of another mapping, or of other columns"
+    if reason:
+        yield _Point(reason, "migrator verify JOB", "compare all rows with all items")
 
 
-def _not_compared(standings: Standings) -> _Point | None:
+def _not_compared(standings: Standings) -> Iterator[_Point]:
     # A complete pattern is no longer compared with the other side.
     never = [
         pattern for pattern in standings.patterns if not pattern.compared and pattern.phase != "complete"
     ]
-    if not never:
-        return None
     moved = [pattern for pattern in never if pattern.before_move]
     others = [pattern for pattern in never if not pattern.before_move]
     all_of_them = amount(len(standings.patterns), "pattern")
@@ -402,25 +372,23 @@ def _not_compared(standings: Standings) -> _Point | None:
         reasons.append(
             f"{told} ({amount(before, 'answer')} before it {verb(before, 'do')} not count for the next one): {listed}"
         )
-    return _Point(
-        "; ".join(reasons),
-        standings.command(standings.replay(never)),
-        "compare the answers of these patterns",
-    )
+    if reasons:
+        yield _Point("; ".join(reasons), standings.replay(never), "compare the answers of these patterns")
 
 
-def _not_compared_again(standings: Standings) -> _Point | None:
+def _not_compared_again(standings: Standings) -> Iterator[_Point]:
     """A verify that found nothing says that items are right, not that the answers of a pattern are."""
     waiting = [
         pattern
         for pattern in standings.patterns
         if pattern.mended and not pattern.compared_after and pattern.phase != "complete"
     ]
-    if not waiting:
-        return None
-    reason = f"{_history(waiting)}, and no answer was compared since, of {_listed([p.name for p in waiting])}"
-    again = standings.replay([replace(pattern, compared=pattern.compared_after) for pattern in waiting])
-    return _Point(reason, standings.command(again), "compare these answers again")
+    if waiting:
+        what = (
+            f"{_history(waiting)}, and no answer was compared since, of {_listed([p.name for p in waiting])}"
+        )
+        again = standings.replay([replace(pattern, compared=pattern.compared_after) for pattern in waiting])
+        yield _Point(what, again, "compare these answers again")
 
 
 def _history(patterns: Sequence[PatternReport]) -> str:
@@ -438,32 +406,33 @@ def found_nothing(run: RunReport) -> bool:
     )
 
 
-def _not_settled(standings: Standings) -> _Point | None:
+def _not_settled(standings: Standings) -> Iterator[_Point]:
     counts = {
         pattern.name: pattern.unsettled
         for pattern in standings.patterns
         if pattern.unsettled > _UNSETTLED * pattern.compared
     }
-    if not counts:
-        return None
-    reason = f"{amount(sum(counts.values()), 'answer')} differed and never compared again, of {_listed(list(counts))}"
-    again = standings.replay([replace(p, compared=0) for p in standings.patterns if p.name in counts])
-    return _Point(reason, standings.command(again), "see whether they differ for good")
+    if counts:
+        differed = amount(sum(counts.values()), "answer")
+        again = standings.replay([replace(p, compared=0) for p in standings.patterns if p.name in counts])
+        what = f"{differed} differed and never compared again, of {_listed(list(counts))}"
+        yield _Point(what, again, "see whether they differ for good")
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-_Ask = Callable[[Standings], _Point | None]
-_AGAINST: tuple[_Ask, ...] = (_foreign, _refused, _failed_of_table, _late)
+_Ask = Callable[[Standings], Iterator[_Point]]
+_AGAINST: tuple[_Ask, ...] = (_differences, _foreign, _refused, partial(_failed, "table", "DynamoDB"), _late)
+# Calls that SQL did not answer were not compared, and do not speak against the table.
 _GAPS: tuple[_Ask, ...] = (
     _not_asked,
     _not_filled,
     _not_verified,
     _not_compared,
     _not_compared_again,
-    _failed_of_sql,
+    partial(_failed, "sql", "SQL"),
     _not_settled,
 )
 
