@@ -167,7 +167,7 @@ def sites() -> dict[str, frozenset[str]]:
         by_name = module.startswith(("dynamodb/", "settings/definition"))
         for place, node in _placed(ast.parse(path.read_text(encoding="utf-8")), f"{module}."):
             right = _called(node) or (_named(node) if by_name else None)
-            if module == "features/exports/python/writes":
+            if place.startswith("features/exports/python/table._Writable."):
                 right = _of_a_transaction(node) or (right if right != "PutItem" else None)
             if right is not None:
                 found[place].add(right)
