@@ -9,16 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
-from migrator.cli.options import (
-    findings_to_print,
-    mapping_of,
-    print_folded,
-    say,
-    stdout,
-    tell_masked,
-)
 from migrator.cli.text import finding_line
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model import mapping as mappings
@@ -82,7 +75,7 @@ def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
     # Beside the job's file, where modules of its transforms are looked for.
     parsed = examine_mapping(text, older_file(session.job, revision))
     if (now := load_transforms(parsed)[0].mapping.revision) != revision:
-        say(
+        cli.say(
             f"warning: mapping {revision} is {now} by the transforms as they are now: what only they changed is not seen"
         )
     return parsed
@@ -95,9 +88,9 @@ def older_file(job: Job, revision: str) -> str:
 
 def print_instances(service_registry: ServiceRegistry, revision: str | None) -> None:
     if service_registry.living:
-        stdout().print(instances_table(service_registry, revision))
+        cli.stdout().print(instances_table(service_registry, revision))
     for line in instances_lines(service_registry, revision, version("single-table-migrator")):
-        print_folded(line)
+        cli.print_folded(line)
 
 
 def refuse_living(service_registry: ServiceRegistry) -> None:
@@ -117,12 +110,12 @@ def print_found(
     whole_keys: bool,
 ) -> None:
     """A run's first findings, one line each, and how many more there are."""
-    printed = findings_to_print(findings, mapping, whole_keys=whole_keys)
+    printed = cli.findings_to_print(findings, mapping, whole_keys=whole_keys)
     for finding in printed:
-        print_folded(finding_line(finding))
+        cli.print_folded(finding_line(finding))
     if (rest := sum(counts.values()) - len(printed)) > 0:
-        print_folded(f"… and {rest:,} more: see them with `migrator status JOB --findings --all`")
-    tell_masked(printed, findings)
+        cli.print_folded(f"… and {rest:,} more: see them with `migrator status JOB --findings --all`")
+    cli.tell_masked(printed, findings)
 
 
 # ── `migrator status --findings`: what the journal of a job holds of what was found ──
@@ -134,8 +127,8 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
         read = session.job
         listed = list(_listed(session, number, None if everything else 100))
     unmasked = [finding for listing in listed for finding in listing.findings]
-    printed = findings_to_print(unmasked, mapping_of(read), whole_keys=whole_keys)
-    tell_masked(printed, unmasked)
+    printed = cli.findings_to_print(unmasked, cli.mapping_of(read), whole_keys=whole_keys)
+    cli.tell_masked(printed, unmasked)
     if as_json:
         lists = [{**listing.about, "total": listing.total} for listing in listed]
         total = sum(listing.total for listing in listed)
@@ -143,11 +136,11 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
         print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
         return 0
     for line in printed:
-        print_folded(finding_line(line))
+        cli.print_folded(finding_line(line))
     for listing in listed:
         unlisted = listing.total - len(listing.findings)
         rest = f"; {unlisted:,} more with --all" if unlisted > 0 else ""
-        say(f"{listing.of}: {amount(listing.total, 'finding')}{rest}")
+        cli.say(f"{listing.of}: {amount(listing.total, 'finding')}{rest}")
     return 0
 
 

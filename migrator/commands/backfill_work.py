@@ -12,16 +12,9 @@ from typing import cast
 import click
 from msgspec import Struct
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
-from migrator.cli.options import (
-    belonging,
-    progress,
-    say,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
 from migrator.cli.text import SHOWN, estimate_data
@@ -82,7 +75,7 @@ class BackfillFlags(Struct, frozen=True):
         )
 
 
-@belonging(begins=True)
+@cli.belonging(begins=True)
 def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: object) -> int:
     """The exit code of `migrator backfill`."""
     port = cast("int | None", values.pop("metrics_port"))
@@ -94,7 +87,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         return _join(session, read, flags, address)
     allowed = read.tuning.max_refused
     with failure_kept("backfill", session), ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         whole = session.job
         cluster = Engine(flags.spark).open(stack, session, read, "backfill")
         read = (
@@ -110,7 +103,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         edges = _edges(stack, session, flags)
         refuse_source_table(session.source, edges.table_id)
         _need_rows(session, flags)
-        path_choice = choose_path(stack, session, edges, say, force=flags.force)
+        path_choice = choose_path(stack, session, edges, cli.say, force=flags.force)
         identity = _identity(session, edges, entities, flags, path_choice.installation)
         after = runs.runs_before(edges.journal, identity.job)
         bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
@@ -121,13 +114,13 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         if edges.target is not None and run.state != "done":
             works = _Works(session, flags, address)
             stage = works.beside(stack, stage, run, bill.estimate.rows, whole, cluster)
-        with stopped_says(lambda: _stopped(edges, run, dry_run=flags.dry_run)):
+        with cli.stopped_says(lambda: _stopped(edges, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
             print_json(backfill_data(result) | {"estimate": estimate_data(bill.estimate, bill.price)})
         else:
             _print(result, edges, session, whole_keys=whole_keys)
-            print_backfill_verdict(stdout(), result, allowed)
+            print_backfill_verdict(cli.stdout(), result, allowed)
     return DIFFERENT if result.total.refused > allowed else 0
 
 
@@ -210,7 +203,7 @@ def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
         for line in explained_lines(
             entity.name, session.source.explain(entity.plan, session.job.tuning.page_rows)
         ):
-            say(line)
+            cli.say(line)
 
 
 def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> runs.RunEdges:
@@ -262,7 +255,7 @@ def _bill(
     left = estimate(session.source, entities, time.time(), limit=flags.limit, done=done)
     bill = bill_of(session.job, left, reading)
     if bill.estimate.rows:
-        say(bill.line())
+        cli.say(bill.line())
     return bill
 
 
@@ -270,9 +263,9 @@ def _begin(edges: runs.RunEdges, identity: RunIdentity, flags: BackfillFlags, af
     run = runs.begin(edges.journal, identity, again=flags.restart, after=after)
     if run.state == "done":
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
-        say(what)
+        cli.say(what)
     elif run.resumed:
-        say(f"run {run.id} of {run.started_at} goes on")
+        cli.say(f"run {run.id} of {run.started_at} goes on")
     return run
 
 
@@ -285,7 +278,7 @@ def _stage(
         source=path_choice.source(session),
         journal=edges.journal,
         path=path_choice.path(session, edges),
-        progress=progress(),
+        progress=cli.progress(),
         options=options,
         stop=session.stop,
     )
@@ -308,6 +301,6 @@ def _stopped(edges: runs.RunEdges, run: Run, *, dry_run: bool) -> str:
 
 
 def _print(result: BackfillResult, edges: runs.RunEdges, session: JobSession, *, whole_keys: bool) -> None:
-    print_backfill(stdout(), result)
+    print_backfill(cli.stdout(), result)
     findings, mapping = edges.journal.findings(result.run, SHOWN), session.checked.mapping
     print_found(findings, result.findings, mapping, whole_keys=whole_keys)

@@ -8,18 +8,10 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import marking_line
 from migrator.cli.lag import STANDINGS
-from migrator.cli.options import (
-    belonging,
-    console_on,
-    print_evidence,
-    print_folded,
-    print_result,
-    say,
-    stop_on_signals,
-)
 from migrator.cli.runs import refuse_living
 from migrator.cli.text import alembic_text, sql_text
 from migrator.mapping.model.capture import MarkedBy
@@ -38,7 +30,7 @@ from migrator.stages.session.session import JobSession
 
 
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
-@belonging(applies=lambda options: not options["form"], older=False, keeps=True, begins=True)
+@cli.belonging(applies=lambda options: not options["form"], older=False, keeps=True, begins=True)
 def install(
     session: JobSession,
     dry_run: bool,
@@ -50,11 +42,11 @@ def install(
     go_back: bool = False,
 ) -> int:
     """The exit code of `migrator capture install`. `take_back`, `go_back`: as `migrator recover` has it."""
-    with stop_on_signals(session.stop), session.another("capture install") as session:
+    with cli.stop_on_signals(session.stop), session.another("capture install") as session:
         plans = session.plans
         stage = replace(session.capture, marked_by=marked_by or session.live.marked_by())
         if not form:
-            need_unanswered(session, say, goes_back=go_back, force=force)
+            need_unanswered(session, cli.say, goes_back=go_back, force=force)
         if dry_run or form:
             return _print_install(stage, plans, form or "sql", as_json=as_json)
         _need_direct(session, take_back=take_back, as_json=as_json)
@@ -77,7 +69,7 @@ def install(
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
         click.echo(f"warning: {unverified}", err=True)
-    print_result(
+    cli.print_result(
         asdict(done) | {"unverified": unverified},
         "\n".join(_installed_by_services(done) if marked_by == "services" else _installed(done, means)),
         as_json=as_json,
@@ -120,7 +112,7 @@ def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing
     is_same = newest is not None and newest.revision.mapping == own.mapping
     is_turn = is_same and (take_back or bool(session.job.direct))
     before = session.revisions.register(go_back=go_back or is_turn)
-    tell_registered(before, say)
+    tell_registered(before, cli.say)
     return before
 
 
@@ -146,7 +138,7 @@ def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None
 
 
 def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
-    print_evidence(lines, every=False, console=console_on(sys.stderr) if as_json else None)
+    cli.print_evidence(lines, every=False, console=cli.console_on(sys.stderr) if as_json else None)
     unproven = [line.name for line in lines if line.verdict != "ok"]
     if unproven:
         what = f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(unproven)}"
@@ -174,7 +166,7 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
 
 def status(job: Path, as_json: bool) -> int:
     """The exit code of `migrator capture status`."""
-    with JobSession(job, "capture status") as session, stop_on_signals(session.stop):
+    with JobSession(job, "capture status") as session, cli.stop_on_signals(session.stop):
         capture = session.capture.status(session.plans)
         service_registry = session.service_registry() if capture.marked_by == "services" else None
         standing, unverified = session.revisions.standing(), session.unverified(capture.installation)
@@ -186,18 +178,18 @@ def status(job: Path, as_json: bool) -> int:
     else:
         _print(capture)
         if lag is not None:
-            print_folded(lag.line())
+            cli.print_folded(lag.line())
         if service_registry is not None:
-            print_folded(marking_line(service_registry))
+            cli.print_folded(marking_line(service_registry))
         if another := of_another(capture.installation, session.job.name):
-            print_folded(another)
+            cli.print_folded(another)
         elif capture.installation is not None:
-            print_folded(STANDINGS[standing])
+            cli.print_folded(STANDINGS[standing])
         if unverified and not another:
-            print_folded(f"warning: {unverified}")
+            cli.print_folded(f"warning: {unverified}")
     is_whole = capture.whole and (service_registry is None or bool(service_registry.marking))
     if not as_json:
-        print_folded(
+        cli.print_folded(
             "whole: every change leaves a mark" if is_whole else "not whole: changes may leave no mark"
         )
     return 0 if is_whole else DIFFERENT
@@ -205,18 +197,18 @@ def status(job: Path, as_json: bool) -> int:
 
 def _print(capture: CaptureStatus) -> None:
     for table in capture.tables:
-        print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
+        cli.print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
         if table.came:
-            print_folded(f"  columns not captured yet: {', '.join(table.came)}")
+            cli.print_folded(f"  columns not captured yet: {', '.join(table.came)}")
         if table.gone:
-            print_folded(
+            cli.print_folded(
                 f"  columns captured, and no longer read or no longer there: {', '.join(table.gone)}"
             )
     here = capture.installation
     if here is None:
-        print_folded("capture is not installed")
+        cli.print_folded("capture is not installed")
         return
-    print_folded(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
+    cli.print_folded(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
 
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
@@ -231,7 +223,7 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
         steps = stage.uninstall(live.marks, discard_marks=discard_marks)
         tables = [step.table for step in steps if step.table]
         message = live.capture.taken_away(tables)
-    print_result(
+    cli.print_result(
         {"was_installed": bool(steps), "tables": tables},
         message if steps else "capture is not installed",
         as_json=as_json,

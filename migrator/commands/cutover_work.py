@@ -14,20 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.cli import cutover_text
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import (
-    belonging,
-    need_yes,
-    print_evidence,
-    print_folded,
-    print_result,
-    say,
-    shown_live,
-    shown_path,
-    stdout,
-    stop_on_signals,
-)
 from migrator.cli.runs import known_revision
 from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.durations import age_text
@@ -110,7 +99,7 @@ class MoveOptions(Struct, frozen=True):
                 f"from complete {self._way_back}, and there is no terminal to ask at; say --yes"
             )
         what = f"{judged.pattern}: from complete {self._way_back}, and SQL may no longer be written. Go on?"
-        need_yes(what)
+        cli.need_yes(what)
 
     @property
     def _way_back(self) -> str:
@@ -191,7 +180,7 @@ def print_moves(
     seen_s = session.job.reads.seen_within_s
     if not as_json:
         for move in moved:
-            print_folded(
+            cli.print_folded(
                 f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
             )
     late = _late(session, [move.phase for move in moved]) if wait and moved else {}
@@ -208,9 +197,11 @@ def print_moves(
         print_json(entries if as_list else entries[0])
     elif late:
         for pattern, names in late.items():
-            print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
+            cli.print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
     elif moved:
-        print_folded("every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s")
+        cli.print_folded(
+            "every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s"
+        )
     return DIFFERENT if late else CLEAN
 
 
@@ -248,13 +239,13 @@ def pattern_names(job: Job) -> list[str] | MigratorError:
         return error
 
 
-@belonging(keeps=True)
+@cli.belonging(keeps=True)
 def advance(session: JobSession, pattern: str, **options: Any) -> int:
     """The exit code of `migrator cutover advance`."""
     return _move(session, pattern, next_step, MoveOptions(**options))
 
 
-@belonging(keeps=True)
+@cli.belonging(keeps=True)
 def ramp(
     session: JobSession,
     pattern: str,
@@ -305,7 +296,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
         raise patterns
     need_pattern(pattern, patterns)
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         evicted = instances_to_evict(session.service_registry(), options.gone)
         sources = stack.enter_context(session.another("cutover", live_patience=ONCE, gone=options.gone))
         stage, gatherer = Cutover(session.phases, options.who, sources.mapping.revision), gatherer_of(sources)
@@ -329,7 +320,7 @@ def _judged(
     lines = partial(gatherer.lines, one_way=options.one_way)
     judged = stage.judge(phase, after, lines)
     if not options.as_json:
-        print_evidence(judged.lines, every=options.dry_run)
+        cli.print_evidence(judged.lines, every=options.dry_run)
     return judged
 
 
@@ -360,22 +351,24 @@ def _stays(judged: Judgement, options: MoveOptions) -> int:
     if options.as_json:
         print_json(cutover_text.judgement_data(judged) | {"moved": False})
     elif judged.ok:
-        print_folded(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
+        cli.print_folded(
+            f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed"
+        )
     else:
-        say(cutover_text.refusal(judged))
+        cli.say(cutover_text.refusal(judged))
     return CLEAN if judged.ok else DIFFERENT
 
 
 NAME_IN_AUDIT = "migrator cutover watch"
 
 
-@belonging()
+@cli.belonging()
 def watch(session: JobSession, once: bool, as_json: bool) -> int:
     """The exit code of `migrator cutover watch`."""
     read = session.job
     mapping = sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals(session.stop))
+        stop = stack.enter_context(cli.stop_on_signals(session.stop))
         # Neither a slow hook nor a source that hangs may delay the looks at patterns.
         source = stack.enter_context(ExitStack())
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
@@ -387,18 +380,18 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
         output = _Output(as_json=as_json)
         output.of(stage.once())
         for why in stage.faults.values():
-            say(f"error: {why}")
+            cli.say(f"error: {why}")
         if once:
             _look_at_lag(lag)
         else:
             looking = lag_thread.submit(keep_watch, [lag.once], read.cutover.watch.every_s, stop)
-            with shown_live(lambda: output.line(stage.faults)):
+            with cli.shown_live(lambda: output.line(stage.faults)):
                 keep_watch([lambda: output.of(stage.once())], read.cutover.watch.every_s, stop)
             looking.result()
             what = (
                 f"stopped; {amount(len(output.moved), 'pattern')} moved back, and none is watched from now on"
             )
-            say(f"{what}; `migrator cutover watch` goes on")
+            cli.say(f"{what}; `migrator cutover watch` goes on")
         output.end(read.name, stage.faults)
     if not once:
         return CLEAN
@@ -451,7 +444,7 @@ class _Output:
         self.moved += moved
         self.looked_at = time.monotonic()
         for move in [] if self.as_json else moved:
-            print_folded(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
+            cli.print_folded(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
 
     def line(self, faults: Mapping[str, str]) -> str:
         """How the watch gets on, on one line."""
@@ -475,7 +468,7 @@ def _look_at_lag(lag: LagWatch) -> None:
     try:
         lag.once()
     except MigratorError as error:
-        say(f"warning: {error}")
+        cli.say(f"warning: {error}")
 
 
 def _tell_back(job: Job, moved: MovedBack) -> None:
@@ -490,7 +483,7 @@ def status(history: bool, **asked: Any) -> int:
     return _history(**asked) if history else _status(**asked)
 
 
-@belonging(keeps=True)
+@cli.belonging(keeps=True)
 def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
     read = session.job
     patterns = pattern_names(read)
@@ -514,17 +507,17 @@ def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
         ]
         print_json(about | {"silent": silent, "direct": read.direct})
     else:
-        print_folded(f"journal: {shown_path(session.journal.name)}")
-        stdout().print(cutover_text.views_table(printed, service_registry.now_s))
+        cli.print_folded(f"journal: {cli.shown_path(session.journal.name)}")
+        cli.stdout().print(cutover_text.views_table(printed, service_registry.now_s))
         if read.direct:
-            print_folded(cutover_text.direct_line(read.direct))
+            cli.print_folded(cutover_text.direct_line(read.direct))
         replaced = [instance.id for instance in service_registry.replaced]
         for instance in service_registry.silent:
             replaced_note = (
                 "; a newer one took its place, so only `complete` asks" if instance.id in replaced else ""
             )
             once_sure = f"--evict {instance.id} once it is sure that it is{replaced_note}"
-            print_folded(
+            cli.print_folded(
                 f"timed out without deregistering: {cutover_text.instance_label(instance)} ({once_sure})"
             )
     if faults := [view.phase.fault for view in printed if view.phase.fault]:
@@ -532,7 +525,7 @@ def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
     return CLEAN
 
 
-@belonging()
+@cli.belonging()
 def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
     read = session.job
     moves = session.phases.history(pattern)
@@ -541,5 +534,5 @@ def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
         patterns = pattern_names(read)
         need_pattern(pattern, patterns if isinstance(patterns, list) else [])
     lines = cutover_text.history_lines(moves) if moves else "nothing has been moved yet"
-    print_result(cutover_text.history_data(moves), lines, as_json=as_json)
+    cli.print_result(cutover_text.history_data(moves), lines, as_json=as_json)
     return CLEAN

@@ -10,16 +10,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from migrator.cli.options import (
-    belonging,
-    console_on,
-    need_yes,
-    print_evidence,
-    print_folded,
-    progress,
-    say,
-    stop_on_signals,
-)
+from migrator.cli import options as cli
 from migrator.cli.runs import known_revision
 from migrator.commands.capture_work import register
 from migrator.commands.cutover_work import (
@@ -68,7 +59,7 @@ _ENDS_WITHIN_S = 120.0
 # ── SQL answers again: by the journal alone, but from complete ──
 
 
-@belonging(keeps=True)
+@cli.belonging(keeps=True)
 def rollback(session: JobSession, pattern: str | None, every: bool, to: str | None, **options: Any) -> int:
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
@@ -105,7 +96,7 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
     # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
     late = print_moves(session, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
     if not moved and not code and not options["as_json"]:
-        print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
+        cli.print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
     return max(code, late)
 
 
@@ -120,7 +111,7 @@ def _all_back(
         try:
             moved.append(_back(stage, phase, after or State("shadow"), reason))
         except SettingsError as error:
-            say(f"error: {error}")
+            cli.say(f"error: {error}")
             code = max(code, error.exit_code)
     return moved, code
 
@@ -132,7 +123,7 @@ def _phases_moved_back(after: State | None) -> set[str]:
 
 def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
     if phase.fault:
-        say(f"warning: {phase.fault}")
+        cli.say(f"warning: {phase.fault}")
     return _told(phase, stage.roll_back(phase, after, reason))
 
 
@@ -167,7 +158,7 @@ class BackOptions(Struct, frozen=True):
             return
         if not sys.stdin.isatty():
             raise SettingsError(f"the way back wants to know that {what}; say --yes where it is so")
-        need_yes(f"{what}. Is it so?")
+        cli.need_yes(f"{what}. Is it so?")
 
 
 def back_from_complete(
@@ -179,7 +170,7 @@ def back_from_complete(
     """
     job = session.job
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         lease = stack.enter_context(session.lease(WAY_BACK))
         session = stack.enter_context(session.another("cutover", live_patience=ONCE))
         gatherer, ownership = gatherer_of(session), session.ownership
@@ -199,7 +190,7 @@ def back_from_complete(
             back = _Back(session, gatherer.table_id, recorded, handed, names, options)
             owned = back.steps(lease.check).run()
             lines = [*lines, *back.dropped]
-            say(f"{amount(owned, 'item')} that services wrote {verb(owned, 'follow')} the rows again")
+            cli.say(f"{amount(owned, 'item')} that services wrote {verb(owned, 'follow')} the rows again")
         lease.check()
         return stage.go_back(phase, options.to, options.reason, lines)
 
@@ -216,7 +207,7 @@ def _proven(
 ) -> Sequence[Line]:
     """Raises: RefusedError."""
     lines = gatherer.back_lines(names, options.unwritten, is_drained=is_drained)
-    print_evidence(lines, every=False, console=console_on(sys.stderr) if options.as_json else None)
+    cli.print_evidence(lines, every=False, console=cli.console_on(sys.stderr) if options.as_json else None)
     if unproven := [line.name for line in lines if line.verdict != "ok"]:
         raise RefusedError(f"refused: not proven: {', '.join(unproven)}. Nothing was changed")
     return lines
@@ -274,7 +265,7 @@ class _Back(Struct, frozen=True):
                     f"{what}; stop what starts them anew, and give the command again. No row, item or record was changed"
                 )
             if not is_told:
-                say(f"{amount(count, 'process')} of `migrator reverse` told to end; waiting")
+                cli.say(f"{amount(count, 'process')} of `migrator reverse` told to end; waiting")
                 is_told = True
             self._pause(_LOOK_S)
             remembered.ask_to_stop()
@@ -301,7 +292,7 @@ class _Back(Struct, frozen=True):
 
     def compare(self) -> Comparison:
         edges = self.edges(self.names)
-        with edges.stage(self.options.settle_s) as stage, progress() as shown:
+        with edges.stage(self.options.settle_s) as stage, cli.progress() as shown:
             compared = edges.verify(stage, shown, self.options.settle_s).run()
         if names := dropped_attributes(compared.unkept):
             what = f"no row keeps {', '.join(names)}: --drop-attributes"

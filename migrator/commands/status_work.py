@@ -17,19 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instances_data
 from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_line, lag_of
-from migrator.cli.options import (
-    belonging,
-    console_on,
-    print_folded,
-    print_result,
-    shown_path,
-    stdout,
-    stop_on_signals,
-)
 from migrator.cli.runs import known_revision, print_findings, print_instances
 from migrator.cli.text import table_of
 from migrator.commands.reverse_work import unkept_data, unkept_lines
@@ -277,7 +269,7 @@ WITHIN_S = 10
 """By when a process that is at work has heard of it: two of its heartbeats."""
 
 
-@belonging()
+@cli.belonging()
 def pace(
     session: JobSession,
     pause: bool | None,
@@ -308,7 +300,7 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
         hears = f"{amount(at_work, 'process')} at work {verb(at_work, 'follow')} it within {WITHIN_S} s"
     else:
         hears = "no backfill or relay is at work; the next one begins with it"
-    print_result(
+    cli.print_result(
         {"job": job, "throttle": asdict(throttle), "processes": at_work},
         [pace_line(throttle, operations.now_s), f"{hears}; `migrator status` says how they get on"],
         as_json=as_json,
@@ -460,7 +452,7 @@ def status(
     return _status(job=job, everything=everything, **asked)
 
 
-@belonging(tells=True)
+@cli.belonging(tells=True)
 def _status(
     session: JobSession,
     as_json: bool,
@@ -484,17 +476,17 @@ def _status(
 
 def _print(found: JobStatus, *, everything: bool) -> None:
     for line in (*found.look.lines(), *found.warnings()):
-        print_folded(line)
+        cli.print_folded(line)
     if not everything:
         return
-    print_folded(f"journal: {shown_path(found.journal)}")
+    cli.print_folded(f"journal: {cli.shown_path(found.journal)}")
     if found.runs:
-        stdout().print(_runs_table(found.runs))
+        cli.stdout().print(_runs_table(found.runs))
     for one in found.look.standing:
         if one.replaced:
-            print_folded(process_line(one, found.look.operations.now_s))
+            cli.print_folded(process_line(one, found.look.operations.now_s))
     for line in found.look.lag.writer_lines():
-        print_folded(line)
+        cli.print_folded(line)
     print_instances(found.instances, found.revision)
 
 
@@ -503,13 +495,15 @@ def _print(found: JobStatus, *, everything: bool) -> None:
 
 def _watch(session: JobSession, every_s: float) -> int:
     """Until Ctrl-C: on a terminal at one place, elsewhere one block after the other."""
-    with stop_on_signals() as stop:
+    with cli.stop_on_signals() as stop:
         if not sys.stdout.isatty():
             while not stop.is_set():
-                print_folded("\n".join([*_watched(session), ""]))
+                cli.print_folded("\n".join([*_watched(session), ""]))
                 stop.wait(every_s)
             return 0
-        with Live(console=console_on(sys.stdout), auto_refresh=False, vertical_overflow="visible") as live:
+        with Live(
+            console=cli.console_on(sys.stdout), auto_refresh=False, vertical_overflow="visible"
+        ) as live:
             while not stop.is_set():
                 live.update(Group(*(Text(plain(line)) for line in _watched(session))), refresh=True)
                 stop.wait(every_s)

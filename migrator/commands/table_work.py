@@ -16,18 +16,9 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import DEFINITIONS, PROBES, print_json, whole
 from migrator.cli.cutover_text import instance_label
-from migrator.cli.options import (
-    need_yes,
-    print_folded,
-    print_result,
-    refuse_strange,
-    say,
-    shown_path,
-    stdout,
-    stop_on_signals,
-)
 from migrator.cli.runs import known_revision
 from migrator.cli.text import FittedTable
 from migrator.commands.mapping_source import null_doubts
@@ -92,13 +83,13 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     if not is_there:
         state = target.admin.create(target.design, read.target.options)
         for sentence in state.unlike:
-            say(f"warning: this endpoint is not AWS: {sentence}")
+            cli.say(f"warning: this endpoint is not AWS: {sentence}")
     if as_json:
         print_json({"table": name, "created": not is_there, "indexes": len(target.design.indexes)})
     elif is_there or state is None:
-        print_folded(f"table {name} is there already, as the mapping says")
+        cli.print_folded(f"table {name} is there already, as the mapping says")
     else:
-        print_folded(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
+        cli.print_folded(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
     return 0
 
 
@@ -113,7 +104,7 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
         return
     click.echo(json.dumps(first, indent=2))
     for operation, request in later:
-        say(f"then {operation}: {json.dumps(request)}")
+        cli.say(f"then {operation}: {json.dumps(request)}")
 
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
@@ -128,7 +119,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     designed = definition(target.design, read.target.options)
     edits = [] if form is None else list(edits_of(form, [*state.parts, *unlike], designed))
     verdict = amount(len(differences), "difference") if differences else "as the mapping says"
-    print_result(
+    cli.print_result(
         {"table": target.design.name, "differences": differences, "edits": edits},
         [*differences, *edits, f"table {target.design.name}: {verdict}"],
         as_json=as_json,
@@ -207,14 +198,14 @@ def doctor(
             if journal is not None:
                 checkup.ask(
                     "journal's job",
-                    lambda: refuse_strange(session, older=True, warns=False, begins=True),
+                    lambda: cli.refuse_strange(session, older=True, warns=False, begins=True),
                 )
     if as_json:
         checks = [asdict(check) for check in checkup.checks]
         print_json({"job": str(job), "journal": journal, "checks": checks})
     else:
         if journal is not None:
-            print_folded(f"journal: {shown_path(journal)}")
+            cli.print_folded(f"journal: {cli.shown_path(journal)}")
         _print(checkup.checks)
     return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
@@ -318,10 +309,10 @@ def _print(checks: list[Check]) -> None:
     for check in checks:
         said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
         table.add_row(check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", said)
-    stdout().print(table)
+    cli.stdout().print(table)
     counts = Counter(check.state for check in checks)
     states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
-    print_folded(f"{len(checks)} checks: {states}")
+    cli.print_folded(f"{len(checks)} checks: {states}")
 
 
 def _plain(text: str) -> str:
@@ -388,7 +379,7 @@ def _services(
 
 def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator table change`."""
-    with JobSession(job) as session, stop_on_signals(session.stop):
+    with JobSession(job) as session, cli.stop_on_signals(session.stop):
         read = read_job(job, asks_source=False)
         parsed = sound_mapping(read.mapping)
         target = open_target(read, parsed.mapping.table, session.stop.is_set)
@@ -413,11 +404,11 @@ class _Done(Struct, frozen=True):
             print_json({"table": table} | asdict(self) | {"cannot": _reasons(self.cannot)})
             return code
         for name, why in self.cannot.items():
-            print_folded(f"index {name}: {why}")
+            cli.print_folded(f"index {name}: {why}")
         for name in self.left:
-            print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
+            cli.print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
         changed = f"{amount(len(self.added), 'index')} added, {len(self.removed)} removed"
-        print_folded(
+        cli.print_folded(
             f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
         )
         return code
@@ -455,7 +446,7 @@ class _Change(Struct, frozen=True):
 
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:
     """Returns where nothing known asks the indexes any more. Raises: TargetError; as refuse_readers does."""
-    if away := refuse_strange(session, older=True, warns=False, begins=True):
+    if away := cli.refuse_strange(session, older=True, warns=False, begins=True):
         raise TargetError(f"no index is removed where the table cannot say which journal is its own: {away}")
     refuse_readers(
         names,
@@ -471,7 +462,7 @@ def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, name
 def may_remove(names: tuple[str, ...], *, yes: bool) -> bool:
     """Raises: RefusedError where the person who is asked says no."""
     if not yes and sys.stdin.isatty():
-        need_yes(f"Remove index {', '.join(names)}? What is in it is gone; the table's items stay.")
+        cli.need_yes(f"Remove index {', '.join(names)}? What is in it is gone; the table's items stay.")
         return True
     return yes
 
@@ -493,7 +484,7 @@ def _print_edits(form: str, target: Target, job: Job, planned: IndexChanges, *, 
     edits = list(edits_of(form, [f"index {name}" for name in names], designed))
     data = {"table": target.design.name, "edits": edits, "cannot": _reasons(planned.cannot)}
     lines = [*edits, *(f"# index {name}: {why}" for name, why in planned.cannot.items())]
-    print_result(data, lines, as_json=as_json)
+    cli.print_result(data, lines, as_json=as_json)
     return DIFFERENT if names else CLEAN
 
 
@@ -513,7 +504,7 @@ def _print_index_requests(target: Target, job: Job, planned: IndexChanges, *, as
         for one in requests:
             click.echo(f"UpdateTable: {json.dumps(one)}")
         for name, why in planned.cannot.items():
-            print_folded(f"index {name}: {why}")
+            cli.print_folded(f"index {name}: {why}")
         if not requests and not planned.cannot:
-            print_folded(f"table {design.name}: nothing to change")
+            cli.print_folded(f"table {design.name}: nothing to change")
     return DIFFERENT if requests or planned.cannot else CLEAN

@@ -15,16 +15,8 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
-from migrator.cli.options import (
-    adopt_repaired,
-    belonging,
-    progress,
-    say,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.cli.text import SHOWN
@@ -90,7 +82,7 @@ class _Asked(Struct, frozen=True):
         return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]
 
 
-@belonging(applies=lambda options: options["repair"], older=False, begins=True)
+@cli.belonging(applies=lambda options: options["repair"], older=False, begins=True)
 def verify(
     session: JobSession, workers: int | None, sample: str | None, seed: int | None, **options: Any
 ) -> int:
@@ -103,7 +95,7 @@ def verify(
         return _join(session, asked)
     engine = Engine(options["spark"])
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
         limited = (
             cluster.driver_job(read)
@@ -151,15 +143,15 @@ def _drive(
     if options["repair"] and not options["force"]:
         ownership.refuse_complete()
     if options["repair"]:
-        need_known(session, say)
+        need_known(session, cli.say)
     entities = session.checked.entities
     identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
     recheck = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
-    stage = stage_of(session, lease, recheck, _options(session, asked), progress())
+    stage = stage_of(session, lease, recheck, _options(session, asked), cli.progress())
     run = begun_run(session, identity, captured, again=options["restart"])
-    stack.enter_context(stopped_says(lambda: _stopped(session, run, asked)))
+    stack.enter_context(cli.stopped_says(lambda: _stopped(session, run, asked)))
     if cluster is not None:
         stage = replace(stage, is_shared=True, pages=cluster.pages(asked.work))
     else:
@@ -170,9 +162,9 @@ def _drive(
         result = stage.run(run, entities)
     _print(result, session, as_json=options["as_json"], whole_keys=options["whole_keys"])
     if captured and _marked(session, result, captured, options) and sample is None:
-        adopt_repaired(session)
+        cli.adopt_repaired(session)
     if not options["as_json"]:
-        print_verify_verdict(stdout(), result)
+        print_verify_verdict(cli.stdout(), result)
     return DIFFERENT if result.findings else 0
 
 
@@ -246,7 +238,7 @@ def begun_run(
     """The run, with the installation of capture that it began beside."""
     begun = begin(session.journal, identity, session.newest(), session.journal.idle_s, again=again)
     if begun.told:
-        say(begun.told)
+        cli.say(begun.told)
     session.journal.keep_installation(begun.run, "" if installation is None else installation.id)
     return begun.run
 
@@ -266,10 +258,10 @@ def _marked(
     doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
     rows = amount(len(doubtful), "row")
     if options["dry_run"]:
-        say(f"{rows} would be marked; --repair without --dry-run marks them")
+        cli.say(f"{rows} would be marked; --repair without --dry-run marks them")
         return False
     session.live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
-    say(f"{rows} marked; run `migrator relay`, then verify again")
+    cli.say(f"{rows} marked; run `migrator relay`, then verify again")
     return True
 
 
@@ -278,11 +270,11 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
     marks are another job's."""
     refused = result.findings.get("refused")
     if refused and not another:
-        say(
+        cli.say(
             f"{amount(refused, 'row')} refused, without items; change the rows or the mapping, then run `migrator relay`"
         )
     if another and result.findings:
-        say(another)
+        cli.say(another)
         return
     if not any(result.findings.get(kind) for kind in LOOKED_AT):
         return
@@ -291,9 +283,9 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
         what = (
             f"{amount(state.waiting, 'mark', 'wait')} for a relay, the oldest for {state.oldest_age_s:,.0f} s"
         )
-        say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
+        cli.say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
     elif result.confirmed:
-        say("next: `migrator verify --repair`, which marks these rows for the relay")
+        cli.say("next: `migrator verify --repair`, which marks these rows for the relay")
 
 
 def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:
@@ -335,7 +327,7 @@ def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_ke
     if as_json:
         print_json(verify_data(result))
         return
-    print_verify(stdout(), result)
+    print_verify(cli.stdout(), result)
     findings, mapping = session.journal.findings(result.run, SHOWN), session.checked.mapping
     print_found(findings, result.findings, mapping, whole_keys=whole_keys)
 
@@ -360,5 +352,5 @@ def _sample(part: str | None, seed: int | None) -> Sample | None:
         )
     drawn = secrets.randbelow(1_000_000) if seed is None else seed
     if seed is None:
-        say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
+        cli.say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
     return Sample(drawn, share, None if share is not None else int(match["rows"]))

@@ -10,23 +10,10 @@ from typing import Any
 
 import click
 
+from migrator.cli import options as cli
 from migrator.cli import text as texts
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import direct_line, instance_label
-from migrator.cli.options import (
-    belonging,
-    console_on,
-    entity_named,
-    need_yes,
-    print_evidence,
-    print_folded,
-    print_result,
-    row_key,
-    say,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
 from migrator.cli.runs import RunEnd, known_revision
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity
@@ -59,12 +46,12 @@ from migrator.stages.session.session import JobSession
 # ── `migrator decommission`: what still depends on SQL, the steps that end it ──
 
 
-@belonging()
+@cli.belonging()
 def check(session: JobSession, steps: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission check`."""
     read = session.job
     with (
-        stop_on_signals(session.stop),
+        cli.stop_on_signals(session.stop),
         session.another("decommission", live_patience=ONCE) as session,
     ):
         _, gatherer = session.table_id, gatherer_of(session)
@@ -82,14 +69,14 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
         }
         print_json(data)
     else:
-        print_evidence(lines, every=True)
+        cli.print_evidence(lines, every=True)
         if read.direct:
-            print_folded(direct_line(read.direct))
+            cli.print_folded(direct_line(read.direct))
         if steps:
             for text in texts.step_lines(ending):
-                print_folded(text)
+                cli.print_folded(text)
         advice = "" if steps else "; --steps prints how to end it"
-        print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
+        cli.print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
     return CLEAN if is_green else DIFFERENT
 
 
@@ -112,7 +99,7 @@ def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) ->
     )
 
 
-@belonging()
+@cli.belonging()
 def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator clean --attributes`."""
     read, mapping = session.job, session.mapping
@@ -121,7 +108,7 @@ def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
             "--attributes changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         target, table_id, journal = session.target, session.table_id, session.journal
         _refuse_early(session)
         names = frozenset(entity.name for entity in entities_of(mapping))
@@ -176,13 +163,13 @@ def _refuse_early(session: JobSession) -> None:
 def _need_yes_to_strip(counts: StripCounts, table: str) -> None:
     items = amount(counts.items, "item")
     what = f"Take our attributes out of {items} of table {table}, and delete {counts.own:,} of our own?"
-    need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
+    cli.need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
 
 
 def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
     done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
     would = "would be " if dry_run else ""
-    print_result(
+    cli.print_result(
         asdict(counts),
         f"{amount(done, 'item')} {would}stripped, {amount(deleted, 'tombstone or control item')} {would}deleted;"
         f" {amount(counts.others, 'item')} of others {verb(counts.others, 'are')} left alone",
@@ -194,7 +181,7 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
 # ── `migrator clean --all-items`: what a job wrote, taken out of the table again ──
 
 
-@belonging()
+@cli.belonging()
 def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     """The exit code of `migrator clean --all-items`."""
     read, dry_run, mapping = session.job, how["dry_run"], session.mapping
@@ -203,7 +190,7 @@ def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: boo
             "--all-items deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         target, table_id, journal = session.target, session.table_id, session.journal
         chosen = _chosen(mapping, entities, read.direct, journal.writers(table_id).get(read.name, set()))
         _refuse_older_file(session, chosen - _names(mapping))
@@ -227,7 +214,7 @@ def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: boo
 
 
 def _counted(stage: Undo) -> UndoCounts:
-    with stopped_says(lambda: "stopped while it counted; nothing was deleted"):
+    with cli.stopped_says(lambda: "stopped while it counted; nothing was deleted"):
         return stage.count()
 
 
@@ -236,7 +223,7 @@ def _deleted(stage: Undo) -> UndoCounts:
         return f"{amount(stage.gone, 'item', 'are')} deleted; the others are still in the table"
 
     try:
-        with stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
+        with cli.stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
             return stage.delete()
     except StoppedError as error:
         raise StoppedError(f"{error}; {done()}") from None
@@ -253,7 +240,7 @@ def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, boo
     except SettingsError as error:
         if not how["dry_run"]:
             raise
-        say(f"warning: undo itself would be refused: {error}")
+        cli.say(f"warning: undo itself would be refused: {error}")
 
 
 def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
@@ -331,31 +318,31 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:
     """Raises: RefusedError where the person who is shown the counts says no."""
-    texts.print_undo(console_on(sys.stderr), counts, dry_run=True)
-    need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
+    texts.print_undo(cli.console_on(sys.stderr), counts, dry_run=True)
+    cli.need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 
 
 def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(texts.undo_data(counts))
     else:
-        texts.print_undo(stdout(), counts, dry_run=dry_run)
+        texts.print_undo(cli.stdout(), counts, dry_run=dry_run)
 
 
 # ── `migrator clean --row`: what is kept of one row, taken away for good ──
 
 
-@belonging()
+@cli.belonging()
 def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
     """The exit code of `migrator clean --row`."""
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
         what = "--row removes traces for good, and there is no terminal to ask at"
         raise SettingsError(f"{what}; say --yes, or --dry-run to count")
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         session = stack.enter_context(session.another("forget"))
-        compiled = entity_named(session.checked, entity)
-        roots = _roots(session.checked, compiled, row_key(compiled, keys))
+        compiled = cli.entity_named(session.checked, entity)
+        roots = _roots(session.checked, compiled, cli.row_key(compiled, keys))
         stage = _forget_stage(stack, session, roots, alone=not how["dry_run"])
         traces = stage.look()
         remaining = texts.what_remains(traces, in_s3=bool(compiled.contents))
@@ -364,8 +351,8 @@ def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: boo
             return 0
         _refuse(traces, force=how["force"])
         if not how["yes"]:
-            say("\n".join(texts.traces_lines(traces)))
-            need_yes("Take these traces away for good?")
+            cli.say("\n".join(texts.traces_lines(traces)))
+            cli.need_yes("Take these traces away for good?")
         done = stage.forget(traces)
         _print_forgotten(traces, done, remaining, as_json=as_json)
     return 0 if done.is_all else DIFFERENT
@@ -416,7 +403,7 @@ def _print_forgotten(
 ) -> None:
     lines = texts.traces_lines(traces) if done is None else texts.forgotten_lines(done)
     data = texts.forget_data(traces, done, remaining)
-    print_result(
+    cli.print_result(
         data, [*lines, *texts.hint_lines(traces), *texts.remaining_lines(remaining)], as_json=as_json
     )
 
@@ -424,10 +411,10 @@ def _print_forgotten(
 # ── `migrator clean --tombstones` ──
 
 
-@belonging()
+@cli.belonging()
 def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
     """The exit code of `migrator clean --tombstones`."""
-    with stop_on_signals(session.stop) as stop:
+    with cli.stop_on_signals(session.stop) as stop:
         target, writers, removed = session.target, session.writers, 0
 
         def check() -> None:
@@ -439,7 +426,7 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
         for count in stage.run(target.pages(), writers.now_s()):
             removed += count
             check()
-    print_result(
+    cli.print_result(
         {"tombstones": removed, "dry_run": dry_run},
         f"{amount(removed, 'tombstone')} {'would go' if dry_run else 'taken away'}",
         as_json=as_json,

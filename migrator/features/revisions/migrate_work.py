@@ -15,17 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
-from migrator.cli.options import (
-    belonging,
-    findings_to_print,
-    print_folded,
-    progress,
-    say,
-    stop_on_signals,
-    stopped_says,
-)
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
@@ -246,7 +238,7 @@ class Revising:
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
         if heartbeats.revisions.old(heartbeats.writers.living(lifetimes.gone_s)):
-            say(f"writers by another mapping are waited for, {lifetimes.gone_s:g} s at most")
+            cli.say(f"writers by another mapping are waited for, {lifetimes.gone_s:g} s at most")
         fence_off(heartbeats.writers, lifetimes, self._wait)
         outlive(heartbeats.writers, heartbeats.revisions, lifetimes, self._wait)
         writer_lease, is_clean = heartbeats.enter("conditional"), False
@@ -276,10 +268,10 @@ class Revising:
                 f"{what}: `migrator table change {self.job.path} --as terraform` prints the lines to edit; when the index is"
                 " filled, give the same command again"
             )
-        admin.settle(design, say)
+        admin.settle(design, cli.say)
         for index in planned.add:
-            say(f"adding index {index.name}")
-            admin.add_index(design, index, self.job.target.options, say)
+            cli.say(f"adding index {index.name}")
+            admin.add_index(design, index, self.job.target.options, cli.say)
         return f"{', '.join(names)} added"
 
     def _unasked(self) -> str:
@@ -294,7 +286,7 @@ class Revising:
             self.left = names
             return f"{', '.join(names)} left; nothing asks it"
         for name in names:
-            admin.remove_index(design, name, say)
+            admin.remove_index(design, name, cli.say)
         return f"{', '.join(names)} removed"
 
     # ── the newest ──
@@ -305,7 +297,7 @@ class Revising:
         stage = replace(self.session.capture_by(edges.live), marked_by=installation.marked_by)
         stage.refuse(plans)
         if self.session.revisions.register(go_back=True) in ("new", "old"):
-            say("processes that write by another mapping are told to stop")
+            cli.say("processes that write by another mapping are told to stop")
         changed = () if stage.status(plans).whole else stage.install(plans).changed
         with self._writing():
             means = edges.live.capture.means
@@ -335,7 +327,7 @@ class Revising:
             tuning = self.job.tuning
             options = BackfillOptions(tuning.workers, tuning.page_rows)
             source = self.session.source.at_primary()
-            stage = Backfill(source, journal, path, progress(), options, self.session.stop)
+            stage = Backfill(source, journal, path, cli.progress(), options, self.session.stop)
             if run.state == "done":
                 result = stage.result(run, entities, 0.0)
             else:
@@ -414,7 +406,7 @@ class Revising:
             with self._writing() as check:
                 check()
                 marks.finish(unreadable)
-            say(
+            cli.say(
                 f"{amount(len(unreadable), 'mark')} of the mapping before acknowledged: the verify covers their rows"
             )
         self.rows += rows
@@ -427,7 +419,7 @@ class Revising:
         """The rows that the last verify found different, with masked keys, and what to do."""
         journal, mapping = self.session.journal, self.session.checked.mapping
         found = journal.findings(self._last_verify(), SHOWN)
-        yield from map(finding_line, findings_to_print(found, mapping, whole_keys=False))
+        yield from map(finding_line, cli.findings_to_print(found, mapping, whole_keys=False))
         yield (
             f"{amount(rows, 'row', 'differ')} from the items after {ROUNDS} rounds (above; all: `migrator status"
             f" {self.job.path} --findings`). Start the relay if none is running, and give the same command again"
@@ -443,7 +435,7 @@ class Revising:
         tuning = self.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         recheck = recheck_of(session, self.edges.live, self.flags.settle_s)
-        stage = stage_of(session, self.lease, recheck, options, progress())
+        stage = stage_of(session, self.lease, recheck, options, cli.progress())
         run = begun_run(session, identity, self._installation(), again=False)
         with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
             keep_look(session.changes_counted, partial(session.journal.keep_look, run))
@@ -469,7 +461,7 @@ _COMMAND = "migrate-mapping"
 _BEFORE_ITEMS: tuple[ChangeStep, ...] = ("indexes", "newest", "items")
 
 
-@belonging()
+@cli.belonging()
 def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values: Any) -> int:
     """The exit code of `migrator migrate-mapping`."""
     flags, job = Flags(**values), session.job
@@ -478,7 +470,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
             "--restart goes on to the file's mapping, --go-back to the one before: say one of them"
         )
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signals(session.stop))
+        stack.enter_context(cli.stop_on_signals(session.stop))
         lease = session.lease()
         if not dry_run:
             stack.enter_context(lease)
@@ -499,8 +491,8 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
         # Of keys that the job has left nothing is known but that tombstones lie there.
         is_first = not (change.goes_back or changes.is_left(change.after))
         revising = Revising(stack, sides.old, sides.new, difference, change, is_first, bill, lease, flags)
-        steps = Steps(changes, revising.works, _still(sides), say if as_json else print_folded)
-        with stopped_says(lambda: "stopped; what is done stays, and the same command goes on from there"):
+        steps = Steps(changes, revising.works, _still(sides), cli.say if as_json else cli.print_folded)
+        with cli.stopped_says(lambda: "stopped; what is done stays, and the same command goes on from there"):
             done = steps.run(change)
     return _print(way, done, revising, older_file, as_json=as_json)
 
@@ -512,7 +504,7 @@ def _begun(sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
     changes.keep(way.after, sides.new.checked.mapping.text)
     change = way.resumed or changes.begin(way.before, way.after, goes_back=way.goes_back)
     if way.resumed:
-        say(f"the change from mapping {change.before} to {change.after} goes on")
+        cli.say(f"the change from mapping {change.before} to {change.after} goes on")
     return change, older_file
 
 
@@ -592,14 +584,14 @@ def _written(session: JobSession) -> str:
 def _gated(sides: _Sides, way: Way, flags: Flags) -> Difference:
     """What changes. Raises: MappingError, SettingsError, RefusedError with all that stands against it."""
     new = sides.new
-    difference = need_both(sides.compared(), say)
+    difference = need_both(sides.compared(), cli.say)
     refuse_direct(difference, new.job.direct)
     if not way.goes_back:
         owned(new.live.capture.installation(), new.job.name)
     ownership = new.ownership
     (ownership.need_direct if flags.force else ownership.need_rows)()
     if way.resumed is None or way.resumed.step not in ("verify", "unasked"):
-        refuse_changed(list(answered(difference, new.phases.all())), say, force=flags.force)
+        refuse_changed(list(answered(difference, new.phases.all())), cli.say, force=flags.force)
     return difference
 
 
@@ -614,7 +606,7 @@ def _allowed_bill(sides: _Sides, way: Way, difference: Difference, flags: Flags)
     if not entities or not are_written:
         return None
     bill = bill_of(sides.new.job, estimate(sides.new.source, entities, time.time()))
-    say(f"at most: {bill.line()}")
+    cli.say(f"at most: {bill.line()}")
     need_allowed(sides.new.job, bill, Allowed(None, flags.yes))
     return bill
 
@@ -674,11 +666,11 @@ def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     if as_json:
         _Result(revision, revision, file=file).print_json()
         return CLEAN
-    print_folded(f"nothing to do: the job works by mapping {revision} already")
+    cli.print_folded(f"nothing to do: the job works by mapping {revision} already")
     if there.advice:
-        print_folded(there.advice)
+        cli.print_folded(there.advice)
     if file:
-        print_folded(f"its file is {file}")
+        cli.print_folded(f"its file is {file}")
     return CLEAN
 
 
@@ -695,9 +687,9 @@ def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: 
         _Result(way.before, way.after, steps, *planned).print_json()
         return DIFFERENT
     for number, (_, said) in enumerate(steps, 1):
-        print_folded(f"{number}. {said}")
+        cli.print_folded(f"{number}. {said}")
     for line in () if work is None else work_lines(work):
-        print_folded(line)
+        cli.print_folded(line)
     return DIFFERENT
 
 
@@ -724,13 +716,13 @@ def _print(
         taken = (revising.rows, revising.units, revising.usd)
         _Result(way.before, way.after, done, *taken, left, findings, older_file).print_json()
         return DIFFERENT if left or findings else CLEAN
-    print_folded(f"the job works by mapping {way.after}; start relays and services anew by it")
+    cli.print_folded(f"the job works by mapping {way.after}; start relays and services anew by it")
     if older_file:
-        print_folded(f"it is in {older_file}: put that in place of the job's mapping file")
+        cli.print_folded(f"it is in {older_file}: put that in place of the job's mapping file")
     for name in left:
-        print_folded(f"index {name} stays in the table; `migrator table change JOB` removes it")
+        cli.print_folded(f"index {name} stays in the table; `migrator table change JOB` removes it")
     if findings:
-        print_folded(
+        cli.print_folded(
             f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"
         )
     return DIFFERENT if left or findings else CLEAN
