@@ -14,7 +14,7 @@ from rich.text import Text
 from migrator.cli.inert import plain
 from migrator.cli.text import table_of
 from migrator.mapping.model.journal import Tally
-from migrator.mapping.model.results import BackfillResult, Explained, Sample, VerifyResult
+from migrator.mapping.model.results import BackfillResult, Explained, VerifyResult
 from migrator.runtime.values import asdict, picked
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "clean": not result.findings,
         "scanned_items": result.scanned,
         "stored_items_read": asdict(result.stored),
-        "sample": _sample_data(result.sample),
+        "sample": None if (drawn := result.sample) is None else {"of": str(drawn), "seed": drawn.seed},
         "took_s": round(result.took_s, 3),
         **picked(result, "entities", "total", "findings", "not_compared", "not_proven"),
     }
@@ -114,10 +114,6 @@ def _looked_at(result: VerifyResult) -> str:
         return f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s"
     what = f"a sample ({result.sample}, seed {result.sample.seed}): {result.total.rows:,} rows against their items"
     return f"{what}; the table against its rows, and totals, were not compared; took {result.took_s:.1f} s"
-
-
-def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
-    return None if sample is None else {"of": str(sample), "seed": sample.seed}
 
 
 def _with_total(result: BackfillResult | VerifyResult) -> list[tuple[str, Tally]]:

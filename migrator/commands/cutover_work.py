@@ -86,9 +86,6 @@ class MoveOptions(Struct, frozen=True):
         """Whether a move is to be made, as far as it is for the evidence."""
         return not self.dry_run and (judged.ok or self.override is not None)
 
-    def wants_a_yes(self, judged: Judgement) -> bool:
-        return judged.after.phase == "complete" and not self.yes
-
     def need_yes(self, judged: Judgement) -> None:
         """Returns where the move is meant after which SQL may no longer be written.
 
@@ -302,7 +299,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
         stage, gatherer = Cutover(session.phases, options.who, sources.mapping.revision), gatherer_of(sources)
         # The version known when the command was given is moved; a faster command has moved another version.
         judged = _judged(stage, gatherer, phase, after, options)
-        if options.goes(judged) and options.wants_a_yes(judged):
+        if options.goes(judged) and judged.after.phase == "complete" and not options.yes:
             options.need_yes(judged)
             # The question may have stood for hours, so the evidence is judged once more.
             judged = _judged(stage, gatherer, phase, judged.after, options)
@@ -412,24 +409,14 @@ class _Marks:
         return MarksState() if self._live.capture.installation() is None else self._live.marks.state()
 
 
-def _soon(pool: ThreadPoolExecutor, work: Callable[..., None], *words: object) -> None:
-    pool.submit(work, *words)
-
-
 def _stage(session: JobSession, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
-    cutover = Cutover(session.phases, NAME_IN_AUDIT, mapping.revision)
+    cutover, job = Cutover(session.phases, NAME_IN_AUDIT, mapping.revision), session.job
 
     def report_move(moved: MovedBack) -> None:
-        _soon(later, _tell_back, session.job, moved)
+        words = _data(moved) | {"pattern": moved.pattern, "reason": moved.reason}
+        later.submit(partial(tell, job.hooks, "rolled_back", job.name, **words))
 
-    return Watch(
-        session.phases,
-        session.evidence,
-        mapping.patterns,
-        session.job.cutover.watch,
-        cutover,
-        report_move,
-    )
+    return Watch(session.phases, session.evidence, mapping.patterns, job.cutover.watch, cutover, report_move)
 
 
 @dataclass
@@ -469,10 +456,6 @@ def _look_at_lag(lag: LagWatch) -> None:
         lag.once()
     except MigratorError as error:
         cli.say(f"warning: {error}")
-
-
-def _tell_back(job: Job, moved: MovedBack) -> None:
-    tell(job.hooks, "rolled_back", job.name, pattern=moved.pattern, reason=moved.reason, **_data(moved))
 
 
 # ── `migrator cutover status`: where the patterns are, and how they came there ──

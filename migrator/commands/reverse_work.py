@@ -198,7 +198,9 @@ def start(
                 )
                 goes_on = _turns(daemon)
                 worked += stage.worked
-        _print_ended(worked, told := status_of(shards, remembered), as_json=as_json)
+        told = status_of(shards, remembered)
+    lines = [f"{amount(worked, 'change')} of items worked", *_lines(told)]
+    print_result({"records": worked, **_data(told)}, lines, as_json=as_json)
     return DIFFERENT if once and told.findings else CLEAN
 
 
@@ -227,14 +229,6 @@ def _turns(daemon: ReverseDaemon) -> bool:
     except DirectChangedError:
         return True
     return False
-
-
-def _print_ended(worked: int, told: ReverseStatus, *, as_json: bool) -> None:
-    print_result(
-        {"records": worked, **_data(told)},
-        "\n".join([f"{amount(worked, 'change')} of items worked", *_lines(told)]),
-        as_json=as_json,
-    )
 
 
 @belonging()
@@ -278,16 +272,9 @@ def verify(
                 result = edges.verify(stage, shown, settle_s).run()
         if direct and not result.is_cut:
             unkept_of(session).save(result.unkept)
-        _print_compared(result, session.mapping, as_json=as_json, whole_keys=whole_keys)
+        data, lines = (of(result, session.mapping, whole_keys=whole_keys) for of in (rows_data, rows_lines))
+        print_result(data, lines, as_json=as_json)
     return CLEAN if result.is_clean and not result.unkept else DIFFERENT
-
-
-def _print_compared(result: RowsVerified, mapping: Mapping, *, as_json: bool, whole_keys: bool) -> None:
-    print_result(
-        rows_data(result, mapping, whole_keys=whole_keys),
-        "\n".join(rows_lines(result, mapping, whole_keys=whole_keys)),
-        as_json=as_json,
-    )
 
 
 def _need_direct(direct: Collection[str]) -> None:

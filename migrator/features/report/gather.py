@@ -38,12 +38,10 @@ from migrator.mapping.model.report import (
     Group,
     InstanceReport,
     LagReport,
-    PatternReport,
     PhaseMove,
     Refused,
     ReportModel,
     RunReport,
-    Verdict,
 )
 from migrator.mapping.model.table import Item, ItemKey, TableDesign, item_key_of
 from migrator.mapping.patterns.diff import equal
@@ -400,24 +398,29 @@ class Report:
         patterns = [replace(report, budget_ms=budgets[report.name]) for report in patterns]
         refused = self._refused()
         groups = self._groups(windows, since, sum(one.count for one in refused))
-        views = Views(self.sides.mapping, self.sides.entities, self._showing, self._sampled())
+        around, lag = self.around, self.around.lag
+        standings = Standings(
+            around.file, groups, refused, patterns, runs, lag, around.comparisons_min, self.sides.away
+        )
+        sampled = self.sides.source if self.options.values else None
+        views = Views(self.sides.mapping, self.sides.entities, self._showing, sampled)
         shown = [self._showing.view(view) for view in views.all()]
         return ReportModel(
-            job=self.around.job,
-            journal=self.around.journal,
+            job=around.job,
+            journal=around.journal,
             table=self.sides.table.name,
             revision=self.sides.mapping.revision,
-            version=self.around.version,
+            version=around.version,
             made_at=now_s,
             since_s=self.options.since_s,
-            verdict=self._verdict(groups, refused, patterns, runs),
+            verdict=verdict_of(standings),
             patterns=patterns,
             moves=self._moves(),
             groups=groups,
             timeline=windows.timeline(since),
             work=work_series(self.records.minutes(since), since, now_s),
             costs=costs_of(self.sides.capacity, windows, since, list(self.sides.mapping.patterns)),
-            lag=self.around.lag,
+            lag=lag,
             runs=runs,
             refused=refused,
             instances=self._instances(),
@@ -433,9 +436,6 @@ class Report:
             return None
         entities = {entity.name: entity for entity in sides.entities}
         return Pairs(sides.source, sides.store, entities, sides.table, self._showing)
-
-    def _sampled(self) -> Rows | None:
-        return self.sides.source if self.options.values else None
 
     def _groups(self, windows: Windows, since: float, refused: int) -> list[Group]:
         """Groups in order: most differences first, shadow reads before runs, and last those that are history."""
@@ -505,19 +505,6 @@ class Report:
         return sorted(by_reason.values(), key=lambda refused: -refused.count)
 
     # ── the rest ──
-
-    def _verdict(
-        self,
-        groups: Sequence[Group],
-        refused: Sequence[Refused],
-        patterns: Sequence[PatternReport],
-        runs: Sequence[RunReport],
-    ) -> Verdict:
-        around = self.around
-        standings = Standings(
-            around.file, groups, refused, patterns, runs, around.lag, around.comparisons_min, self.sides.away
-        )
-        return verdict_of(standings)
 
     def _run(self, run: Run) -> RunReport:
         tally, findings = self.records.tally(run), self._counts(run)
