@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from msgspec import Struct
 from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
-from migrator.cli.text import finding_line
+from migrator.cli.text import SHOWN, finding_line
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.instances import ServiceRegistry
 from migrator.mapping.model.journal import Finding, Run, RunState
+from migrator.mapping.model.results import BackfillResult, VerifyResult
 from migrator.runtime import logs
 from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict
@@ -103,17 +104,18 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
 
 
 def print_found(
-    findings: Sequence[Finding],
-    counts: Mapping[str, int],
-    mapping: mappings.Mapping | None,
+    findings_of: Callable[[Run, int], Sequence[Finding]],
+    result: BackfillResult | VerifyResult,
+    mapping: mappings.Mapping,
     *,
     whole_keys: bool,
 ) -> None:
     """A run's first findings, one line each, and how many more there are."""
+    findings = findings_of(result.run, SHOWN)
     printed = cli.findings_to_print(findings, mapping, whole_keys=whole_keys)
     for finding in printed:
         cli.print_folded(finding_line(finding))
-    if (rest := sum(counts.values()) - len(printed)) > 0:
+    if (rest := sum(result.findings.values()) - len(printed)) > 0:
         cli.print_folded(f"… and {rest:,} more: see them with `migrator status JOB --findings --all`")
     cli.tell_masked(printed, findings)
 

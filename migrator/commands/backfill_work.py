@@ -17,7 +17,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
-from migrator.cli.text import SHOWN, estimate_data
+from migrator.cli.text import estimate_data
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import (
     Engine,
@@ -119,7 +119,8 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         if as_json:
             print_json(backfill_data(result) | {"estimate": estimate_data(bill.estimate, bill.price)})
         else:
-            _print(result, edges, session, whole_keys=whole_keys)
+            print_backfill(cli.stdout(), result)
+            print_found(edges.journal.findings, result, session.checked.mapping, whole_keys=whole_keys)
             print_backfill_verdict(cli.stdout(), result, allowed)
     return DIFFERENT if result.total.refused > allowed else 0
 
@@ -298,9 +299,3 @@ def _stopped(edges: runs.RunEdges, run: Run, *, dry_run: bool) -> str:
     rows = edges.journal.tally(run).rows
     written = f"{amount(rows, 'row')} of {amount(pages, 'page')} written"
     return f"stopped; {written}, which stay; the same command resumes from there"
-
-
-def _print(result: BackfillResult, edges: runs.RunEdges, session: JobSession, *, whole_keys: bool) -> None:
-    print_backfill(cli.stdout(), result)
-    findings, mapping = edges.journal.findings(result.run, SHOWN), session.checked.mapping
-    print_found(findings, result.findings, mapping, whole_keys=whole_keys)

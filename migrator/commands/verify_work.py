@@ -19,7 +19,6 @@ from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
-from migrator.cli.text import SHOWN
 from migrator.commands.processes import (
     STILL,
     Engine,
@@ -328,8 +327,7 @@ def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_ke
         print_json(verify_data(result))
         return
     print_verify(cli.stdout(), result)
-    findings, mapping = session.journal.findings(result.run, SHOWN), session.checked.mapping
-    print_found(findings, result.findings, mapping, whole_keys=whole_keys)
+    print_found(session.journal.findings, result, session.checked.mapping, whole_keys=whole_keys)
 
 
 def _options(session: JobSession, asked: _Asked) -> VerifyOptions:

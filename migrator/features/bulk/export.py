@@ -26,7 +26,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.options import print_folded, progress, say, stdout, stop_on_signals, stopped_says
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_backfill
-from migrator.cli.text import SHOWN, usd
+from migrator.cli.text import usd
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
@@ -440,8 +440,9 @@ def _print(
         print_json(_data(opened, result, manifest))
         return DIFFERENT if manifest is None else CLEAN
     print_backfill(stdout(), result)
-    findings, mapping = opened.session.journal.findings(result.run, SHOWN), opened.session.checked.mapping
-    print_found(findings, result.findings, mapping, whole_keys=whole_keys)
+    print_found(
+        opened.session.journal.findings, result, opened.session.checked.mapping, whole_keys=whole_keys
+    )
     if manifest is None:
         what = "nothing was published: items of these rows would be missing, or replace each other"
         say(f"{what}; fix the rows (`migrator status --findings`), and run the same command again")
