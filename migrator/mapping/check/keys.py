@@ -30,7 +30,7 @@ from migrator.mapping.model.table import (
     Index,
     KeyAttribute,
 )
-from migrator.mapping.patterns.param_sources import origins_of, reachable_keys
+from migrator.mapping.patterns.param_sources import PlansByEntity, origins_of, plans_by_entity, reachable_keys
 from migrator.runtime.errors import Fault
 
 # ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
@@ -176,8 +176,9 @@ def collation_warnings(mapping: Mapping, plans: Sequence[EntityPlan], document: 
     """
     for plan in plans:
         yield from _of_items(mapping, plan, document)
+    by_entity = plans_by_entity(plans)
     for pattern in mapping.patterns.values():
-        yield from _of_params(mapping, pattern, plans, document)
+        yield from _of_params(mapping, pattern, by_entity, document)
 
 
 def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -199,7 +200,7 @@ def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterato
 
 
 def _of_params(
-    mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan], document: Document
+    mapping: Mapping, pattern: Pattern, plans: PlansByEntity, document: Document
 ) -> Iterator[Fault]:
     index = mapping.table.asked(pattern.index)
     if index is None:  # the parser has said so

@@ -18,7 +18,12 @@ from migrator.mapping.model.facts import CollectionPlan, EntityPlan, TableFacts,
 from migrator.mapping.model.mapping import Expression, ItemDesign, Pattern, Template, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Hidden
-from migrator.mapping.patterns.param_sources import origins_of, redacted_params
+from migrator.mapping.patterns.param_sources import (
+    PlansByEntity,
+    origins_of,
+    plans_by_entity,
+    redacted_params,
+)
 
 # ── Attributes that must not be shown: those that a pattern redacts, and others made of the same columns. Pure ──
 
@@ -52,8 +57,9 @@ def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redactio
     """Everything that the mapping's patterns redact, over all entities."""
     names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
     columns = {column for plan in plans for column in _behind(plan, names)}
+    by_entity = plans_by_entity(plans)
     for pattern in mapping.patterns.values():
-        for sources in origins_of(mapping, pattern, plans) if pattern.redact and plans else ():
+        for sources in origins_of(mapping, pattern, by_entity) if pattern.redact else ():
             places = _places(sources.plan)
             paths = [origin.path for name, origin in sources.of.items() if name in pattern.redact]
             columns |= {places[path] for path in paths if path in places}
@@ -67,8 +73,11 @@ def hidden_by_pattern(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dic
     for plan in plans:
         for design in plan.entity.items:
             by_type[design.type] = by_type.get(design.type, frozenset()) | redaction.hidden(plan, design)
+    by_entity = plans_by_entity(plans)
     return {
-        name: Hidden(_of_answers(redaction, pattern, by_type), _of_params(redaction, mapping, pattern, plans))
+        name: Hidden(
+            _of_answers(redaction, pattern, by_type), _of_params(redaction, mapping, pattern, by_entity)
+        )
         for name, pattern in mapping.patterns.items()
     }
 
@@ -81,11 +90,11 @@ def _of_answers(
 
 
 def _of_params(
-    redaction: Redaction, mapping: MappingModel, pattern: Pattern, plans: Sequence[EntityPlan]
+    redaction: Redaction, mapping: MappingModel, pattern: Pattern, plans: PlansByEntity
 ) -> frozenset[str]:
     if not redaction.names:
         return frozenset()
-    sources = origins_of(mapping, pattern, plans) if plans else []
+    sources = origins_of(mapping, pattern, plans)
     hidden = {
         name
         for source in sources

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from functools import lru_cache
 from itertools import product
@@ -260,24 +260,32 @@ class EntityParamSources(Struct, frozen=True):
     of: dict[str, ParamSource] = {}
 
 
-def origins_of(mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan]) -> list[EntityParamSources]:
+PlansByEntity = Dict[str, Sequence[EntityPlan]]
+
+
+def plans_by_entity(plans: Iterable[EntityPlan]) -> PlansByEntity:
+    """The plans by the name that their entity has in the mapping file."""
+    by_entity: dict[str, list[EntityPlan]] = {}
+    for plan in plans:
+        by_entity.setdefault(plan.entity.written, []).append(plan)
+    return by_entity
+
+
+def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list[EntityParamSources]:
     """The entities that give the most parameters of the pattern (possibly none)."""
     index = mapping.table.asked(pattern.index)
     assert index is not None
     names = {param.name for param in pattern.params}
     sources = []
     for key in reachable_keys(mapping, pattern, index):
-        for plan in plans:
-            if plan.entity.written == key.entity.name:
-                design = next(item for item in plan.entity.items if item.type == key.item.type)
-                paired = _Pairing(pattern, key, plan, design).origins(
-                    [attribute.name for attribute in index.attributes]
-                )
-                sources.append(
-                    EntityParamSources(
-                        plan, {name: source for name, source in paired.items() if name in names}
-                    )
-                )
+        for plan in plans.get(key.entity.name, ()):
+            design = next(item for item in plan.entity.items if item.type == key.item.type)
+            paired = _Pairing(pattern, key, plan, design).origins(
+                [attribute.name for attribute in index.attributes]
+            )
+            sources.append(
+                EntityParamSources(plan, {name: source for name, source in paired.items() if name in names})
+            )
     most = max((len(source.of) for source in sources), default=0)
     return [source for source in sources if len(source.of) == most]
 

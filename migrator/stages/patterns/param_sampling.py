@@ -21,7 +21,12 @@ from migrator.mapping.model.mapping import SCHEMA_PATH, Param, ParamType, Patter
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import SourceKey
 from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
+from migrator.mapping.patterns.param_sources import (
+    EntityParamSources,
+    ParamSource,
+    origins_of,
+    plans_by_entity,
+)
 from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
 from migrator.mapping.patterns.requests import Requests, cut_params
 from migrator.runtime.errors import RowError, SettingsError
@@ -83,6 +88,7 @@ class RowSample:
         self._entities = {entity.name: entity for entity in entities}
         self._seed = seed
         self._rows: dict[str, list[Row]] = {}
+        self.by_entity = plans_by_entity(self.plans)
 
     @property
     def plans(self) -> list[EntityPlan]:
@@ -156,7 +162,7 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
 
     Raises: what the source raises.
     """
-    sources = origins_of(mapping, pattern, pool.plans)
+    sources = origins_of(mapping, pattern, pool.by_entity)
     rng = random.Random(f"{seed}/{pattern.name}")
     if not sources:
         return SampledParams((), why="no item has a key that it can ask for")

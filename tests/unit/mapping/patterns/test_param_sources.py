@@ -10,6 +10,7 @@ from migrator.mapping.patterns.param_sources import (
     matching_keys,
     may_give,
     origins_of,
+    plans_by_entity,
     reachable_keys,
     redacted_params,
     same_forms,
@@ -85,7 +86,7 @@ query: {key: ["EVENT#{tenant}", {between: ["E#{from:04}", "E#{to:04|or:'~'}"]}],
 def test_parameters_come_from_the_columns_behind_the_key(way: str) -> None:
     pattern, wanted = WAYS[way]
     made = checked(pattern)
-    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], [made.entities[0].plan])
+    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan]))
     assert {name: (one.path, one.role) for name, one in found.of.items()} == wanted
 
 
@@ -104,7 +105,7 @@ access_patterns:
 """
     schema = facts(table("e", {"id": "integer!", "a": "text!", "n": "integer!"}))
     made = check_mapping(examine_mapping(text, "m.yaml"), schema)
-    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], [made.entities[0].plan])
+    (found,) = origins_of(made.mapping, made.mapping.patterns["p"], plans_by_entity([made.entities[0].plan]))
     assert {name: one.role for name, one in found.of.items()} == {"a": "equal", "high": "high", "low": "low"}
 
 
@@ -127,7 +128,9 @@ access_patterns:
     for name in ("email", "label", "whose", "kind", "limit"):
         made = check_mapping(examine_mapping(text % name, "m.yaml"), schema)
         pattern = made.mapping.patterns["p"]
-        found[name] = redacted_params(pattern, origins_of(made.mapping, pattern, [made.entities[0].plan]))
+        found[name] = redacted_params(
+            pattern, origins_of(made.mapping, pattern, plans_by_entity([made.entities[0].plan]))
+        )
     assert found == {
         "email": {"whose"},
         "label": {"number"},
