@@ -127,8 +127,6 @@ def _decoded(entity: CompiledEntity, tree: tuple[Any, ...]) -> Row | None:
 
 # ── Parameters of an access pattern drawn from real rows, the same for the same seed ──
 
-WITHOUT_PARAMS = 10
-"""How often a question without parameters is asked at most, since its answer is always the same."""
 _TRIES = 8
 _LONGEST_LIST = 10
 _TWINS = 0.2
@@ -158,7 +156,8 @@ class SampledParams(Struct, frozen=True):
 
 
 def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
-    """`samples` sets of parameters, or fewer where the pattern takes none or the rows give too few.
+    """`samples` sets of parameters, or fewer if the rows give too few. Without parameters the same set is repeated: a move
+    counts answers, and the data may change between two.
 
     Raises: what the source raises.
     """
@@ -169,10 +168,9 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
     drawing = [
         _Drawing(mapping, pattern, source, pool.rows(source.plan.entity.name), rng) for source in sources
     ]
-    wanted = samples if pattern.params else min(samples, WITHOUT_PARAMS)
-    sets = [made for _ in range(wanted) if (made := rng.choice(drawing).params()) is not None]
+    sets = [made for _ in range(samples) if (made := rng.choice(drawing).params()) is not None]
     refusals = (drawing_of_source.refused for drawing_of_source in drawing if drawing_of_source.refused)
-    why = next(refusals, "") if len(sets) < wanted else ""
+    why = next(refusals, "") if len(sets) < samples else ""
     words = [drawing_of_source.in_words() for drawing_of_source in drawing]
     origins = {
         param.name: " or ".join(dict.fromkeys(origins_of_source[param.name] for origins_of_source in words))
