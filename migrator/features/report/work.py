@@ -52,6 +52,7 @@ from migrator.mapping.model.report import (
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError, amount, verb
 from migrator.runtime.values import asdict, replace
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
+from migrator.stages.cutover.evidence import answers_needed
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Sizing
 from migrator.stages.session.job import design_for, region_of
@@ -532,7 +533,7 @@ def _records(session: JobSession) -> ReportRecords:
 def _around(session: JobSession) -> ReportContext:
     own, lag, job = version("single-table-migrator"), _lag(lag_of(session)), session.job
     names = (job.name, str(session.path), session.journal.name, own)
-    return ReportContext(*names, session.service_registry(), lag, job.cutover.comparisons_min)
+    return ReportContext(*names, session.service_registry(), lag, answers_needed(job.cutover))
 
 
 def _lag(lag: Lag) -> LagReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import exp, lgamma, log, log1p
 from typing import Any, TypeAlias
 
@@ -208,6 +209,8 @@ _ANEW = "`migrator cutover rollback --to off`, then advance: counts begin anew"
 
 
 Rule: TypeAlias = Callable[[Facts, CutoverSettings], Iterable[Line]]
+_More: TypeAlias = Callable[[int], str]
+"""What to do for so many more answers."""
 
 
 def judge(facts: Facts, limits: CutoverSettings, after: State) -> list[Line]:
@@ -287,14 +290,39 @@ def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     origins = f"{recent.origins['service']:,} of services, {recent.origins['replay']:,} replayed"
     observed = f"{recent.compared:,} ({origins}){others_text}"
     is_ok = recent.compared >= limits.comparisons_min
-    mend = "" if is_ok else _advice(facts, limits.comparisons_min - recent.compared)
+    mend = "" if is_ok else _advice(facts, answers_needed(limits) - recent.compared)
     yield Line("comparisons", requirement, observed, verdict(is_ok), age_of(facts, recent), mend)
 
 
 def _advice(facts: Facts, lacking: int) -> str:
     if facts.phase.state.phase in ("ramp", "live"):
-        return "wait for more reads of the services"
-    return f"wait for more reads, or run `migrator shadow replay --sample {lacking}`"
+        return f"wait for {amount(lacking, 'more read')} of the services"
+    pattern = f"--pattern {facts.pattern.name}"
+    return f"wait for more reads, or run `migrator shadow replay {pattern} --sample {lacking}`"
+
+
+_SLOW = 0.01
+"""The share of answers above the limit of a p99."""
+
+
+def answers_needed(limits: CutoverSettings) -> int:
+    """The compared answers that a move needs if none differs, fails or is slow."""
+    shares = (limits.mismatch_max, limits.error_max, _SLOW)
+    return max(limits.comparisons_min, *(_lacking(0, 0, share) for share in shares))
+
+
+def _lacking(count: int, of: int, limit: float) -> int:
+    """How many more trials without a hit prove that the share of hits is below the limit."""
+    low, high = 0, 1
+    while chance_of_fewer(count, of + high, limit) > DOUBT:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if chance_of_fewer(count, of + middle, limit) > DOUBT:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
@@ -312,29 +340,29 @@ def _calls(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     """Lines on mismatches, errors and latency of the calls since the last move; their age is that of the newest window."""
     recent = facts.counts(limits, since_move=True)
     age_s = age_of(facts, recent)
-    for line in (*_rates(recent, limits), *_p99(facts.pattern, recent, limits)):
+    more = partial(_advice, facts)
+    for line in (*_rates(recent, limits, more), *_p99(facts.pattern, recent, limits, more)):
         yield replace(line, age_s=age_s)
 
 
-def _rates(recent: Aggregate, limits: CutoverSettings) -> Iterable[Line]:
+def _rates(recent: Aggregate, limits: CutoverSettings, more: _More) -> Iterable[Line]:
     mend = f"see `migrator report`; once it is mended: {_ANEW}"
-    yield _mismatches(recent, limits.mismatch_max, mend)
+    yield _mismatches(recent, limits.mismatch_max, mend, more)
     requirement = f"fewer than {limits.error_max:.2%} of the table's answers fail"
-    yield _share(
-        "errors", requirement, (recent.errors["table"], recent.calls("table")), limits.error_max, mend
-    )
+    counts = (recent.errors["table"], recent.calls("table"))
+    yield _share("errors", requirement, counts, limits.error_max, mend, more)
 
 
-def _mismatches(recent: Aggregate, limit: float, mend: str) -> Line:
+def _mismatches(recent: Aggregate, limit: float, mend: str, more: _More) -> Line:
     """The line on mismatches; differences that were never settled may be lasting, so they can make it unknown."""
     requirement = f"fewer than {limit:.2%} of the answers differ for good"
-    settled = _share("mismatches", requirement, (recent.different, recent.compared), limit, mend)
+    settled = _share("mismatches", requirement, (recent.different, recent.compared), limit, mend, more)
     unsettled = recent.unsettled + recent.ended
     if not unsettled:
         return settled
     observed = f"{settled.found}; {unsettled:,} more differed and were never settled"
     counts = (recent.different + unsettled, recent.compared + unsettled)
-    if settled.verdict != "ok" or _share("", "", counts, limit, "").verdict == "ok":
+    if settled.verdict != "ok" or _share("", "", counts, limit, "", more).verdict == "ok":
         return replace(settled, found=observed)
     return replace(settled, found=observed, verdict="unknown", mend=_UNSETTLED)
 
@@ -342,7 +370,9 @@ def _mismatches(recent: Aggregate, limit: float, mend: str) -> Line:
 _UNSETTLED = "wait for more reads; if that does not help, raise reads.shadow.per_s, or see `migrator report`"
 
 
-def _share(name: str, requirement: str, counts: tuple[int, int], limit: float, mend: str) -> Line:
+def _share(
+    name: str, requirement: str, counts: tuple[int, int], limit: float, mend: str, more: _More
+) -> Line:
     count, of = counts
     if not of:
         return Line(name, requirement, "nothing was counted", "unknown", mend="see comparisons")
@@ -350,26 +380,26 @@ def _share(name: str, requirement: str, counts: tuple[int, int], limit: float, m
     if chance_of_fewer(count, of, limit) <= DOUBT:
         return Line(name, requirement, observed, "ok")
     if count / of < limit:
-        return Line(
-            name, requirement, f"{observed}: too few calls to be sure", "unknown", mend="wait for more reads"
-        )
+        observed = f"{observed}: too few calls to be sure"
+        return Line(name, requirement, observed, "unknown", mend=more(_lacking(count, of, limit)))
     return Line(name, requirement, observed, "no", mend=mend)
 
 
-def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings) -> Iterable[Line]:
+def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings, more: _More) -> Iterable[Line]:
     table, limit_ms, words = recent.latency["table"], *p99_limit(pattern, recent, limits.p99_factor)
     requirement = f"the table's p99 within {words}"
     if limit_ms is None or not table.answers:
-        yield Line("p99", requirement, "not enough answers of both sides", "unknown", mend="see comparisons")
+        lacking = max(SIDES_MIN - recent.latency["sql"].answers, _lacking(0, table.answers, _SLOW))
+        mend = more(lacking) if table.answers else "see comparisons"
+        yield Line("p99", requirement, "not enough answers of both sides", "unknown", mend=mend)
         return
     above = table.above(limit_ms)
     observed = f"{table.p99_ms:,.1f} ms of {table.answers:,} answers; limit {limit_ms:,.1f} ms"
-    if chance_of_fewer(above, table.answers, 0.01) <= DOUBT:
+    if chance_of_fewer(above, table.answers, _SLOW) <= DOUBT:
         yield Line("p99", requirement, observed, "ok")
     elif table.p99_ms <= limit_ms:
-        yield Line(
-            "p99", requirement, f"{observed}: too few to be sure", "unknown", mend="wait for more reads"
-        )
+        observed = f"{observed}: too few to be sure"
+        yield Line("p99", requirement, observed, "unknown", mend=more(_lacking(above, table.answers, _SLOW)))
     else:
         yield Line(
             "p99",

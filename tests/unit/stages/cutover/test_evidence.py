@@ -11,7 +11,7 @@ from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
+from migrator.stages.cutover.evidence import Facts, Unknown, Verified, answers_needed, judge
 from tests import pins
 from tests.unit.stages.core.evidence_world import (
     GONE_S,
@@ -33,8 +33,8 @@ def lines(found: Facts, after: State = HIGHER, limits: CutoverSettings = LIMITS)
     return {line.name: line for line in judge(found, limits, after)}
 
 
-def failing(found: Facts, after: State = HIGHER) -> dict[str, str]:
-    return {name: line.verdict for name, line in lines(found, after).items() if line.verdict != "ok"}
+def failing(found: Facts, after: State = HIGHER, limits: CutoverSettings = LIMITS) -> dict[str, str]:
+    return {name: line.verdict for name, line in lines(found, after, limits).items() if line.verdict != "ok"}
 
 
 def test_a_pattern_of_which_all_is_right_may_go_forward() -> None:
@@ -172,6 +172,28 @@ def test_few_answers_prove_no_share_and_many_do() -> None:
     assert failing(facts(seen=one)) == {"mismatches": "unknown"}
     assert failing(facts(seen=[window(compared=1600, different=1)])) == {}
     assert failing(facts(seen=[window(compared=1000, different=4)])) == {"mismatches": "no"}
+
+
+@pytest.mark.parametrize("different", [0, 1, 2])
+def test_advice_names_the_answers_that_make_a_share_sure(different: int) -> None:
+    limits = LIMITS.model_copy(update={"comparisons_min": 5, "mismatch_max": 0.25})
+    few = [window(compared=10, different=different, origin="replay")]
+    mend = lines(facts(State("shadow"), few), State("ramp", 1), limits)["mismatches"].mend
+    lacking = int(mend.partition("--sample ")[2].rstrip("`"))
+    for more, is_ok in ((lacking, True), (lacking - 1, False)):
+        seen = [*few, window(compared=more, origin="replay")]
+        verdict = lines(facts(State("shadow"), seen), State("ramp", 1), limits)["mismatches"].verdict
+        assert (verdict == "ok") == is_ok
+
+
+def test_a_move_needs_the_answers_that_make_every_share_sure() -> None:
+    assert answers_needed(LIMITS) == 1000
+    small = LIMITS.model_copy(update={"comparisons_min": 50})
+    assert answers_needed(small) == 998
+    found = facts(State("shadow"), windows(1, compared=998, origin="replay"))
+    assert failing(found, State("ramp", 1), small) == {}
+    found = facts(State("shadow"), windows(1, compared=997, origin="replay"))
+    assert failing(found, State("ramp", 1), small) == {"mismatches": "unknown", "errors": "unknown"}
 
 
 def test_what_is_refused_for_its_counts_says_how_they_begin_anew() -> None:
