@@ -151,12 +151,14 @@ def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
 
 def _evidence_table(lines: Sequence[Line]) -> Table:
     table = FittedTable(box=None, pad_edge=False)
-    for column in ("", "evidence", "asked", "found", "age", "what mends it"):
+    for column in ("", "evidence", "required", "age", "found, and the fix"):
         table.add_column(column)
     for line in lines:
         verdict = Text(line.verdict, style=_COLOURS[line.verdict])
         age = "now" if line.age_s is None else age_text(line.age_s)
-        table.add_row(verdict, *map(Text, (line.name, line.asked, line.found, age, line.mend)))
+        texts = filter(None, (line.found, line.mend))
+        found = "\n→ ".join(texts)
+        table.add_row(verdict, *map(Text, (line.name, line.asked, age, found)))
     return table
 
 

@@ -78,7 +78,7 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     if state is None and (answered := answered_by_table(read)):
         what = f"table {name} is missing, and DynamoDB answers {', '.join(answered)}: a new table would answer nothing"
         raise SettingsError(
-            f"{what}; restore the table from its backup, or first `migrator cutover rollback {job} PATTERN`"
+            f"{what}; restore the table from its backup, or first `migrator cutover rollback {job} {answered[0]}`"
         )
     if not is_there:
         state = target.admin.create(target.design, read.target.options)

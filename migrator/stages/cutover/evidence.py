@@ -473,7 +473,7 @@ def named(instances: Sequence[Instance]) -> str:
 
 def _ramped(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     is_ok = facts.phase.state.word == State("ramp", 100).word
-    mend = "" if is_ok else "run `migrator cutover ramp JOB PATTERN 100` first"
+    mend = "" if is_ok else f"run `migrator cutover ramp JOB {facts.pattern.name} 100` first"
     yield Line(
         "ramp", "the table answers every call already", facts.phase.state.word, verdict(is_ok), mend=mend
     )
