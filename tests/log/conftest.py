@@ -113,13 +113,16 @@ class LogShop:
         ]
 
 
+def engine_home() -> Path:
+    return Path(os.environ.get("MIGRATOR_TEST_ENGINES") or "/var/tmp/migrator-engines")
+
+
 def engine_server(url: str) -> OwnServer:
     """A crash meets every test that runs on the server, so run these one after the other."""
     engine = "postgres17" if urlsplit(url).port == 5417 else "postgres"
 
     def crash() -> None:
-        home = Path(os.environ.get("MIGRATOR_TEST_ENGINES") or "/var/tmp/migrator-engines")
-        os.kill(int((home / f"{engine}.pid").read_text()), signal.SIGQUIT)
+        os.kill(int((engine_home() / f"{engine}.pid").read_text()), signal.SIGQUIT)
         until(lambda: services.postgres_version(url) is None, "the server has ended")
 
     def start() -> None:

@@ -131,6 +131,11 @@ def server_limits(connection: Connection) -> Iterator[str]:
         )
     if row.version < _OLDEST_THAT_FAILS_OVER:
         yield "the slot does not survive a fail-over before PostgreSQL 17; the relay stops then, with the same remedy"
+    else:
+        yield (
+            "the slot survives a fail-over only to a standby with sync_replication_slots = on, hot_standby_feedback = on, a"
+            " primary_slot_name and a dbname in primary_conninfo; name that slot in synchronized_standby_slots here"
+        )
     yield (
         "a published table must keep its replica identity: the server refuses UPDATE and DELETE of one that loses its"
         " primary key, and of a partition that is attached without one"
