@@ -6,6 +6,8 @@ import os
 import secrets
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -190,3 +192,49 @@ def open_reader(
     finally:
         reader.close()
         writing.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def changes(shop: LogShop) -> None:
+    shop.sql(
+        "UPDATE customer SET email = 'k@x.example' WHERE id = 1",
+        "DELETE FROM customer WHERE id = 2",
+        "INSERT INTO orders SELECT n, 3, n FROM generate_series(1000, 1100) n",
+    )
+
+
+def count_of_marks(shop: LogShop) -> int:
+    return int(shop.rows("SELECT count(*) FROM migrator.mark")[0][0])
+
+
+@contextmanager
+def writing(shop: LogShop) -> Iterator[list[int]]:
+    """A service writes until the block ends; how many times."""
+    stop, written = threading.Event(), [0]
+
+    def write() -> None:
+        with closing(shop.connect()) as connection:
+            while not stop.is_set():
+                written[0] += 1
+                turn = written[0]
+                number = turn % 20 + 1
+                connection.execute(
+                    "UPDATE customer SET email = %s WHERE id = %s", (f"e{turn}@x.example", number)
+                )
+                connection.execute("INSERT INTO orders VALUES (%s, %s, 1)", (10_000 + turn, number))
+                connection.execute("DELETE FROM orders WHERE id = %s", (10_000 + turn - 7,))
+                if not turn % 150:
+                    connection.execute("TRUNCATE events")
+                    connection.execute("INSERT INTO events SELECT n, n, 'x' FROM generate_series(1, 9) n")
+                time.sleep(0.002)
+
+    service = threading.Thread(target=write)
+    service.start()
+    try:
+        yield written
+    finally:
+        stop.set()
+        service.join()

@@ -12,14 +12,10 @@ import pytest
 
 from migrator.source.capture.log.protocol import Received, SlotStream
 from migrator.source.capture.log.reader import LogReader
-from tests.log.conftest import LogShop, open_reader
+from tests.log.conftest import Killed, LogShop, changes, count_of_marks, open_reader, writing
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.slow
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 class EndingStream(SlotStream):
@@ -46,18 +42,6 @@ def reader_of(shop: LogShop, stream: Callable[..., SlotStream] = SlotStream) -> 
         yield reader
 
 
-def changes(shop: LogShop) -> None:
-    shop.sql(
-        "UPDATE customer SET email = 'k@x.example' WHERE id = 1",
-        "DELETE FROM customer WHERE id = 2",
-        "INSERT INTO orders SELECT n, 3, n FROM generate_series(1000, 1100) n",
-    )
-
-
-def marks(shop: LogShop) -> int:
-    return int(shop.rows("SELECT count(*) FROM migrator.mark")[0][0])
-
-
 def test_killed_between_our_commit_and_the_confirmation(live: LogShop) -> None:
     """The server sends what it was not told of again: marks are doubled, which does no harm."""
 
@@ -67,11 +51,11 @@ def test_killed_between_our_commit_and_the_confirmation(live: LogShop) -> None:
     changes(live)
     with reader_of(live, Unconfirmed) as reader, pytest.raises(Killed):
         reader.turn(reader.ask())
-    before = marks(live)
+    before = count_of_marks(live)
     assert before > 100
     with reader_of(live) as reader:
         assert reader.turn(reader.ask())
-    assert marks(live) == 2 * before
+    assert count_of_marks(live) == 2 * before
     live.relay()
     live.verify()
 
@@ -109,36 +93,6 @@ def live_lsn(reader: LogReader) -> int:
     place = reader.place()
     assert place is not None
     return place.lsn
-
-
-@contextmanager
-def writing(shop: LogShop) -> Iterator[list[int]]:
-    """A service writes until the block ends; how many times."""
-    stop, written = threading.Event(), [0]
-
-    def write() -> None:
-        with closing(shop.connect()) as connection:
-            while not stop.is_set():
-                written[0] += 1
-                turn = written[0]
-                number = turn % 20 + 1
-                connection.execute(
-                    "UPDATE customer SET email = %s WHERE id = %s", (f"e{turn}@x.example", number)
-                )
-                connection.execute("INSERT INTO orders VALUES (%s, %s, 1)", (10_000 + turn, number))
-                connection.execute("DELETE FROM orders WHERE id = %s", (10_000 + turn - 7,))
-                if not turn % 150:
-                    connection.execute("TRUNCATE events")
-                    connection.execute("INSERT INTO events SELECT n, n, 'x' FROM generate_series(1, 9) n")
-                time.sleep(0.002)
-
-    service = threading.Thread(target=write)
-    service.start()
-    try:
-        yield written
-    finally:
-        stop.set()
-        service.join()
 
 
 def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
@@ -201,14 +155,14 @@ def test_a_commit_that_nobody_sees_yet_leaves_no_mark_yet(live: LogShop) -> None
             end = time.monotonic() + 3
             while time.monotonic() < end:
                 assert reader.turn()
-                assert marks(live) == 0
+                assert count_of_marks(live) == 0
                 time.sleep(0.1)
             with closing(live.connect()) as connection:
                 connection.execute("SET synchronous_commit = local")
                 connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
                 connection.execute("SELECT pg_reload_conf()")
             service.join()
-            while not marks(live):
+            while not count_of_marks(live):
                 assert reader.turn()
     finally:
         live.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")

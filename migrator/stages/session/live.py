@@ -47,10 +47,10 @@ def open_captured(
     # They need psycopg, an extra that other sources do without.
     from migrator.source.capture.log.install import LogCapture
     from migrator.source.capture.log.marks import LogActivity, LogMarks
-    from migrator.source.capture.log.protocol import SlotStream
+    from migrator.source.capture.log.polling import open_stream
     from migrator.source.capture.log.reader import LogReader
 
-    reader = LogReader(writing, partial(SlotStream, address, name, writing.place))
+    reader = LogReader(writing, partial(open_stream, writing, address, name))
     marks = LogMarks(writing, reader, wait, is_over)
     return LogCapture(writing, job, marks, wait), marks, LogActivity(writing, marks)
 

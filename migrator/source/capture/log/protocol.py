@@ -9,7 +9,7 @@ import select
 import struct
 import time
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import psycopg
 from msgspec import Struct
@@ -23,7 +23,7 @@ from migrator.source.engines.postgresql.connect import ALIVE, TEXTS
 
 CONNECT_TIMEOUT_S = 10
 _ANY_BYTES = b"SQL_ASCII"
-_IN_USE = "55006"
+IN_USE = "55006"
 _HEADER = struct.Struct(">cQQQ")
 _KEEPALIVE = struct.Struct(">cQqB")
 _STATUS = struct.Struct(">cQQQqB")
@@ -33,9 +33,15 @@ _REFUSED = {
     "53300": "no replication connection is left; raise max_wal_senders",
 }
 
+_POOLED = "a pooler lets no replication connection through; name the server itself in the URL"
+
 
 class SlotInUseError(SourceError):
     """Another reader has the slot."""
+
+
+class NoReplicationError(SourceError):
+    """A pooler or a proxy lets no replication connection through."""
 
 
 class Data(Struct, frozen=True):
@@ -56,11 +62,31 @@ class Keepalive(Struct, frozen=True):
 Received: TypeAlias = Data | Keepalive
 
 
+class Stream(Protocol):
+    """Messages of a slot from its confirmed position."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing comes until what came is confirmed."""
+
+    def start(self, slot: str, publication: str) -> None: ...
+
+    def receive(self, wait_s: float) -> Received | None: ...
+
+    def confirm(self, lsn: int) -> None: ...
+
+    def ask(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class SlotStream:
     """A replication connection that streams a slot from its confirmed position.
 
     Nothing is confirmed to the server but by `confirm`. Use by one thread at a time.
     """
+
+    waits = False
 
     def __init__(self, address: Address, name: str, place: str) -> None:
         """Raises: SourceError where the server takes no replication connection."""
@@ -69,7 +95,8 @@ class SlotStream:
         if self._connection.status != pq.ConnStatus.OK:
             why = _words_of(self._connection)
             self.close()
-            raise SourceError(f"{place}: connecting to read the log: {why}")
+            kind = NoReplicationError if why == _POOLED else SourceError
+            raise kind(f"{place}: connecting to read the log: {why}")
         self._confirmed = 0
         try:
             for setting, value in self._settings().items():
@@ -145,7 +172,7 @@ class SlotStream:
 
     def _error(self, result: pq.abc.PGresult, doing: str) -> SourceError:
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        if state == _IN_USE:
+        if state == IN_USE:
             return SlotInUseError(f"{self._place}: another reader has the slot")
         why = _REFUSED.get(state, "see the database's own log; nothing was skipped")
         return SourceError(
@@ -174,10 +201,7 @@ def _words_of(connection: pq.abc.PGconn) -> str:
         ("must be superuser or replication role", _REFUSED["42501"]),
         ("permission denied to start WAL sender", _REFUSED["42501"]),
         ("max_wal_senders", _REFUSED["53300"]),
-        (
-            "startup parameter",
-            "a pooler lets no replication connection through; name the server itself in the URL",
-        ),
+        ("startup parameter", _POOLED),
         ("authentication", "user or password are wrong"),
     ):
         if sign in text:

@@ -26,7 +26,7 @@ from migrator.source.capture.log.place import (
     slot_named,
     tables_of,
 )
-from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, SlotStream
+from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, Stream
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.transactions import Writing
 
@@ -156,7 +156,7 @@ class _Opened:
     """A stream, and what was read of it. `marks`: not stored yet; `lsn`: up to where they are all there is; `is_asked`: a
     process waits for what was read to be stored."""
 
-    stream: SlotStream
+    stream: Stream
     place: Place
     tables: dict[str, MarkedTable]
     relations: dict[int, list[RelationMarks]] = field(default_factory=dict)
@@ -175,10 +175,10 @@ class _Opened:
 
 @dataclass
 class LogReader:
-    """The reader of the job's slot in this process, by one thread at a time. `connect`: opens a replication connection."""
+    """The reader of the job's slot in this process, by one thread at a time. `connect`: opens the log's stream."""
 
     writing: Writing
-    connect: Callable[[], SlotStream]
+    connect: Callable[[], Stream]
     clock: Callable[[], float] = time.monotonic
     is_on: bool = False
     """Whether the log was captured when it was looked at last."""
@@ -289,7 +289,7 @@ class LogReader:
         while self.clock() < end:
             received = opened.stream.receive(0.05 if opened.lsn < until else 0.0)
             if received is None:
-                if opened.lsn >= until:
+                if opened.lsn >= until or opened.stream.waits:
                     break
                 continue
             self._take(opened, received)
@@ -297,7 +297,7 @@ class LogReader:
             if is_full and not self._store(opened):
                 return
         is_due = opened.lsn > opened.place.lsn and self.clock() - opened.stored_at >= IDLE_S
-        if opened.marks or is_due:
+        if opened.marks or is_due or opened.stream.waits:
             self._store(opened)
         elif self.clock() - opened.looked_at >= LOOK_S:
             self._look(opened)

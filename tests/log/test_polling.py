@@ -1,0 +1,94 @@
+"""Where a pooler lets no replication connection through, the slot is read by SQL."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from migrator.runtime.retry import Backoff, Retry
+from migrator.source.capture.log.polling import PolledSlot, open_stream
+from migrator.source.capture.log.reader import LogReader
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.connect import Address, source_url
+from migrator.source.sql.transactions import Writing
+from tests import support_services as services
+from tests.log.conftest import Killed, LogShop, changes, count_of_marks, writing
+from tests.log.test_from_the_log import WRITES
+from tests.support_pooler import pooler
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pooled(shop: LogShop) -> Iterator[LogShop]:
+    """Captured and backfilled through a pooler; the service writes to the server itself."""
+    try:
+        with pooler(shop.url) as made:
+            shop.project.environment["MIGRATOR_SOURCE_URL"] = made.url
+            shop.project.done("table", "create", shop.job)
+            shop.install()
+            shop.project.done("backfill", shop.job)
+            yield shop
+    except services.MissingPart as missing:
+        pytest.skip(str(missing))
+
+
+def test_changes_become_items_through_a_pooler(pooled: LogShop) -> None:
+    pooled.sql(
+        *WRITES, "TRUNCATE events", "INSERT INTO orders SELECT n, 3, n FROM generate_series(1000, 8000) n"
+    )
+    relayed = pooled.project.done("relay", pooled.job, "--once")
+    assert "log_is_polled" in relayed.err
+    pooled.verify()
+    assert set(pooled.states().values()) == {"captured"}
+    # The server need not keep the log any longer.
+    assert (
+        pooled.project.done("capture", "status", pooled.job, "--json").data["slot"]["bytes_behind"] < 100_000
+    )
+    pooled.project.done("capture", "uninstall", pooled.job)
+    assert pooled.slots() == []
+
+
+def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: LogShop) -> None:
+    with writing(pooled) as written:
+        for turn in range(3):
+            relays = [pooled.project.start("relay", pooled.job) for _ in range(2)]
+            time.sleep(4 + 0.23 * turn)
+            for relay in relays:
+                relay.send_signal(signal.SIGKILL)
+                relay.communicate()
+    assert written[0] > 100
+    pooled.project.pass_time(3600)
+    pooled.relay()
+    pooled.verify()
+
+
+def test_killed_between_our_commit_and_the_advance_of_the_slot(live: LogShop) -> None:
+    class Unconfirmed(PolledSlot):
+        def confirm(self, lsn: int) -> None:
+            raise Killed
+
+    changes(live)
+    address = Address.of(source_url(live.url))
+    with closing(Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))) as source:
+        reader = LogReader(source, lambda: Unconfirmed(source))
+        with pytest.raises(Killed):
+            reader.turn(reader.ask())
+        before = count_of_marks(live)
+        assert before > 100
+        second = LogReader(source, lambda: PolledSlot(source))
+        until, ends_at = second.ask(), time.monotonic() + 60
+        while (place := second.place()) is None or place.lsn < until:
+            assert second.turn(until)
+            assert time.monotonic() < ends_at
+        second.close()
+        assert count_of_marks(live) == 2 * before
+        stream = open_stream(source, address, "reader")
+        stream.close()
+        assert not isinstance(stream, PolledSlot)
+    live.relay()
+    live.verify()
