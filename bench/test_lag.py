@@ -10,6 +10,7 @@ import statistics
 import time
 import urllib.request
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,8 @@ import pytest
 from bench.measure import Tables
 from bench.shapes import fill_users
 from bench.test_relay import USERS, filled, sink_before
+from migrator.mapping.model.capture import MarkedBy
+from tests.support_services import own_postgres
 
 ROWS = 20_000
 FOR_S = float(os.environ.get("MIGRATOR_TEST_LAG_S", 20))
@@ -73,20 +76,39 @@ def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, f
     ]
 
 
+@pytest.fixture
+def logical_database() -> Iterator[str]:
+    """Of a server of its own whose log holds rows."""
+    with own_postgres("wal_level=logical") as server:
+        yield server.url
+
+
 @pytest.mark.parametrize(
-    ("into", "rate"), [("sink", 500), ("sink", 1000), ("sink", 2000), ("embedded server", 500)]
+    ("into", "marked_by", "rate"),
+    [
+        *(("sink", "triggers", rate) for rate in (500, 1000, 2000)),
+        ("embedded server", "triggers", 500),
+        *(("sink", "log", rate) for rate in (500, 2000)),
+    ],
 )
 def test_lag_at_a_steady_rate(
-    into: str, rate: int, tmp_path: Path, postgres_database: str, dynamodb_url: str, tables: Tables
+    into: str,
+    marked_by: MarkedBy,
+    rate: int,
+    tmp_path: Path,
+    dynamodb_url: str,
+    tables: Tables,
+    request: pytest.FixtureRequest,
 ) -> None:
-    fill_users(postgres_database, ROWS)
+    url = request.getfixturevalue("logical_database" if marked_by == "log" else "postgres_database")
+    fill_users(url, ROWS)
     through = ["--through"] if into == "embedded server" else []
     apart = multiprocessing.get_context("spawn")
     with sink_before(dynamodb_url, *through) as sink, ProcessPoolExecutor(1, apart) as generator:
-        made = filled(tmp_path, USERS, postgres_database, sink)
+        made = filled(tmp_path, USERS, url, sink, marked_by)
         with made.beside("relay", str(made.job), "--workers", WORKERS):
             time.sleep(3)
-            changes = generator.submit(changed, postgres_database, rate, FOR_S).result()
+            changes = generator.submit(changed, url, rate, FOR_S).result()
             until = time.monotonic() + SETTLES_S
             while math.inf in (found := lags_s(changes, written(sink))) and time.monotonic() < until:
                 time.sleep(1)
@@ -95,6 +117,7 @@ def test_lag_at_a_steady_rate(
     tables.add(
         f"Lag from commit to item, PostgreSQL, one process, {FOR_S:.0f} s each",
         changes_a_second=f"{rate:,} ({len(changes) / took_s:,.0f} were made)",
+        marks_by=marked_by,
         into=f"the {into}",
         p50=f"{cut[49]:.2f} s",
         p99=f"{cut[98]:.2f} s",

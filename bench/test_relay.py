@@ -21,6 +21,7 @@ import pytest
 
 from bench.measure import Tables
 from bench.shapes import engine_of, fill_users, more_users
+from migrator.mapping.model.capture import MarkedBy
 from tests.journeys.command import Project, project
 from tests.storms.shop import MAPPING, marks_left, open_shop, service
 
@@ -88,14 +89,16 @@ def sink_before(upstream: str, *options: str) -> Iterator[str]:
             process.kill()
 
 
-def filled(folder: Path, mapping: str, source: str, endpoint: str) -> Project:
+def filled(
+    folder: Path, mapping: str, source: str, endpoint: str, marked_by: MarkedBy = "triggers"
+) -> Project:
     """A job with its table, capture installed and no mark left."""
     (folder / "bench.yaml").write_text(mapping)
     made = project(folder, source, endpoint, f"B{secrets.token_hex(4)}", own_process=True)
     lines = made.job.read_text().splitlines()
     made.job.write_text("\n".join("mapping: bench.yaml" if "mapping:" in line else line for line in lines))
     made.done("table", "create", str(made.job))
-    made.done("capture", "install", str(made.job))
+    made.done("capture", "install", str(made.job), "--by", marked_by)
     made.done("relay", str(made.job), "--once")
     return made
 

@@ -276,7 +276,7 @@ def test_values_that_a_rename_changes_make_capture_stale(live: LogShop, harmless
     assert live.states()["person"] == "stale"
     refused = live.project.run("relay", live.job, "--once")
     assert (refused.code, "--repair`" in refused.err) == (2, True)
-    live.install()
+    assert "1 table changed" in live.install()
     assert live.states()["person"] == "captured"
     live.relay()
     assert live.project.run("verify", live.job, "--repair").code == 1

@@ -136,7 +136,7 @@ class CaptureStage(Struct, frozen=True):
             self.capture.do(step)
         after = self.capture.installation()
         lost = before is not None and after is not None and before.id != after.id
-        changed = tuple(step.table for step in steps if step.table)
+        changed = tuple(dict.fromkeys(step.table for step in steps if step.table))
         switched = before is not None and before.marked_by == "services" != self.marked_by
         return Installed(tables, changed, before is None, lost, switched)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -412,7 +413,7 @@ def _log_steps(
     text = tables_text(tables)
     if goes_on and place is not None and place.tables != text:
         # First: of a table that is not among these a change would be passed by.
-        yield Step("", (f"UPDATE {LOG} SET tables = {literal(text)} WHERE id = 1",))
+        yield from _kept_steps(place.tables, text)
     if not goes_on and place is not None:
         renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
         yield Step("", (_FORGET, renamed))
@@ -423,6 +424,18 @@ def _log_steps(
         yield Step("", (_SLOT_WAIT, _create_slot(connection, name)), (_drop_slot_sql(name),))
         yield Step("", (_first_place(name, text),))
     yield from _from_others(connection, ddl, tables)
+
+
+def _kept_steps(before: str, now: str) -> Iterator[Step]:
+    """Steps that keep what marks are made of, a table at a time."""
+    kept, wanted = json.loads(before), json.loads(now)
+    for name in sorted(kept.keys() | wanted.keys()):
+        if kept.get(name) == wanted.get(name):
+            continue
+        kept = {other: table for other, table in kept.items() if other != name}
+        kept |= {name: wanted[name]} if name in wanted else {}
+        text = json.dumps(kept, sort_keys=True)
+        yield Step(name, (f"UPDATE {LOG} SET tables = {literal(text)} WHERE id = 1",))
 
 
 def _create_slot(connection: Connection, name: str) -> str:

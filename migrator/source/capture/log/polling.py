@@ -107,8 +107,10 @@ class PolledSlot:
             is_all = len(found) < _MESSAGES
             return [*found, Keepalive(lsn_of(end), now, wants_reply=False)] if is_all else found
 
-        received = self._written("reading the log", work)
-        self._look_at = time.monotonic() + POLL_S
+        try:
+            received = self._written("reading the log", work)
+        finally:
+            self._look_at = time.monotonic() + POLL_S
         self.waits = len(received) > 1
         self._received.extend(received)
 
