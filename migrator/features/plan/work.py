@@ -128,7 +128,6 @@ def views_fragment(views: Sequence[View]) -> Markup:
 HOT_SHOWN = 3
 """Hot keys of each place on a terminal; the page and the JSON have ten."""
 WEIGHTS = {"misfit": "does not fit", "warning": "warning", "advice": "advice"}
-_MB = 1024**2
 
 
 # ── Words that all forms say alike ──

@@ -32,24 +32,11 @@ from migrator.mapping.model.table import KeyAttribute
 
 # ── names ──
 
-RESERVED = frozenset(
-    {
-        "Any",
-        "Decimal",
-        "UUID",
-        "dt",
-        "Sequence",
-        "Mapping",
-        "str",
-        "int",
-        "float",
-        "bool",
-        "bytes",
-        "list",
-        "dict",
-    }
-    | {"self", "cls", "item", "row", "before", "after", "p", "made", "child", "cursor", "size"}
-)
+_RESERVED = """
+Any Decimal UUID dt Sequence Mapping str int float bool bytes list dict
+self cls item row before after p made child cursor size
+"""
+RESERVED = frozenset(_RESERVED.split())
 """Names that annotations, and what is generated around others' names, need as they are."""
 
 
@@ -98,7 +85,7 @@ def shown(text: str) -> str:
 
 # ── types ──
 
-_TYPES = {
+TYPES = {
     "integer": "int",
     "number": "Decimal",
     "float": "float",
@@ -120,7 +107,7 @@ def type_of(kind: Kind | None) -> str:
     if kind is not None and kind.name == "list":
         # Arrays in arrays are of one kind in the source's catalogue.
         return "list[Any]"
-    return _TYPES.get(kind.name, "Any") if kind is not None else "Any"
+    return TYPES.get(kind.name, "Any") if kind is not None else "Any"
 
 
 def optional(annotation: str, *, nullable: bool) -> str:

@@ -23,6 +23,7 @@ from migrator.features.exports.model import (
 )
 from migrator.features.exports.python import table, values
 from migrator.features.exports.python.expressions import (
+    TYPES,
     Code,
     Given,
     Names,
@@ -61,16 +62,7 @@ from migrator.mapping.model.mapping import (
 from migrator.mapping.model.table import PARTITION_KEY_BYTES, KeyAttribute
 from migrator.mapping.patterns.requests import MOVED_UP, cut_params
 
-_PARAMS = {
-    "integer": "int",
-    "number": "Decimal | int",
-    "text": "str",
-    "boolean": "bool",
-    "date": "dt.date",
-    "timestamp": "dt.datetime",
-    "uuid": "UUID",
-    "binary": "bytes",
-}
+_PARAMS = TYPES | {"number": "Decimal | int"}
 
 
 class PartCode(Struct, frozen=True):

@@ -101,10 +101,6 @@ def commented(text: str) -> str:
     return " ".join(text.replace("*/", "*\\/").split())
 
 
-def block(lines: Sequence[str], by: int = 2) -> list[str]:
-    return [f"{' ' * by}{line}" if line else line for line in lines]
-
-
 class Identifiers:
     """Names of functions and types, each given once."""
 
