@@ -319,29 +319,35 @@ def flag(name: str, help_text: str, dest: str | None = None) -> Callable[[Any], 
     return click.option(name, *([dest] if dest else []), is_flag=True, help=help_text)
 
 
+def option(spec: str, help_text: str, dest: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+    """An option with a value. `spec`: its name, and what a help calls its value: `--region NAME`. `dest`: as flag()."""
+    name, _, metavar = spec.partition(" ")
+    names = (name, dest) if dest else (name,)
+    return click.option(*names, metavar=metavar or None, help=help_text, **settings)
+
+
 JobPath = click.Path(path_type=Path, dir_okay=True)
 job_argument = click.argument("job", type=JobPath, metavar="JOB", shell_complete=names.jobs)
 json_option = flag("--json", "Print the result as JSON.", "as_json")
 keys_option = flag("--show-keys", "Print keys whole, also the parts that may name a person.", "whole_keys")
 
 
-entity_option = click.option(
+entity_option = option(
     "--entity",
+    "Only this entity; can be given again.",
     "entities",
     multiple=True,
     shell_complete=names.entities,
-    help="Only this entity; can be given again.",
 )
-metrics_option = click.option(
+metrics_option = option(
     "--metrics-port",
+    "Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port of tuning.metrics_host.",
     type=click.IntRange(1, 65535),
-    help="Serve /metrics (Prometheus), /healthz, /readyz and /phases on this port of tuning.metrics_host.",
 )
 part_option = click.option("--part", hidden=True)
-spark_option = click.option(
-    "--spark",
-    metavar="MASTER",
-    help="Process pages on Spark's executors: local[4], spark://host:7077, or submit under spark-submit; needs the extra"
+spark_option = option(
+    "--spark MASTER",
+    "Process pages on Spark's executors: local[4], spark://host:7077, or submit under spark-submit; needs the extra"
     " spark, Java 17 and a journal on a server.",
 )
 
@@ -354,6 +360,11 @@ def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> flo
         return seconds_of(text)
     except ValueError as error:
         raise click.BadParameter(f"'{text}' is no duration; {error}") from None
+
+
+def duration(name: str, help_text: str, dest: str, **settings: Any) -> Callable[[Any], Any]:
+    """An option with a duration, which the command is given in seconds."""
+    return option(f"{name} DURATION", help_text, dest, callback=seconds, **settings)
 
 
 def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
@@ -382,13 +393,11 @@ class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the 
 MONEY = _Money()
 
 
-rows_settle_option = click.option(
+rows_settle_option = duration(
     "--settle",
+    "How much later all shards have to be read, twice, before a row goes that no item holds; and how long after it was"
+    " seen a difference of rows and items is looked at again.",
     "settle_s",
-    callback=seconds,
-    metavar="DURATION",
     default="15s",
     show_default=True,
-    help="How much later all shards have to be read, twice, before a row goes that no item holds; and how long after it was"
-    " seen a difference of rows and items is looked at again.",
 )

@@ -10,24 +10,20 @@ from migrator.cli import command_line as cli
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --max-write-units 500")
 @cli.job_argument
 @cli.entity_option
-@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
     "Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
 )
 @cli.part_option
 @cli.spark_option
-@click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
+@cli.option("--limit", "Only the first rows of each entity.", type=click.IntRange(1))
 @cli.flag("--dry-run", "Read and build everything, write nothing.")
 @cli.flag("--explain", "With --dry-run: show the source's plans for a page.")
 @cli.flag("--restart", "Read and write everything once more after a finished run.")
 @cli.flag("--into-existing", "Write into a table that holds other items; none of them is replaced.")
-@click.option(
-    "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
-)
-@click.option(
-    "--max-cost", type=cli.MONEY, metavar="USD", help="Do not start where writing would cost more than this."
-)
+@cli.option("--max-write-units", "Write units a second, at most, of table or index.", type=click.IntRange(1))
+@cli.option("--max-cost USD", "Do not start where writing would cost more than this.", type=cli.MONEY)
 @cli.flag("--yes", "Do not ask about the cost (tuning.confirm_above).")
 @cli.flag(
     "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."

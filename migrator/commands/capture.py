@@ -16,15 +16,13 @@ def capture() -> None:
 @capture.command(example="jobs/shop.yaml --dry-run")
 @cli.job_argument
 @cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
-@click.option(
-    "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
-)
-@click.option(
+@cli.option("--as", "Print a migration file, change nothing.", "form", type=click.Choice(["sql", "alembic"]))
+@cli.option(
     "--by",
+    "Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
+    " a publication and a replication slot; or triggers (default: as installed, else triggers).",
     "marked_by",
     type=click.Choice(["services", "log", "triggers"]),
-    help="Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
-    " a publication and a replication slot; or triggers (default: as installed, else triggers).",
 )
 @cli.flag("--force", "Also where a pattern that DynamoDB answers gets another answer by this mapping.")
 @cli.json_option
@@ -78,9 +76,7 @@ def uninstall() -> cli.Work:
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
 @cli.job_argument
 @cli.flag("--once", "Stop when no mark is left; waits for those of others.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
-)
+@cli.option("--workers", "Marks under way at once.", type=click.IntRange(1, 64), default=2, show_default=True)
 @cli.part_option
 @cli.flag("--dry-run", "Count the marks that wait, change nothing.")
 @cli.flag("--discard-marks", "Delete the marks that could not be worked; verify --repair finds their rows.")

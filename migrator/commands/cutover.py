@@ -24,11 +24,11 @@ def own_name() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-from_option = click.option(
+from_option = cli.option(
     "--from",
+    "The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
     "shown",
     type=click.Choice(PHASES),
-    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
 )
 
 
@@ -36,18 +36,15 @@ def move_options(command: Any) -> Any:
     for option in reversed(
         (
             cli.flag("--dry-run", "Show the evidence, move nothing."),
-            click.option(
-                "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
-            ),
+            cli.option("--override REASON", "Move against the evidence; the audit keeps why."),
             from_option,
-            click.option("--reason", default="", help="For the audit."),
-            click.option("--who", default=own_name, help="For the audit (default: user@host)."),
-            click.option(
-                "--evict",
+            cli.option("--reason", "For the audit.", default=""),
+            cli.option("--who", "For the audit (default: user@host).", default=own_name),
+            cli.option(
+                "--evict ID",
+                "This silent instance is gone for sure; can be given again.",
                 "gone",
                 multiple=True,
-                metavar="ID",
-                help="This silent instance is gone for sure; can be given again.",
             ),
             cli.flag(
                 "--one-way",
@@ -102,16 +99,13 @@ def advance() -> cli.Work:
 @cli.job_argument
 @click.argument("pattern", shell_complete=names.patterns)
 @click.argument("percent", type=int)
-@click.option(
-    "--for",
+@cli.option(
+    "--for NAME=VALUE",
+    "The table also answers every call with this parameter; also several, each of which is enough.",
     "aimed",
     multiple=True,
-    metavar="NAME=VALUE",
-    help="The table also answers every call with this parameter; also several, each of which is enough.",
 )
-@click.option(
-    "--not-for", "no_more", multiple=True, metavar="NAME=VALUE", help="Take one away that --for gave."
-)
+@cli.option("--not-for NAME=VALUE", "Take one away that --for gave.", "no_more", multiple=True)
 @move_options
 def ramp() -> cli.Work:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence.
@@ -127,19 +121,16 @@ def ramp() -> cli.Work:
 @cli.job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
 @cli.flag("--all", "Every pattern that the table answers, and with --to off those in shadow.", "every")
-@click.option(
-    "--to", type=click.Choice(["shadow", "off"]), help="Where to (default: shadow; from shadow: off)."
-)
+@cli.option("--to", "Where to (default: shadow; from shadow: off).", type=click.Choice(["shadow", "off"]))
 @from_option
-@click.option("--reason", default="", help="For the audit.")
-@click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
+@cli.option("--reason", "For the audit.", default="")
+@cli.option("--who", "For the audit (default: user@host).", "who_", default=own_name)
 @cli.flag("--wait", "Wait until every living reader acts by it.")
 @cli.rows_settle_option
-@click.option(
-    "--unwritten",
+@cli.option(
+    "--unwritten ENTITY",
+    "From complete: no service wrote its items itself; the audit keeps it. May be repeated.",
     multiple=True,
-    metavar="ENTITY",
-    help="From complete: no service wrote its items itself; the audit keeps it. May be repeated.",
 )
 @cli.flag(
     "--drop-attributes",

@@ -19,8 +19,8 @@ def mapping() -> None:
 
 @mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
-@click.option(
-    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{cli.SOURCE_HELP} Without it only the form is checked."
+@cli.option(
+    "--source", f"{cli.SOURCE_HELP} Without it only the form is checked.", envvar="MIGRATOR_SOURCE_URL"
 )
 @cli.flag(
     "--invertible",
@@ -47,9 +47,9 @@ def check() -> cli.Work:
 
 @mapping.command(name="try", example="shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
-@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=cli.SOURCE_HELP)
-@click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
-@click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
+@cli.option("--source", cli.SOURCE_HELP, envvar="MIGRATOR_SOURCE_URL", required=True)
+@cli.option("--entity", "The entity to build.", required=True, shell_complete=names.entities)
+@cli.option("--key", "The row's key: 42, or --key a=1 --key b=2.", "keys", multiple=True)
 @cli.json_option
 def try_() -> cli.Work:
     """Print one row tree and the items that it becomes; without --key the entity's item program, and no row is read.

@@ -25,12 +25,12 @@ from migrator.commands.cutover import own_name
     "--findings",
     "List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
 )
-@click.option(
+@cli.option(
     "--run",
+    "With --findings: of this run (default: the newest).",
     "number",
     type=int,
     shell_complete=names.runs,
-    help="With --findings: of this run (default: the newest).",
 )
 @cli.flag(
     "--all",
@@ -61,14 +61,14 @@ def status() -> cli.Work:
     default=None,
     help="Pause backfills and relays once what is under way is done, or let paused ones continue.",
 )
-@click.option(
+@cli.option(
     "--max-write-units",
+    "Write units a second, at most, of table or index: of a backfill, and of all relays together.",
     type=click.IntRange(1),
-    help="Write units a second, at most, of table or index: of a backfill, and of all relays together.",
 )
 @cli.flag("--off", "The limit of the job file or of each process's command line, again.")
-@click.option("--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident.")
-@click.option("--who", default=own_name, help="Who does it (default: user@host).")
+@cli.option("--reason", "Shown by `migrator status`, such as the ticket of an incident.", default="")
+@cli.option("--who", "Who does it (default: user@host).", default=own_name)
 @cli.json_option
 def pace() -> cli.Work:
     """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.

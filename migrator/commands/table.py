@@ -42,11 +42,8 @@ def check_table() -> cli.Work:
 
 @table.command(name="change", example="jobs/shop.yaml")
 @cli.job_argument
-@click.option(
-    "--as",
-    "form",
-    type=click.Choice(["cloudformation", "terraform"]),
-    help="Print the lines to edit instead.",
+@cli.option(
+    "--as", "Print the lines to edit instead.", "form", type=click.Choice(["cloudformation", "terraform"])
 )
 @cli.flag("--dry-run", "Print the UpdateTable requests as JSON, change nothing.")
 @cli.flag("--yes", "Remove indexes without asking.")
@@ -71,22 +68,20 @@ def change_table() -> cli.Work:
     "--write",
     "Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
 )
-@click.option(
-    "--role",
-    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
-    metavar="ROLE",
-    help="Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
+@cli.option(
+    "--role ROLE",
+    "Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
     + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
+    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
 )
 @cli.flag(
     "--probe",
     "Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
 )
-@click.option(
-    "--to",
+@cli.option(
+    "--to s3://BUCKET/PREFIX",
+    "With --probe: also import a file, which is put there and deleted again.",
     "bucket",
-    metavar="s3://BUCKET/PREFIX",
-    help="With --probe: also import a file, which is put there and deleted again.",
 )
 @cli.flag("--yes", "With --probe: do not ask before the table is made.")
 @cli.json_option

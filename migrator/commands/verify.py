@@ -9,33 +9,28 @@ from migrator.cli import command_line as cli
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --sample 1%")
 @cli.job_argument
-@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
     "Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
 )
 @cli.part_option
 @cli.spark_option
-@click.option("--sample", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
-@click.option(
-    "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
-)
+@cli.option("--sample", "Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
+@cli.option("--seed", "Of the sample; the same seed looks at the same rows again.", type=click.IntRange(0))
 @cli.flag("--repair", "Leave a mark for every row that still differs; the relay does the rest.")
 @cli.flag("--force", "With --repair: also where every access pattern is complete.")
 @cli.flag("--dry-run", "With --repair: say how many rows it would mark, and mark none.")
 @cli.flag("--restart", "Look at everything anew, even where a stopped verify would go on.")
-@click.option(
+@cli.duration(
     "--settle",
+    "How long to wait before differences of a live source are looked at again (default 10s).",
     "settle_s",
-    callback=cli.seconds,
-    metavar="DURATION",
-    help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
-@click.option(
-    "--source",
+@cli.option(
+    "--source URL",
+    "Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
     "source_url",
-    metavar="URL",
-    help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
 )
 @cli.keys_option
 @cli.json_option
@@ -61,29 +56,14 @@ def shadow() -> None:
 
 @shadow.command(example="jobs/shop.yaml --sample 100")
 @cli.job_argument
-@click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
-@click.option(
-    "--sample",
-    "questions",
-    type=click.IntRange(1),
-    default=200,
-    show_default=True,
-    help="Questions a pattern.",
+@cli.option("--pattern P", "Only this pattern; can be given again.", "names", multiple=True)
+@cli.option(
+    "--sample", "Questions a pattern.", "questions", type=click.IntRange(1), default=200, show_default=True
 )
-@click.option(
-    "--seed", type=click.IntRange(0), help="The same seed asks the same questions of the same rows."
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=cli.seconds,
-    metavar="DURATION",
-    help="How long both sides may take to come to the same answer (default 3s).",
-)
+@cli.option("--seed", "The same seed asks the same questions of the same rows.", type=click.IntRange(0))
+@cli.duration("--settle", "How long both sides may take to come to the same answer (default 3s).", "settle_s")
 @cli.flag("--control", "Compare SQL with SQL: the noise of the source itself.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
-)
+@cli.option("--workers", "Questions at once.", type=click.IntRange(1, 64), default=4, show_default=True)
 @cli.flag("--dry-run", "Keep nothing of it in the journal.")
 @cli.json_option
 def replay() -> cli.Work:

@@ -10,13 +10,7 @@ from migrator.commands.table import table
 
 @table.command(name="import", example="jobs/shop.yaml --from s3://shop-migration/items")
 @cli.job_argument
-@click.option(
-    "--from",
-    "place",
-    required=True,
-    metavar="S3",
-    help="Where the items were exported to: s3://bucket/prefix.",
-)
+@cli.option("--from S3", "Where the items were exported to: s3://bucket/prefix.", "place", required=True)
 @cli.flag("--dry-run", "Check the export and every file of it, import nothing.")
 @cli.json_option
 def import_items() -> cli.Work:
@@ -36,14 +30,10 @@ def import_items() -> cli.Work:
 
 @table.command(name="export", example="jobs/shop.yaml --to s3://shop-migration/items")
 @cli.job_argument
-@click.option(
-    "--to",
-    "place",
-    required=True,
-    metavar="S3|DIR",
-    help="An empty place of its own: s3://bucket/prefix, or a folder.",
+@cli.option(
+    "--to S3|DIR", "An empty place of its own: s3://bucket/prefix, or a folder.", "place", required=True
 )
-@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
 @cli.flag("--restart", "Replace an export that is there, or one that was stopped.")
 @cli.keys_option
 @cli.json_option

@@ -25,37 +25,25 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --as terraform --out infra")
 @cli.job_argument
-@click.option(
-    "--as",
-    "kind",
-    type=click.Choice(KINDS),
-    required=True,
-    metavar="FORMAT",
-    help="One of the formats above.",
-)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="The folder to write into.")
+@cli.option("--as FORMAT", "One of the formats above.", "kind", type=click.Choice(KINDS), required=True)
+@cli.option("--out", "The folder to write into.", type=click.Path(path_type=Path, file_okay=False))
 @cli.flag("--dry-run", "Write nothing; exit code 1 if the folder has something else.")
 @cli.flag("--force", "Replace a file that this command did not write.")
-@click.option(
-    "--role",
+@cli.option(
+    "--role ROLE",
+    f"iam, grants: only this role: {', '.join(sorted({*ROLES, *SQL_ROLES}))}; repeat it for more.",
     "roles",
     multiple=True,
     type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
-    metavar="ROLE",
-    help=f"iam, grants: only this role: {', '.join(sorted({*ROLES, *SQL_ROLES}))}; repeat it for more.",
 )
-@click.option("--region", help="iam: the table's region (default: the job's, then AWS_REGION).")
-@click.option(
-    "--from",
-    "items_at",
-    metavar="S3",
-    help="iam: where items are exported to, for the role import: s3://bucket/prefix.",
+@cli.option("--region", "iam: the table's region (default: the job's, then AWS_REGION).")
+@cli.option(
+    "--from S3", "iam: where items are exported to, for the role import: s3://bucket/prefix.", "items_at"
 )
-@click.option(
-    "--user",
-    metavar="NAME",
+@cli.option(
+    "--user NAME",
+    "grants: to whom (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
     callback=_user,
-    help="grants: to whom (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
 )
 @cli.flag(
     "--allow-missing", "python, boto3: leave out what has no Python, and list it; without it, exit code 2."

@@ -18,39 +18,35 @@ class _Url(click.types.StringParamType):
 
 @click.command(cls=cli.Leaf, example="env:SHOP_URL --out shop.yaml")
 @click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
-@click.option(
-    "--statements",
-    multiple=True,
-    metavar="auto|none|FILE",
-    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
+@cli.option(
+    "--statements auto|none|FILE",
+    "auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
     " (-- 12.5/s); FILE.csv or FILE.md: a team's own list of questions: name, question, SQL, rate, latency, who asks."
     " Give a list alone, or with one of the others.",
+    multiple=True,
 )
-@click.option(
+@cli.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The mapping to write, such as shop.yaml, with shop.job.yaml and shop.patterns.md; of a model the file (default:"
+    "The mapping to write, such as shop.yaml, with shop.job.yaml and shop.patterns.md; of a model the file (default:"
     " print it).",
+    type=click.Path(path_type=Path, dir_okay=False),
 )
-@click.option(
-    "--table", help="The name of the table (default: from the file's); of a model with several: which."
+@cli.option("--table", "The name of the table (default: from the file's); of a model with several: which.")
+@cli.option(
+    "--max-indexes", "Global indexes at most.", type=click.IntRange(0, 20), default=5, show_default=True
 )
-@click.option(
-    "--max-indexes", type=click.IntRange(0, 20), default=5, show_default=True, help="Global indexes at most."
-)
-@click.option(
+@cli.option(
     "--rows-exact",
+    "Count tables of up to so many rows; larger ones are not read as a whole.",
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="Count tables of up to so many rows; larger ones are not read as a whole.",
 )
-@click.option(
-    "--leave-out",
+@cli.option(
+    "--leave-out TABLE",
+    "A table that the mapping must not contain; repeat it for more.",
     "leave_out",
     multiple=True,
-    metavar="TABLE",
-    help="A table that the mapping must not contain; repeat it for more.",
 )
 @cli.flag(
     "--strict",

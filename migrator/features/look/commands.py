@@ -20,18 +20,16 @@ _values_option = cli.flag(
     for_words=lambda given: "-p" if given["pattern"] else "--pk",
 )
 @cli.job_argument
-@click.option(
-    "--pk",
+@cli.option(
+    "--pk KEY",
+    "The partition key; once for each attribute, where it has several. Bytes as base64.",
     "partition",
     multiple=True,
-    metavar="KEY",
-    help="The partition key; once for each attribute, where it has several. Bytes as base64.",
 )
-@click.option(
-    "--pattern",
-    metavar="NAME",
+@cli.option(
+    "--pattern NAME",
+    "Run this access pattern on the table, and print its answer next to SQL's.",
     shell_complete=names.patterns,
-    help="Run this access pattern on the table, and print its answer next to SQL's.",
 )
 @click.option(
     "-p",
@@ -42,14 +40,14 @@ _values_option = cli.flag(
     help="A parameter of the pattern; a list with commas or as a JSON array: -p product_ids=1,2,3",
 )
 @cli.flag("--explain", "With --pattern: show each request, and what both sides took.")
-@click.option("--sk", "sort", default="", metavar="KEY", help="Only items whose sort key begins with this.")
-@click.option("--index", metavar="NAME", help="Of this index (default: of the table).")
-@click.option(
+@cli.option("--sk KEY", "Only items whose sort key begins with this.", "sort", default="")
+@cli.option("--index NAME", "Of this index (default: of the table).")
+@cli.option(
     "--limit",
+    "Stored items that are looked at, at most.",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Stored items that are looked at, at most.",
 )
 @cli.flag("--all", "Every attribute of every item, not only those that differ.", "everything")
 @cli.keys_option
@@ -72,20 +70,10 @@ def look() -> cli.Work:
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --port 8123 --for 1h")
 @cli.job_argument
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    show_default=True,
-    help="The port; 0 takes a free one.",
+@cli.option(
+    "--port", "The port; 0 takes a free one.", type=click.IntRange(0, 65_535), default=0, show_default=True
 )
-@click.option(
-    "--for",
-    "for_s",
-    callback=cli.seconds,
-    metavar="DURATION",
-    help="End after this time (default: Ctrl-C ends it).",
-)
+@cli.duration("--for", "End after this time (default: Ctrl-C ends it).", "for_s")
 @cli.keys_option
 @_values_option
 @cli.json_option

@@ -12,32 +12,24 @@ from migrator.cli import command_line as cli
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --out plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
 @click.argument("other", type=click.Path(path_type=Path), metavar="[OTHER]", required=False)
-@click.option(
-    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{cli.SOURCE_HELP} Of a MAPPING; a JOB names its own."
-)
-@click.option(
-    "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Also write it as one HTML file."
-)
-@click.option(
-    "--statements",
+@cli.option("--source", f"{cli.SOURCE_HELP} Of a MAPPING; a JOB names its own.", envvar="MIGRATOR_SOURCE_URL")
+@cli.option("--out FILE", "Also write it as one HTML file.", "html", type=click.Path(path_type=Path))
+@cli.option(
+    "--statements FILE",
+    "How often rows change: statements that write, with rates (-- 12.5/s).",
     type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="How often rows change: statements that write, with rates (-- 12.5/s).",
 )
-@click.option(
+@cli.option(
     "--rows-exact",
+    "Read all rows of an entity of up to so many; of a larger one some by chance.",
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
-    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
-@click.option(
-    "--pk",
-    "show",
-    metavar="KEY",
-    help="Only the items that rows would make under this partition key, such as ARTIST#90.",
+@cli.option(
+    "--pk KEY", "Only the items that rows would make under this partition key, such as ARTIST#90.", "show"
 )
-@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@cli.option("--region", "Whose prices (default: the job's region, or AWS's own setting).")
 @cli.keys_option
 @cli.json_option
 def plan() -> cli.Work:

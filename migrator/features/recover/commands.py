@@ -14,20 +14,15 @@ HAPPENED = (
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml source-restored")
 @cli.job_argument
 @click.argument("happened", type=click.Choice(HAPPENED), required=False, metavar="[WHAT]")
-@click.option(
-    "--from",
+@cli.option(
+    "--from TICKET",
+    "source-restored: a ticket known from elsewhere, where journal or table cannot be asked.",
     "above",
     type=click.IntRange(0),
     default=0,
-    metavar="TICKET",
-    help="source-restored: a ticket known from elsewhere, where journal or table cannot be asked.",
 )
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=cli.seconds,
-    metavar="DURATION",
-    help="How long verify waits before it compares differences again (default 10s).",
+@cli.duration(
+    "--settle", "How long verify waits before it compares differences again (default 10s).", "settle_s"
 )
 @cli.flag("--dry-run", "Print the steps, change nothing.")
 @cli.json_option

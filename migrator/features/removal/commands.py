@@ -33,7 +33,7 @@ def check() -> cli.Work:
 @cli.flag("--tombstones", "Tombstones that no late write can need any longer.")
 @cli.flag("--attributes", "Our attributes, at the end of a migration.")
 @cli.entity_option
-@click.option("--key", "keys", multiple=True, help="With --row: its key: 42, --key a=1 --key b=2, or '[42]'.")
+@cli.option("--key", "With --row: its key: 42, --key a=1 --key b=2, or '[42]'.", "keys", multiple=True)
 @cli.flag("--yes", "Do not ask; for scripts.")
 @cli.flag("--dry-run", "Count, change nothing.")
 @cli.flag(

@@ -11,17 +11,14 @@ from migrator.cli import command_line as cli
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --out report.html")
 @cli.job_argument
-@click.option(
-    "--out", "html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file."
-)
-@click.option(
-    "--since",
+@cli.option("--out FILE", "Write it as one HTML file.", "html", type=click.Path(path_type=Path))
+@cli.option(
+    "--since DURATION",
+    "Comparisons of this time: 90m, 24h, 7d.",
     "since_s",
     callback=cli.some_seconds,
-    metavar="DURATION",
     default="24h",
     show_default=True,
-    help="Comparisons of this time: 90m, 24h, 7d.",
 )
 @click.option(
     "--show-values/--no-values",

@@ -13,20 +13,19 @@ from migrator.commands.mapping import mapping
 @mapping.command(name="diff", example="git:main mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("old", metavar="OLD")
 @click.argument("new", type=click.Path(path_type=Path), metavar="NEW")
-@click.option(
-    "--source",
+@cli.option(
+    "--source URL|JOB",
+    f"{cli.SOURCE_HELP} Or a job: its source, region and write limit. Without it rows and costs are not counted.",
     envvar="MIGRATOR_SOURCE_URL",
-    metavar="URL|JOB",
-    help=f"{cli.SOURCE_HELP} Or a job: its source, region and write limit. Without it rows and costs are not counted.",
 )
-@click.option(
+@cli.option(
     "--rows-exact",
+    "Read all rows of an entity of up to so many; of a larger one some by chance.",
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
-    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
-@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@cli.option("--region", "Whose prices (default: the job's region, or AWS's own setting).")
 @cli.json_option
 def diff() -> cli.Work:
     """Say what the mapping NEW changes of OLD: items and their keys, patterns, columns, indexes, and what that takes.
@@ -45,17 +44,15 @@ def diff() -> cli.Work:
 @cli.job_argument
 @cli.flag("--go-back", "Go back to the mapping of before, also in the middle of a change.")
 @cli.flag("--restart", "Go once more to the file's mapping, which the job went back from.", "again")
-@click.option(
+@cli.option(
     "--settle",
+    "Seconds that the verify gives rows which differ, before it looks at them again.",
     "settle_s",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Seconds that the verify gives rows which differ, before it looks at them again.",
 )
-@click.option(
-    "--max-write-units", type=click.IntRange(min=1), help="Write units a second, instead of the job's."
-)
+@cli.option("--max-write-units", "Write units a second, instead of the job's.", type=click.IntRange(min=1))
 @cli.flag("--yes", "Do not ask: of indexes that go, and of what it costs.")
 @cli.flag("--dry-run", "Print the steps and what they take, change nothing.")
 @cli.flag(
