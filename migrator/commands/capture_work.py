@@ -171,44 +171,32 @@ def status(job: Path, as_json: bool) -> int:
         service_registry = session.service_registry() if capture.marked_by == "services" else None
         standing, unverified = session.revisions.standing(), session.unverified(capture.installation)
         lag = session.live.slot_lag()
-    if as_json:
-        marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
-        slot = {} if lag is None else {"slot": asdict(lag)}
-        print_json(asdict(capture) | marking | slot | {"mapping": standing, "unverified": unverified})
-    else:
-        _print(capture)
-        if lag is not None:
-            cli.print_folded(lag.line())
-        if service_registry is not None:
-            cli.print_folded(marking_line(service_registry))
-        if another := of_another(capture.installation, session.job.name):
-            cli.print_folded(another)
-        elif capture.installation is not None:
-            cli.print_folded(STANDINGS[standing])
-        if unverified and not another:
-            cli.print_folded(f"warning: {unverified}")
     is_whole = capture.whole and (service_registry is None or bool(service_registry.marking))
-    if not as_json:
-        cli.print_folded(
-            "whole: every change leaves a mark" if is_whole else "not whole: changes may leave no mark"
-        )
+    another, lines = of_another(capture.installation, session.job.name), list(_lines(capture))
+    lines += [] if lag is None else [lag.line()]
+    lines += [] if service_registry is None else [marking_line(service_registry)]
+    lines += [another or STANDINGS[standing]] if capture.installation is not None else []
+    lines += [f"warning: {unverified}"] if unverified and not another else []
+    lines += ["whole: every change leaves a mark" if is_whole else "not whole: changes may leave no mark"]
+    marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
+    slot = {} if lag is None else {"slot": asdict(lag)}
+    data = asdict(capture) | marking | slot | {"mapping": standing, "unverified": unverified}
+    cli.print_result(data, lines, as_json=as_json)
     return 0 if is_whole else DIFFERENT
 
 
-def _print(capture: CaptureStatus) -> None:
+def _lines(capture: CaptureStatus) -> Iterator[str]:
     for table in capture.tables:
-        cli.print_folded(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
+        yield f"{table.table}: {table.state}: {MEANINGS[table.state]}"
         if table.came:
-            cli.print_folded(f"  columns not captured yet: {', '.join(table.came)}")
+            yield f"  columns not captured yet: {', '.join(table.came)}"
         if table.gone:
-            cli.print_folded(
-                f"  columns captured, and no longer read or no longer there: {', '.join(table.gone)}"
-            )
+            yield f"  columns captured, and no longer read or no longer there: {', '.join(table.gone)}"
     here = capture.installation
     if here is None:
-        cli.print_folded("capture is not installed")
-        return
-    cli.print_folded(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
+        yield "capture is not installed"
+    else:
+        yield f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}"
 
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:

@@ -399,19 +399,17 @@ class _Done(Struct, frozen=True):
     cannot: dict[str, str]
 
     def told(self, table: str, *, as_json: bool) -> int:
-        code = DIFFERENT if self.left or self.cannot else CLEAN
-        if as_json:
-            print_json({"table": table} | asdict(self) | {"cannot": _reasons(self.cannot)})
-            return code
-        for name, why in self.cannot.items():
-            cli.print_folded(f"index {name}: {why}")
-        for name in self.left:
-            cli.print_folded(f"index {name} is in the table and not in the mapping; --yes removes it")
+        lines = [f"index {name}: {why}" for name, why in self.cannot.items()]
+        lines += [
+            f"index {name} is in the table and not in the mapping; --yes removes it" for name in self.left
+        ]
         changed = f"{amount(len(self.added), 'index')} added, {len(self.removed)} removed"
-        cli.print_folded(
+        lines += [
             f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
-        )
-        return code
+        ]
+        data = {"table": table} | asdict(self) | {"cannot": _reasons(self.cannot)}
+        cli.print_result(data, lines, as_json=as_json)
+        return DIFFERENT if self.left or self.cannot else CLEAN
 
 
 class _Change(Struct, frozen=True):

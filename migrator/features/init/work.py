@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
-from migrator.cli.options import print_folded, progress, stop_on_signals
+from migrator.cli.options import print_result, progress, stop_on_signals
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.design.placing import Access, Design
@@ -292,16 +292,14 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
         raise SettingsError(f"{out}: cannot be written ({error.strerror})") from None
     faults = _faults(text, str(out))
     varying = {one.name: varies(one) for one in tables}
-    if as_json:
-        print_json({"files": [str(out)], "tables": _figures(tables, varying), "faults": faults})
-        return CLEAN
-    print_folded(f"{out}: written")
+    lines = [f"{out}: written"]
     for one in tables:
         told = f"; varies: {', '.join(varying[one.name])}" if varying[one.name] else ""
-        print_folded(
-            f"{one.name}: {amount(len(one.items), 'document')} looked at, {len(seen_in(one)):,} places{told}"
-        )
-    print_folded("\n".join(faults) or f"next: look through {out}, then `migrator mapping check {out}`")
+        looked = f"{amount(len(one.items), 'document')} looked at, {len(seen_in(one)):,} places{told}"
+        lines.append(f"{one.name}: {looked}")
+    lines += faults or [f"next: look through {out}, then `migrator mapping check {out}`"]
+    data = {"files": [str(out)], "tables": _figures(tables, varying), "faults": faults}
+    print_result(data, lines, as_json=as_json)
     return CLEAN
 
 
@@ -422,13 +420,8 @@ def init(
         sheet = _proved(source, files, asked, sheet)
         files.write(sheet.proposal, worksheet(sheet))
     names = [str(path) for path in files.all]
-    if as_json:
-        print_json({**summary(sheet), "files": names})
-    else:
-        print_folded(f"{', '.join(names)}: written")
-        print_folded(summary_text(sheet))
-        if last := ending(sheet, names[0]):
-            print_folded(last)
+    lines = (f"{', '.join(names)}: written", summary_text(sheet), ending(sheet, names[0]))
+    print_result({**summary(sheet), "files": names}, filter(None, lines), as_json=as_json)
     return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
 
 

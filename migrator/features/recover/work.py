@@ -14,9 +14,8 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label
-from migrator.cli.options import adopt, print_folded, refuse_strange, say
+from migrator.cli.options import adopt, print_folded, print_result, refuse_strange, say
 from migrator.commands.capture_work import install
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
 from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError, OlderError
@@ -77,11 +76,8 @@ def recover(
 
 
 def _print(word: str, steps: list[str], results: list[dict[str, Any]], *, as_json: bool) -> int:
-    if as_json:
-        print_json({"happened": word, "steps": steps, "results": results})
-    else:
-        for number, step in enumerate(steps, 1):
-            print_folded(f"{number}. {step}")
+    lines = (f"{number}. {step}" for number, step in enumerate(steps, 1))
+    print_result({"happened": word, "steps": steps, "results": results}, lines, as_json=as_json)
     return CLEAN
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.cli import options as cli
-from migrator.cli.command_line import print_json
 from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.text import SHOWN, finding_line
@@ -653,25 +652,21 @@ class _Result(Struct, frozen=True):
     findings: int = 0
     file: str = ""
 
-    def print_json(self) -> None:
+    def print(self, lines: Iterable[str], *, as_json: bool) -> int:
         steps = [{"step": step, "said": said} for step, said in self.steps]
         usd = None if self.usd is None else float(self.usd)
-        print_json(asdict(self) | {"steps": steps, "units": round(self.units), "usd": usd})
+        data = asdict(self) | {"steps": steps, "units": round(self.units), "usd": usd}
+        cli.print_result(data, lines, as_json=as_json)
+        return DIFFERENT if self.left or self.findings else CLEAN
 
 
 def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     revision = there.revision
     place = older_file(job, revision)
     file = place if there.advice and os.path.isfile(place) else ""
-    if as_json:
-        _Result(revision, revision, file=file).print_json()
-        return CLEAN
-    cli.print_folded(f"nothing to do: the job works by mapping {revision} already")
-    if there.advice:
-        cli.print_folded(there.advice)
-    if file:
-        cli.print_folded(f"its file is {file}")
-    return CLEAN
+    lines = [f"nothing to do: the job works by mapping {revision} already", there.advice]
+    lines += [f"its file is {file}"] if file else []
+    return _Result(revision, revision, file=file).print(filter(None, lines), as_json=as_json)
 
 
 def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: bool) -> int:
@@ -680,16 +675,12 @@ def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: 
         job = sides.new.job
         work = measured_work(job, sides.measured(), difference, _ROWS_EXACT, None, tries_inserts=False)
     steps = list(_planned(difference))
-    if as_json:
-        read = {entity.name for entity in difference.entities if entity.effect != "gone"}
-        rows = 0 if work is None else sum(number for name, number in work.rows.items() if name in read)
-        planned = (0, 0.0, None) if work is None else (rows, work.units, work.usd)
-        _Result(way.before, way.after, steps, *planned).print_json()
-        return DIFFERENT
-    for number, (_, said) in enumerate(steps, 1):
-        cli.print_folded(f"{number}. {said}")
-    for line in () if work is None else work_lines(work):
-        cli.print_folded(line)
+    read = {entity.name for entity in difference.entities if entity.effect != "gone"}
+    rows = 0 if work is None else sum(number for name, number in work.rows.items() if name in read)
+    planned = (0, 0.0, None) if work is None else (rows, work.units, work.usd)
+    lines = [f"{number}. {said}" for number, (_, said) in enumerate(steps, 1)]
+    lines += [] if work is None else work_lines(work)
+    _Result(way.before, way.after, steps, *planned).print(lines, as_json=as_json)
     return DIFFERENT
 
 
@@ -712,17 +703,13 @@ def _print(
     way: Way, done: Sequence[tuple[str, str]], revising: Revising, older_file: str, *, as_json: bool
 ) -> int:
     left, findings = revising.left, revising.findings
+    taken = (revising.rows, revising.units, revising.usd)
+    result = _Result(way.before, way.after, done, *taken, left, findings, older_file)
     if as_json:
-        taken = (revising.rows, revising.units, revising.usd)
-        _Result(way.before, way.after, done, *taken, left, findings, older_file).print_json()
-        return DIFFERENT if left or findings else CLEAN
+        return result.print((), as_json=True)
     cli.print_folded(f"the job works by mapping {way.after}; start relays and services anew by it")
-    if older_file:
-        cli.print_folded(f"it is in {older_file}: put that in place of the job's mapping file")
-    for name in left:
-        cli.print_folded(f"index {name} stays in the table; `migrator table change JOB` removes it")
-    if findings:
-        cli.print_folded(
-            f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"
-        )
-    return DIFFERENT if left or findings else CLEAN
+    lines = [f"it is in {older_file}: put that in place of the job's mapping file"] if older_file else []
+    lines += [f"index {name} stays in the table; `migrator table change JOB` removes it" for name in left]
+    unfixed = f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"
+    lines += [unfixed] if findings else []
+    return result.print(lines, as_json=False)
