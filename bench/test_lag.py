@@ -12,6 +12,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from bench.shapes import fill_users
 from bench.test_relay import USERS, filled, sink_before
 from migrator.mapping.model.capture import MarkedBy
 from tests.support_services import own_postgres
+
+# Else the fixture of a server refuses a test that is collected outside of tests/.
+pytestmark = pytest.mark.postgres
 
 ROWS = 20_000
 FOR_S = float(os.environ.get("MIGRATOR_TEST_LAG_S", 20))
@@ -76,9 +80,12 @@ def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, f
     ]
 
 
-@pytest.fixture
-def logical_database() -> Iterator[str]:
-    """Of a server of its own whose log holds rows."""
+@contextmanager
+def source_of(marked_by: MarkedBy, database: str) -> Iterator[str]:
+    """The database, or one of an own server whose log holds rows."""
+    if marked_by != "log":
+        yield database
+        return
     with own_postgres("wal_level=logical") as server:
         yield server.url
 
@@ -96,15 +103,18 @@ def test_lag_at_a_steady_rate(
     marked_by: MarkedBy,
     rate: int,
     tmp_path: Path,
+    postgres_database: str,
     dynamodb_url: str,
     tables: Tables,
-    request: pytest.FixtureRequest,
 ) -> None:
-    url = request.getfixturevalue("logical_database" if marked_by == "log" else "postgres_database")
-    fill_users(url, ROWS)
     through = ["--through"] if into == "embedded server" else []
     apart = multiprocessing.get_context("spawn")
-    with sink_before(dynamodb_url, *through) as sink, ProcessPoolExecutor(1, apart) as generator:
+    with (
+        source_of(marked_by, postgres_database) as url,
+        sink_before(dynamodb_url, *through) as sink,
+        ProcessPoolExecutor(1, apart) as generator,
+    ):
+        fill_users(url, ROWS)
         made = filled(tmp_path, USERS, url, sink, marked_by)
         with made.beside("relay", str(made.job), "--workers", WORKERS):
             time.sleep(3)
