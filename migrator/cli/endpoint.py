@@ -9,53 +9,25 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as LateError
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread, get_ident
-from threading import enumerate as threads
-from typing import Any
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from migrator.runtime.errors import MigratorError, SettingsError, amount
+from migrator.runtime.errors import MigratorError, SettingsError
+
+if TYPE_CHECKING:
+    from migrator.cli.lag import Signs
 
 ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""
 KNOWN_FOR_S = 2.0
 
 # ── Whether the process works, and whether what it needs answers ──
-
-
-@dataclass
-class Signs:
-    """Signs of life of a process's workers. `stuck_s`: a worker that gives none for so long is stuck: longer than anything
-    takes that it waits for."""
-
-    stuck_s: float
-    clock: Callable[[], float] = time.monotonic
-    _last: dict[int, float] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
-
-    def __post_init__(self) -> None:
-        self._began = self.clock()
-
-    def give(self) -> None:
-        """By the worker itself, whenever a piece of work came to an end, whatever became of it."""
-        with self._lock:
-            self._last[get_ident()] = self.clock()
-
-    def fault(self) -> str:
-        """'' where all workers give signs; those whose threads have ended are done."""
-        now, here = self.clock(), {thread.ident for thread in threads()}
-        with self._lock:
-            silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
-        stuck = [seconds for seconds in silent_s if seconds > self.stuck_s]
-        return (
-            f"{amount(len(stuck), 'worker')} without a sign of life for {max(stuck):.0f} s" if stuck else ""
-        )
 
 
 class Readiness:

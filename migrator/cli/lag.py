@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, get_ident
+from threading import enumerate as threads
 from typing import Any
 
 from msgspec import Struct
 
-from migrator.cli.endpoint import Signs
 from migrator.mapping.model.instances import Advance, Newest, Standing
 from migrator.mapping.model.journal import Finding, Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings, SlotLag, Writer
@@ -28,6 +28,36 @@ from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.stages.live.capture import of_another
 from migrator.stages.session.live import ONCE, open_live
 from migrator.stages.session.session import JobSession
+
+
+@dataclass
+class Signs:
+    """Signs of life of a process's workers. `stuck_s`: a worker that gives none for so long is stuck: longer than anything
+    takes that it waits for."""
+
+    stuck_s: float
+    clock: Callable[[], float] = time.monotonic
+    _last: dict[int, float] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def give(self) -> None:
+        """By the worker itself, whenever a piece of work came to an end, whatever became of it."""
+        with self._lock:
+            self._last[get_ident()] = self.clock()
+
+    def fault(self) -> str:
+        """'' where all workers give signs; those whose threads have ended are done."""
+        now, here = self.clock(), {thread.ident for thread in threads()}
+        with self._lock:
+            silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
+        stuck = [seconds for seconds in silent_s if seconds > self.stuck_s]
+        return (
+            f"{amount(len(stuck), 'worker')} without a sign of life for {max(stuck):.0f} s" if stuck else ""
+        )
+
 
 # ──
 # How a relay gets on: log lines, what it counts, findings in the journal, and a summary at its end.

@@ -12,7 +12,8 @@ from threading import Event
 from msgspec import Struct
 
 from migrator.cli.cutover_text import phases_document
-from migrator.cli.endpoint import Monitored, Readiness, Signs, serve
+from migrator.cli.endpoint import Monitored, Readiness, serve
+from migrator.cli.lag import Signs
 from migrator.cli.metrics import (
     CountedProgress,
     Part,

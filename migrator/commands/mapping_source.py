@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -43,8 +43,10 @@ from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session import job
-from migrator.stages.session.workload import Workload
 from migrator.stages.verify.scan import tables_read
+
+if TYPE_CHECKING:
+    from migrator.stages.session.workload import Workload
 
 _TABLES_NAMED = 20
 
@@ -54,6 +56,8 @@ def check_on_source(
 ) -> tuple[Sequence[Fault], str]:
     """Faults and warnings by the source's schema, and what can be said of a mapping without faults. `leave`: tables that
     have no entity on purpose, with * for anything. Raises: MappingError."""
+    from migrator.stages.session.workload import Workload  # only this check parses SQL
+
     with job.open_source(_settings(url), parsed) as source:
         checked = checked_on(source, parsed)
         # Old tables of DynamoDB's are declared, and checked without a source.
@@ -143,6 +147,8 @@ def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
     the key; nothing for old tables of DynamoDB's, which no SQL asks."""
     if checked.mapping.documents:
         return
+    from migrator.stages.session.workload import Workload  # only this check parses SQL
+
     workload = Workload(cast("Questions", source), source.facts())
     for name, index, table, column in sparse_keys(
         checked.mapping, checked.plans, workload.clauses(checked.mapping)

@@ -16,6 +16,7 @@ from sqlglot import Token, TokenType
 from migrator.runtime.errors import UnmarkedError
 from migrator.source.engines.base import Engine
 from migrator.source.engines.connect import engine_of
+from migrator.source.sql.spelling import sqlglot_dialect
 
 # ── Placeholders of DB-API drivers: found in a statement, and written for another driver ──
 
@@ -39,7 +40,7 @@ class StatementStyle(Struct, frozen=True):
     @property
     def read_as(self) -> Any:
         """sqlglot's reader for the dialect."""
-        return self.engine.sql.reader if self.ansi_quotes else self.engine.statements.reader
+        return sqlglot_dialect(self.dialect) if self.ansi_quotes else self.engine.statements.reader
 
 
 class Fragment(Struct, frozen=True):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import URL, Connection
-from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Captured, Column, Kind, KindName, TableFacts
@@ -321,17 +320,17 @@ Trait: TypeAlias = Literal[
 class Sql(Struct, frozen=True):
     """The dialect of SQL, for reading statements and for writing ours.
 
-    `reader`: sqlglot's dialect. `quote`: the quote of names. `parameters`: finds `:name` and comments, skipping texts and
-    names. `forms`: conversions of values for the driver, by type. `comparable`: a value in the form in which a column of
-    the kind is compared with it. `integer_bits`: the most that the driver binds, with the sign; None for any. `between`:
-    blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a name. `refused`: patterns of functions
-    that reach past the tables; `refused_columns`: of those, what x.name calls. `sized`: functions that make a value of
-    any size, and which argument is the size; empty if connections limit values. `volatile`: functions and words that give
-    another value at another time; `routines`: SQL for reasons in the catalogue why one is. `folds_names`: unquoted names
-    are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
+    `reader`: sqlglot's dialect by name, or what makes it. `quote`: the quote of names. `parameters`: finds `:name` and
+    comments, skipping texts and names. `forms`: conversions of values for the driver, by type. `comparable`: a value in
+    the form in which a column of the kind is compared with it. `integer_bits`: the most that the driver binds, with the
+    sign; None for any. `between`: blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a
+    name. `refused`: patterns of functions that reach past the tables; `refused_columns`: of those, what x.name calls.
+    `sized`: functions that make a value of any size, and which argument is the size; empty if connections limit values.
+    `volatile`: functions and words that give another value at another time; `routines`: SQL for reasons in the catalogue
+    why one is. `folds_names`: unquoted names are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
-    reader: type[SqlglotDialect]
+    reader: str | Callable[[], Any]
     quote: str
     parameters: re.Pattern[str]
     forms: Mapping[type, Callable[[Any], Any]]
@@ -451,7 +450,7 @@ class Statements(Struct, frozen=True):
     INTEGER key. `skips_generated`: an INSERT without names of columns has no value for generated ones.
     """
 
-    reader: Any
+    reader: str
     bound: re.Pattern[str]
     quotes: re.Pattern[str]
     nests_comments: bool

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence, Set
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -23,7 +23,9 @@ from migrator.mapping.model.facts import Column, EntityPlan, JoinPlan, Kind, Slo
 from migrator.mapping.model.table import Value
 from migrator.source.engines.base import Trait
 from migrator.source.engines.connect import engine_of
-from migrator.source.sql.statements import row_expression
+
+if TYPE_CHECKING:
+    from migrator.source.sql.gate import CheckedExpression
 
 # ── Columns read without loss, and compared by all of their value, for each engine ──
 
@@ -158,7 +160,11 @@ def _compiled_column(element: ComputedColumn, compiler: SQLCompiler, **words: An
     return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
 
 
-_checked = lru_cache(maxsize=1_000)(row_expression)
+@lru_cache(maxsize=1_000)
+def _checked(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
+    from migrator.source.sql.statements import row_expression  # only mappings with SQL of their own need it
+
+    return row_expression(sql, table, dialect, alias)
 
 
 # ──

@@ -74,7 +74,8 @@ class Speller(Struct, frozen=True):
 
 def sqlglot_dialect(dialect: str) -> Dialect:
     """sqlglot's dialect for a SQLAlchemy dialect."""
-    return engine_of(dialect).sql.reader()
+    reader = engine_of(dialect).sql.reader
+    return Dialect.get_or_raise(reader() if callable(reader) else reader)
 
 
 def fold(name: str, dialect: str, *, quoted: bool = True) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -58,13 +58,15 @@ from migrator.source.engines.connect import (
     journal_engine,
 )
 from migrator.source.engines.reflect import refuse_documents
-from migrator.source.reader import SqlSource
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import OnRecord, add_names, take_names
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.patterns.question import AT_ONCE
 
-JobSource: TypeAlias = SqlSource | DocumentSource
+if TYPE_CHECKING:
+    from migrator.source.reader import SqlSource
+
+JobSource: TypeAlias = "SqlSource | DocumentSource"
 JOURNAL_CONNECTIONS = 15
 _AWS = TargetSettings()
 
@@ -123,6 +125,8 @@ def open_database(
     settings: SourceSettings, schemas: Sequence[str] = (), work: Work = Work()
 ) -> Iterator[SqlSource]:
     """`schemas`: besides the default one."""
+    from migrator.source.reader import SqlSource  # only commands that read rows need it
+
     providers = work.secret_providers or secret_providers(Path())
     source = SqlSource(
         address_of(settings.url, settings.command, providers),

@@ -23,10 +23,10 @@ from migrator.settings.transforms import sound_mapping
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.dynamodb.opening import open_document_live
+from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import Address, address_of
 from migrator.source.engines.reflect import of_kind
-from migrator.source.reader import SqlSource
 from migrator.source.sql.transactions import Writing
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import JobSource, secret_providers
@@ -125,7 +125,7 @@ def open_live(
         address,
         connection_options,
         retry,
-        source.engine if isinstance(source, SqlSource) else None,
+        None if source is None or isinstance(source, DocumentSource) else source.engine,
     )
     capture, marks, activity = open_captured(
         job.name, writing, address, connection_options.name, retry.wait, partial(_is_over, job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -20,8 +21,6 @@ from migrator.runtime.retry import Retry, running_s
 from migrator.source.dynamodb.reader import StreamReader, Work, begin
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import address_of
-from migrator.source.grants import SqlGrants
-from migrator.source.reader import SqlSource
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.core import ownership as owner
 from migrator.stages.cutover.gather import EvidenceGatherer
@@ -51,6 +50,10 @@ from migrator.stages.session.job import backoff_of, client_of, secret_providers
 from migrator.stages.session.session import JobSession
 
 LOCK_WAIT_S = 10.0
+
+if TYPE_CHECKING:
+    from migrator.source.grants import SqlGrants
+    from migrator.source.reader import SqlSource
 
 
 def shards_of(session: JobSession) -> SqlStreamJournal:
@@ -86,6 +89,8 @@ def written_tables(
 
 def grants_of(session: JobSession) -> SqlGrants:
     """What each role needs in the job's source."""
+    from migrator.source.grants import SqlGrants  # only lists of grants parse SQL
+
     live, mapping = session.live, session.checked.mapping
     captured = live.capture.captured(session.plans)
     names = session.job.direct or mapping.entities

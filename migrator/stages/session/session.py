@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -56,7 +56,6 @@ from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of
 from migrator.source.engines.reflect import of_kind
-from migrator.source.reader import SqlSource
 from migrator.source.sql.server_facts import SourceHealth, source_health
 from migrator.stages.core import ownership as owner
 from migrator.stages.core.ownership import Keeping, OnRecord
@@ -71,6 +70,9 @@ from migrator.stages.live.writers import Purge, WriterHeartbeats, both
 from migrator.stages.session import job as openings
 from migrator.stages.session.job import JobSource, Requests, Target, backoff_of, design_for, open_target
 from migrator.stages.session.live import DDL_PATIENCE, ONCE, Live, lifetimes_of, open_live
+
+if TYPE_CHECKING:
+    from migrator.source.reader import SqlSource
 
 _ANSWER_S = 5.0
 _SHORT_WAIT_S = 5.0
@@ -202,6 +204,8 @@ class JobSession:
     @property
     def sql(self) -> SqlSource:
         """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
+        from migrator.source.reader import SqlSource  # only commands that read rows need it
+
         return of_kind(self.source, SqlSource)
 
     @cached_property

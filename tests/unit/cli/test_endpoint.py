@@ -12,7 +12,8 @@ from threading import Event, Thread, active_count
 
 import pytest
 
-from migrator.cli.endpoint import MOST_CONNECTIONS, Monitored, Readiness, Signs, serve
+from migrator.cli.endpoint import MOST_CONNECTIONS, Monitored, Readiness, serve
+from migrator.cli.lag import Signs
 from migrator.cli.metrics import ProcessMetrics
 from migrator.runtime.errors import SettingsError, StoppedError
 from tests import pins

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
-from sqlglot.dialects.mysql import MySQL
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
@@ -215,12 +214,17 @@ OUTCOMES = Outcomes(
 # ── SQL of MariaDB and MySQL: parsing, refused functions, and the forms of values and columns in our statements ──
 
 
-class AnsiMySQL(MySQL):
-    """MySQL with the settings of our connections (ANSI_QUOTES): "name" is a name, as on the other engines."""
+@cache
+def _ansi_mysql() -> object:
+    """sqlglot's MySQL with the settings of our connections (ANSI_QUOTES): "name" is a name, as on the other engines."""
+    from sqlglot.dialects.mysql import MySQL  # only commands that parse SQL need it
 
-    class Tokenizer(MySQL.Tokenizer):
-        QUOTES: ClassVar = ["'"]
-        IDENTIFIERS: ClassVar = ["`", '"']
+    class AnsiMySQL(MySQL):
+        class Tokenizer(MySQL.Tokenizer):
+            QUOTES: ClassVar = ["'"]
+            IDENTIFIERS: ClassVar = ["`", '"']
+
+    return AnsiMySQL()
 
 
 _PARAMETERS = lexer(
@@ -289,7 +293,7 @@ def _comparable(value: Any, kind: Kind) -> Any:
 
 
 SQL = Sql(
-    reader=AnsiMySQL,
+    reader=_ansi_mysql,
     quote="`",
     parameters=_PARAMETERS,
     # Its columns hold no zone; the session's is UTC.

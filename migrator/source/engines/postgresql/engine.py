@@ -10,7 +10,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
-from sqlglot.dialects.postgres import Postgres
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
@@ -433,7 +432,7 @@ def _text(value: str) -> str:
 
 
 SQL = Sql(
-    reader=Postgres,
+    reader="postgres",
     quote='"',
     parameters=_PARAMETERS,
     forms={**AS_TEXT, str: _text},

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
-from sqlglot.dialects.sqlite import SQLite
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
@@ -326,7 +325,7 @@ def _comparable(value: Any, kind: Kind) -> Any:
 
 
 SQL = Sql(
-    reader=SQLite,
+    reader="sqlite",
     quote='"',
     parameters=_PARAMETERS,
     forms={**AS_TEXT, Decimal: _number},
