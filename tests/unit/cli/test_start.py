@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -69,6 +71,19 @@ def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> No
         *("migrator.runtime", "migrator.runtime.errors"),
         *("migrator.settings", "migrator.settings.roles"),
     }
+
+
+def test_a_status_loads_neither_a_parser_of_sql_nor_other_engines(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"job: 1\nmapping: {MAPPING}\nsource: {{url: 'sqlite:///{tmp_path}/shop.db'}}\n"
+        "target: {endpoint: embedded, region: eu-central-1}\n"
+    )
+    packages = loaded(tmp_path, ["status", str(job)])
+    assert {"sqlalchemy", "botocore"} <= packages
+    assert not packages & {"sqlglot", "prometheus_client", "psycopg", "pymysql", "ministack", "pyspark"}
 
 
 @pytest.mark.parametrize("words", [["--version"], ["local"], ["mapping", "check", str(MAPPING)]])
