@@ -111,3 +111,10 @@ def test_json_of_a_list_of_bytes_is_a_fault(inner: Kind, is_fault: bool) -> None
         heart.facts(replace(table, columns=columns)),
     )
     assert any("bytes" in fault for fault in found) == is_fault
+
+
+@pytest.mark.parametrize(("scale", "is_warned"), [(1, False), (2, False), (3, True)])
+def test_a_column_with_more_decimals_than_its_format_is_warned_of(scale: int, is_warned: bool) -> None:
+    facts = heart.facts(heart.table("t", {"id": "integer!", "c": f"number({scale})!"}))
+    told = heart.faults(MAPPING.format(value='"{c:09.2f}"'), facts)
+    assert any("decimals" in fault for fault in told) == is_warned

@@ -1,0 +1,49 @@
+"""Tickets: a writer draws none that the journal or the table already knows (rule 8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.mapping.model.table import KeyAttribute, TableDesign
+from migrator.stages.live.refresh import RestoredError, drawn
+from tests.fakes.journal import FakeMemory
+from tests.fakes.marks import MemoryTickets
+from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
+
+
+def store_of_a_table() -> FakeStore:
+    return FakeStore(TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type"), no_fence)
+
+
+class RestoredBetween(MemoryTickets):
+    """A counter that goes back by `lost` numbers after it was asked, before it is drawn from."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__()
+        self._number, self._lost = 10, lost
+
+    def draw(self) -> int:
+        self._number -= self._lost
+        return super().draw()
+
+
+@pytest.mark.parametrize(("lost", "refused"), [(0, False), (1, True), (5, True)])
+def test_a_ticket_drawn_twice_is_refused(lost: int, refused: bool) -> None:
+    tickets, memory, store = RestoredBetween(lost), FakeMemory(), store_of_a_table()
+    known = tickets.highest()
+    memory.reached(known)
+    if refused:
+        with pytest.raises(RestoredError):
+            drawn(tickets, memory, store)
+        return
+    assert drawn(tickets, memory, store) == known + 1
+    assert memory.highest() == store.read_control().ticket == known + 1
+
+
+def test_a_ticket_that_the_table_knows_is_refused_and_kept_in_the_journal() -> None:
+    tickets, memory, store = MemoryTickets(), FakeMemory(), store_of_a_table()
+    store.raise_control(tickets.highest() + 1)
+    with pytest.raises(RestoredError):
+        drawn(tickets, memory, store)
+    assert memory.highest() == tickets.highest() + 1
