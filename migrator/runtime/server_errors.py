@@ -30,7 +30,8 @@ _USER_LIMIT = 1226
 """MySQL's for every limit of a user; that of connections at once passes, those of an hour do not."""
 _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """Errors of psycopg's that come without a state: libpq made them, not the server."""
-_CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
+_CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55006", "55P03"})
+"""55006: PostgreSQL, for a replication slot that another process reads."""
 _CONTENDED_MYSQL = frozenset({1020, 1205, 1213})
 """1020: MariaDB from 11.6 on, for a row that is newer than the transaction's snapshot."""
 _FILES_MYSQL = range(1, 1000)

@@ -67,6 +67,20 @@ def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: L
     pooled.verify()
 
 
+def test_from_a_polled_log_to_triggers_while_a_service_writes(pooled: LogShop) -> None:
+    """The slot is dropped between two looks of the relay."""
+    with pooled.project.beside("relay", pooled.job), writing(pooled) as written:
+        time.sleep(3)
+        pooled.project.done("capture", "install", pooled.job, "--by", "triggers")
+        assert pooled.slots() == []
+        time.sleep(2)
+        pooled.install()
+        time.sleep(3)
+    assert written[0] > 50
+    pooled.relay()
+    pooled.verify()
+
+
 def test_killed_between_our_commit_and_the_advance_of_the_slot(live: LogShop) -> None:
     class Unconfirmed(PolledSlot):
         def confirm(self, lsn: int) -> None:
