@@ -64,7 +64,7 @@ READS = (
         0,
         0,
         True,
-        "there is no row that it asks for",
+        "there is no row that it reads",
     ),
 )
 PLACES = (
@@ -95,7 +95,7 @@ ADVICE = (
         "advice",
         "projection",
         "GSI1",
-        "its patterns need 70% less than it holds (85.8 MB)",
+        "its patterns need 70% less than it contains (85.8 MB)",
         "project: [id, total]",
     ),
 )

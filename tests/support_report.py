@@ -57,7 +57,7 @@ PRICE = Group(
     "value",
     "price",
     214,
-    "SQL's is 100 times the item: another unit, such as cents beside whole ones",
+    "SQL's is 100 times the item: another unit, such as cents and dollars",
     "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right",
     [
         Difference(

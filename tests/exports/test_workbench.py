@@ -166,11 +166,11 @@ WRONG = {
     "long name": (changed(lambda model: table_of(model).update(TableName="a" * 10_000)), "TableName: "),
     "no key": (
         changed(lambda model: table_of(model).update(KeyAttributes={})),
-        "PartitionKey: it names no attribute",
+        "PartitionKey: it does not name an attribute",
     ),
     "type of a key": (
         changed(lambda model: table_of(model)["KeyAttributes"]["SortKey"].update(AttributeType="BOOL")),
-        'KeyAttributes.SortKey.AttributeType: "BOOL" is none of S, N, B',
+        'KeyAttributes.SortKey.AttributeType: "BOOL" is not one of S, N, B',
     ),
     "type that is a list": (
         changed(lambda model: table_of(model)["KeyAttributes"]["SortKey"].update(AttributeType=["S"])),

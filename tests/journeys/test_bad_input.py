@@ -210,7 +210,7 @@ def test_refused_rows_are_findings_and_the_others_are_written(new: New, shop: Pa
     assert (ended.code, ended.data["findings"], ended.data["total"]["items"]) == (1, {"refused": 2}, 2998)
     found = made.done("status", "--findings", "shop.yaml").out.splitlines()
     assert found == [
-        f"refused: users [{n}]: users.User: column age: the value is no integer, though the column is declared as one"
+        f"refused: users [{n}]: users.User: column age: the value is not an integer, but the column is declared as one"
         for n in (7, 8)
     ]
     made.job.write_text(made.job.read_text().replace("tuning: {", "tuning: {max_refused: 2, "))

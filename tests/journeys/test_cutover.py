@@ -136,7 +136,7 @@ BAD = {
     "ramp 101": (["ramp", PATTERN, "101"], "1 to 100 percent, not 101"),
     "ramp -5": (["ramp", PATTERN, "--", "-5"], "1 to 100 percent, not -5"),
     "ramp ten": (["ramp", PATTERN, "ten"], "not a valid integer"),
-    "a ramp out of off": (["ramp", PATTERN, "10"], "from off it goes to shadow, not to ramp"),
+    "a ramp out of off": (["ramp", PATTERN, "10"], "from off it can move to shadow, not to ramp"),
     "an unknown pattern": (["advance", "customer_by_ib"], "did you mean 'customer_by_id'"),
     "an unknown pattern back": (["rollback", "customer_by_ib"], "did you mean 'customer_by_id'"),
     "a pattern like no other": (["advance", "PATTERN"], "has no access pattern 'PATTERN'"),

@@ -318,7 +318,7 @@ def test_a_change_that_is_killed_in_the_middle_goes_back_or_on(shop: Project, tm
     killed_in_the_middle(shop)
     migrate(shop, "--go-back")
     assert meant(shop) == before
-    assert f"say `migrator migrate-mapping {shop.job} --restart" in migrate(shop, code=2)
+    assert f"run `migrator migrate-mapping {shop.job} --restart" in migrate(shop, code=2)
     killed_in_the_middle(shop, "--restart")
     said = migrate(shop)
     assert pins.said(said)

@@ -144,7 +144,7 @@ def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) ->
     assert data["verdict"]["standing"] == "different"
     assert data["verdict"]["command"] == f"migrator backfill {spoiled.job} --restart"
     groups = {(one["where"], one["kind"], one["attribute"]): one for one in data["groups"]}
-    units = "the item is 100 times SQL's: another unit, such as cents beside whole ones"
+    units = "the item is 100 times SQL's: another unit, such as cents and dollars"
     for place in (("invoices_of", "value", "total"), ("invoice", "different", "total")):
         assert groups[place]["cause"] == units
     assert groups["invoice", "different", "total"]["count"] == 36

@@ -102,7 +102,7 @@ CASES = [
         {"a": [N("1.10"), None, 12345678901234567890]},
     ),
     Case(
-        "JSONB", f"'{{\"n\": {TOO_LONG}}}'", refused="a value inside of it: a number of more than 38 digits"
+        "JSONB", f"'{{\"n\": {TOO_LONG}}}'", refused="a value inside it: a number of more than 38 digits"
     ),
     Case("HSTORE", '\'a=>1, b=>NULL, "c d"=>""\'', {"a": "1", "b": None, "c d": ""}),
     Case("BIT(1)", "B'1'", "1"),
@@ -157,7 +157,7 @@ CASES = [
     Case("integer[]", "'[0:1]={1,NULL}'", [1, None]),
     Case("integer[][]", "'{{1,2},{3,NULL}}'", [[1, 2], [3, None]]),
     Case("numeric(10,2)[]", "'{1.5,12345678.90}'", [N("1.50"), N("12345678.90")]),
-    Case("numeric[]", "'{1,NaN}'", refused="a value inside of it: the value is NaN; NaN and infinity"),
+    Case("numeric[]", "'{1,NaN}'", refused="a value inside it: the value is NaN; NaN and infinity"),
     Case("oid[]", "'{5,4294967295,NULL}'", [5, 2**32 - 1, None]),
     Case("money[]", "'{1.50,-2}'", [N("1.50"), N("-2.00")]),
     Case("real[]", "'{0.1}'", [N("0.1")]),

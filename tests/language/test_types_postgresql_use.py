@@ -111,8 +111,8 @@ CREATE TABLE t (id integer PRIMARY KEY, tags text[], home pair, wide numeric(50,
 INSERT INTO t VALUES (1, '{a,b}', ROW(1, 2), 1.5, 2.5, '{1}');
 """
 WRONG = {
-    "GSI1: ['X#{tags}', M]": "'tags' is a list, which has no text of its own; write tags|json",
-    "attributes: {x: 'a {home}'}": "'home' is a map, which has no text of its own; write home|json",
+    "GSI1: ['X#{tags}', M]": "'tags' is a list, which cannot be written as text; write tags|json",
+    "attributes: {x: 'a {home}'}": "'home' is a map, which cannot be written as text; write home|json",
     "attributes: {x: tags|lower}": "'tags' is a list; of the filters only json takes it, not 'lower'",
     "attributes: {x: tags|text}": "of the filters only json takes it, not 'text'",
     "attributes: {x: tags|iso}": "of the filters only json takes it, not 'iso'",

@@ -34,9 +34,9 @@ WRONG_CALLS: list[tuple[Any, dict[str, Any], str]] = [
     ("recent_order", {}, "the mapping has no access pattern 'recent_order'; did you mean 'recent_orders'?"),
     ("recent_orders", {"usr_id": 1}, "recent_orders has no parameter 'usr_id'; did you mean 'user_id'?"),
     ("recent_orders", {}, "parameter 'user_id' (integer) is missing"),
-    ("recent_orders", {"user_id": "1"}, "parameter 'user_id' is of type integer; this str is not"),
-    ("recent_orders", {"user_id": None}, "parameter 'user_id' is of type integer; this None is not"),
-    ("by_status", {"status": b"open"}, "parameter 'status' is of type text; this bytes is not"),
+    ("recent_orders", {"user_id": "1"}, "parameter 'user_id' is of type integer, not a str"),
+    ("recent_orders", {"user_id": None}, "parameter 'user_id' is of type integer, not a None"),
+    ("by_status", {"status": b"open"}, "parameter 'status' is of type text, not a bytes"),
     # Only a request would find it, and SQL answers: it is refused all the same.
     ("recent_orders", {"user_id": 1, "limit": 0}, "the limit must be a whole number above 0"),
 ]

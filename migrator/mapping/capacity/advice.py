@@ -67,9 +67,9 @@ def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequen
 def refusals(refused: Mapping[str, float], reasons: Mapping[str, str]) -> Iterator[Advice]:
     """Rows that make no items. `reasons`: of the first of each entity, without values."""
     for entity, rows in sorted(refused.items()):
-        what = f"{amount(round(rows), 'row', 'make')} no items; the first: {reasons[entity]}"
+        what = f"{amount(round(rows), 'row', 'make')} without items; the first:  {reasons[entity]}"
         yield Advice(
-            "misfit", "refused rows", entity, what, "mend the rows, or the mapping as the reason says"
+            "misfit", "refused rows", entity, what, "fix the rows, or the mapping as the reason advises"
         )
 
 
@@ -87,7 +87,7 @@ def _local(design: Design) -> Iterator[Advice]:
     if largest > NEAR * LOCAL_COLLECTION_BYTES:
         weight = "misfit" if largest > LOCAL_COLLECTION_BYTES else "warning"
         what = f"the largest item collection takes {largest / 1024**3:,.1f} GB with its entries in local indexes, of 10 GB"
-        way_out = "make the local index a global one, or end the partition key with a time or a shard"
+        way_out = "make it a global index, or end the partition key with a time or a shard"
         yield Advice(weight, "local index", "the table", what, way_out)  # type: ignore[arg-type]
 
 
@@ -113,7 +113,7 @@ def _busy(design: Design) -> Iterator[Advice]:
             weight = "misfit" if units > PARTITION_WRITE_UNITS else "warning"
             types = ", ".join(sorted(collection.types))
             what = f"one partition ({types}) takes {units:,.0f} write units a second, of {PARTITION_WRITE_UNITS:,}"
-            way_out = "spread it: a shard of the row's key at the end of the partition key, all shards asked with a *"
+            way_out = "spread it: a shard of the row's key at the end of the partition key, and query all shards with a *"
             yield Advice(weight, "write units", _at(index), what, way_out)  # type: ignore[arg-type]
             break
 
@@ -145,7 +145,7 @@ def _unbounded(design: Design) -> Iterator[Advice]:
             if not large or key is None or type_ in named or is_bucketed(key.partition):
                 continue
             named.add(type_)
-            kind = "all of them in one partition" if is_constant(key.partition) else "the largest"
+            kind = "all in one partition" if is_constant(key.partition) else "the largest"
             partition = " ".join(form.source if form else "an attribute" for form in key.partition)
             what = (
                 f"{type_} under {partition}: {kind} has {collection.items:,.0f} items, {collection.bytes / _MB:,.1f} MB,"
@@ -157,17 +157,19 @@ def _unbounded(design: Design) -> Iterator[Advice]:
 
 def _way_out(patterns: Sequence[Pattern], *, time: bool) -> str:
     if patterns and all(pattern.limit is not None for pattern in patterns):
-        return "top-N: every pattern here asks for the first few; keep those alone (collect: with first: on the parent)"
+        return "top-N: every pattern here reads only the first few; keep only those (collect: with first: on the parent)"
     if time:
-        return "bucket: end the partition key with the month or the day of its time, and ask the buckets of a range with a *"
-    return "shard: end the partition key with a shard of the row's key, and ask all shards with a *"
+        return (
+            "bucket: end the partition key with the month or the day of its time, and query a range with a *"
+        )
+    return "shard: end the partition key with a shard of the row's key, and query all shards with a *"
 
 
 def _rewrites(rewrites: Sequence[Rewrite]) -> Iterator[Advice]:
     for rewrite in rewrites:
         if rewrite.items >= LARGE_ITEMS:
             what = f"one change of a row rewrites {rewrite.items:,.0f} items of {rewrite.entity} (p99)"
-            way_out = "leave what changes of it out of these items, and read it from an item of its own"
+            way_out = "move the columns that change to a separate item"
             yield Advice("warning", "rewrites", rewrite.table, what, way_out)
 
 
@@ -179,9 +181,9 @@ def changing_keys(columns: Sequence[KeyColumn], writes: Writes) -> Iterator[Advi
     rated = [(writes.updates_per_s.get((key.table, key.column), 0.0), key) for key in columns]
     for rate, key in sorted(rated, key=lambda pair: (-pair[0], pair[1].table, pair[1].column, pair[1].type)):
         if rate > 0:
-            what = f"{key.column} stands in a key of {key.type} and changes {rate:,.4g} times a second"
+            what = f"{key.column} is in a key of {key.type} and changes {rate:,.4g} times a second"
             if key.index:
-                way_out = "each change writes that index twice (a delete and a put): ask by something that stays, and filter"
+                way_out = "each change writes that index twice (a delete and a put): query by a stable column, and filter"
                 yield Advice("advice", "changing key", f"{key.table}, {key.index}", what, way_out)
             else:
                 way_out = (
@@ -194,7 +196,7 @@ def unasked(entries: Sequence[tuple[str, str]], types: Mapping[str, TypeSize]) -
     for index, type_ in entries:
         units = types[type_].index_units.get(index, 0.0) if type_ in types else 0.0
         cost = f"; each put of an item takes {units:,.3g} write units for one" if units else ""
-        what = f"no pattern asks for the entries of {type_}{cost}"
+        what = f"no pattern queries the entries of {type_}{cost}"
         yield Advice("advice", "unasked entries", index, what, f"take {index} out of {type_}")
 
 
@@ -206,7 +208,7 @@ def narrowed(
         if now.get(name) and then[name] < NEAR * now[name]:
             saved = 1 - then[name] / now[name]
             names = ", ".join(index.projection) if isinstance(index.projection, tuple) else ""
-            what = f"its patterns need {saved:.0%} less than it holds ({now[name] / _MB:,.1f} MB)"
+            what = f"its patterns need {saved:.0%} less than it contains ({now[name] / _MB:,.1f} MB)"
             yield Advice("advice", "projection", name, what, f"project: [{names}]")
 
 

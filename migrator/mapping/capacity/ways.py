@@ -126,10 +126,15 @@ def _import(filling: Filling, price: Price | None) -> Way:
         usd = price.import_gb * filling.json_bytes / _GB
     hours = (filling.plain_items + filling.joined_items) * EXPORT_US / 1e6 / 3_600
     return Way(
-        *("import", hours, usd, "one core of this host for the export; AWS does not tell an import's rate"),
+        *(
+            "import",
+            hours,
+            usd,
+            "one core of this host for the export; AWS does not publish an import's rate",
+        ),
         against=(
-            "needs a bucket, and that no table of its name is there yet",
-            "nothing can be read before it has ended",
+            "needs a bucket, and a table name that is not yet in use",
+            "nothing can be read before it ends",
         ),
         impossible=filling.no_import,
         is_open_ended=True,

@@ -59,7 +59,7 @@ _TABLES: Path = ("source", "tables")
 def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
     """Faults of the form of a mapping whose source is tables of DynamoDB's."""
     if mapping.schemas:
-        what = "DynamoDB has no schemas; leave it out, and read each tenant's tables by a mapping of its own"
+        what = "DynamoDB does not have schemas; leave it out, and write a mapping for each tenant's tables"
         yield document.fault(("source", "schemas"), what)
     for name, table in mapping.documents.items():
         yield from _table_faults(name, table, document)
@@ -80,13 +80,13 @@ def _statement_faults(
     document: Document,
 ) -> Iterator[Fault]:
     if isinstance(statement, str):
-        what = "sql: asks a database, and the old side is tables of DynamoDB's"
+        what = "sql: needs a database, but the source is DynamoDB tables"
         mend = "write old: {query: {table: …, key: {…}}}, or get:, or batch_get:"
         yield document.fault(("access_patterns", pattern.name, "sql"), f"{what}; {mend}")
         return
     at: Path = ("access_patterns", pattern.name, "old", *([part] if part else []))
     if statement.asked.star is not None:
-        yield document.fault((*at, "query", "key"), "a * asks many keys; an old table is asked by one")
+        yield document.fault((*at, "query", "key"), "a * reads many keys; an old table is read by one key")
     index = statement.design.asked(statement.asked.index)
     if index is not None:
         yield from asked_faults(statement.asked, index, document, at)
@@ -106,7 +106,7 @@ def _table_faults(name: str, table: DocumentTable, document: Document) -> Iterat
             what = f"'{key}' is not among columns{did_you_mean(key, table.columns)}"
             yield document.fault((*at, "key", number), f"{what}; declare its type there")
         elif not key_type(table.columns[key]):
-            what = f"'{key}' is declared {table.columns[key]}, and a key is a text, a number or binary"
+            what = f"'{key}' is declared {table.columns[key]}; a key is a text, a number or binary"
             yield document.fault((*at, "columns", key), what)
     for path in table.columns:
         for holder in _holders(path):
@@ -125,16 +125,16 @@ def _holders(path: str) -> Iterator[str]:
 def _entity_faults(entity: Entity, mapping: Mapping, document: Document) -> Iterator[Fault]:
     at: Path = ("entities", entity.written)
     for name in entity.computed:
-        what = "columns: are made by SQL of the source, and documents have none"
+        what = "columns: need SQL in the source, which documents do not have"
         mend = "name the attribute itself (address.city leads into a map), use a template or a filter, or transform:"
         yield document.fault((*at, "columns", name), f"{what}; {mend}")
     if entity.changes:
-        what = "changes: is for views, and DynamoDB has none; name its tables by table:, join: and collect:"
+        what = "changes: is for views, which DynamoDB does not have; name its tables by table:, join: and collect:"
         yield document.fault((*at, "changes"), what)
     table = mapping.documents.get(entity.table)
     if table is not None and entity.key and entity.key != table.key:
         named = ", ".join(table.key)
-        what = f"a document is named by its table's key ({named}); leave key: out, or write these"
+        what = f"a document is identified by its table's key ({named}); leave key: out, or write these"
         yield document.fault((*at, "key"), what)
 
 
@@ -265,7 +265,7 @@ def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
                 )
             if types.setdefault(attribute.name, attribute.type) != attribute.type:
                 what = (
-                    f"'{attribute.name}' is {types[attribute.name]} in another key and {attribute.type} here"
+                    f"'{attribute.name}' is {types[attribute.name]} in another key but {attribute.type} here"
                 )
                 yield document.fault(at, f"{what}; an attribute has one type")
             if attribute.name.upper() in RESERVED_WORDS:
@@ -273,14 +273,14 @@ def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
                 yield document.fault(at, what, warning=True)
         twice = [name for name, count in Counter(part.name for part in attributes).items() if count > 1]
         for name in twice:
-            yield document.fault(at, f"'{name}' stands twice in one key")
+            yield document.fault(at, f"'{name}' appears twice in one key")
 
 
 def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
     for name, entity in mapping.entities.items():
         for item in entity.items:
             if item.type in OWN_TYPES:
-                what = f"the type {item.type} is migrator's own; choose another name"
+                what = f"the type {item.type} is reserved for migrator; choose another name"
                 yield document.fault(("entities", name, "items", item.type), what)
 
 
@@ -289,9 +289,9 @@ def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: 
     if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
         return
     what = (
-        f"what is deleted leaves tombstones in this index, which only {table.type_attribute} tells from items"
+        f"deletes leave tombstones in this index, which only {table.type_attribute} distinguishes from items"
     )
-    yield document.fault((*at, "project"), f"{what}; project it too", warning=True)
+    yield document.fault((*at, "project"), f"{what}; project it also", warning=True)
 
 
 def _counts(table: TableDesign, document: Document) -> Iterator[Fault]:
@@ -305,17 +305,17 @@ def _counts(table: TableDesign, document: Document) -> Iterator[Fault]:
         yield document.fault(at, f"{len(local)} local indexes; a table has {LOCAL_INDEXES} at most")
     projected = sum(len(index.projection) for index in table.indexes if isinstance(index.projection, tuple))
     if projected > PROJECTED_ATTRIBUTES:
-        what = f"{projected} projected attributes over all indexes; DynamoDB takes {PROJECTED_ATTRIBUTES}; project all"
+        what = f"{projected} projected attributes over all indexes; DynamoDB allows {PROJECTED_ATTRIBUTES}; project all"
         yield document.fault(at, what)
 
 
 def _local_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
     if len(table.key) < 2:
-        yield document.fault(at, "a table without a sort key takes no local index; write it without local")
-    elif tuple(index.partition) != table.key[:1] or len(index.sort) != 1 or index.sort[0] in table.key:
-        what = (
-            f"the key of a local index is {table.key[0].name} and one attribute that is no key of the table"
+        yield document.fault(
+            at, "a table without a sort key cannot have a local index; write it without local"
         )
+    elif tuple(index.partition) != table.key[:1] or len(index.sort) != 1 or index.sort[0] in table.key:
+        what = f"the key of a local index is {table.key[0].name} and one attribute that is not a key of the table"
         yield document.fault((*at, "key"), what)
 
 
@@ -327,7 +327,7 @@ def _projection_faults(mapping: Mapping, index: Index, document: Document, at: P
     for name in index.projection:
         if name in always:
             yield document.fault(
-                (*at, "project"), f"'{name}' is a key, so it is projected anyway", warning=True
+                (*at, "project"), f"'{name}' is a key, so it is always projected", warning=True
             )
         elif names is not None and name not in names:
             what = f"no item has an attribute '{name}'{did_you_mean(name, names)}"
@@ -356,16 +356,14 @@ def version_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
     at = ("entities", plan.entity.written, "version")
     column = plan.table.column(version.column)
     if column is None or column.sql is not None or version.column in plan.transformed:
-        what = f"'{version.column}' is no column of {plan.table.name}; name the one that the application counts up"
+        what = f"'{version.column}' is not a column of {plan.table.name}; name the one that the application counts up"
         yield document.fault(at, what)
     elif not _is_whole(column):
         declared = f" ({column.declared})" if column.declared else ""
-        what = (
-            f"'{version.column}' is {column.kind.name}{declared}; optimistic locking counts in whole numbers"
-        )
-        yield document.fault(at, f"{what}, so name an integer column")
+        what = f"'{version.column}' is {column.kind.name}{declared}; optimistic locking needs whole numbers"
+        yield document.fault(at, f"{what}; name an integer column")
     elif column.nullable:
-        what = f"'{version.column}' may be NULL, and an item without its version is taken for a new one"
+        what = f"'{version.column}' may be NULL, and an item without a version is treated as new"
         yield document.fault(at, f"{what}; declare the column NOT NULL", warning=True)
 
 
@@ -503,7 +501,7 @@ def _unproved_warnings(
     for name, types in unproved.items():
         for type_ in sorted(types):
             if (name, type_) not in named:
-                what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
+                what = "no constraint proves that this key is unique; backfill claims each key and detects a second row"
                 yield parsed.document.fault(_key_at(name.partition("@")[0], type_), what, warning=True)
 
 
@@ -534,8 +532,8 @@ class _EntityCheck:
                 yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")
         if why := key_doubt(self.plan):
             names = ", ".join(column.name for column in self.plan.key)
-            what = f"nothing proves that {names} names one row: {why}"
-            ends = "two rows of one key end a backfill, which looks for them before it begins"
+            what = f"no constraint proves that {names} identifies one row: {why}"
+            ends = "two rows with one key stop a backfill, which checks for them before it starts"
             yield self._fault((*self.at, "key"), f"{what}; {ends}", warning=True)
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
@@ -551,7 +549,7 @@ class _EntityCheck:
             read = {slot.alias for slot in slots} | {join.parent for join in joins}
             for join in joins:
                 if join.alias not in read:
-                    what = "no item reads anything of this join, and each page pays for it; take it out"
+                    what = "no item uses this join, and each page pays for it; remove it"
                     yield self._fault((*at, "join", join.alias), what, warning=True)
 
     def _kept(self) -> Iterator[Fault]:
@@ -563,7 +561,7 @@ class _EntityCheck:
             for name in kept_columns(self.plan, item):
                 mend = f"leave it out with keep: {{except: [{name}]}}"
                 if name in taken and name not in item.attributes:
-                    what = f"the column '{name}' has the name of an attribute that migrator writes"
+                    what = f"the column '{name}' has the name of an attribute written by migrator"
                     yield self._fault(at, f"{what}; {mend}, or rename the attribute in table")
                 column = column_of(name, self.plan)
                 if column is not None and name not in written:
@@ -578,7 +576,7 @@ class _EntityCheck:
                 continue
             kind = kind_of(item.expiry.path, self.plan)
             if kind is not None and kind.name != "integer" and (item.expiry.per_s > 1 or item.expiry.zero):
-                what = f"'{item.expiry.path}' is {kind.name}; unit: and zero: are said of whole numbers"
+                what = f"'{item.expiry.path}' is {kind.name}; unit: and zero: need whole numbers"
                 yield self._fault((*self.at, "items", item.type, "ttl"), what)
             if kind is not None and kind.name not in ("timestamp", "date", "integer"):
                 at = (*self.at, "items", item.type, "ttl")

@@ -76,7 +76,7 @@ def _ambiguities(
     facts = key_facts(plan, item, mapping.table)
     if facts.ambiguous:
         what = (
-            f"two rows can make one {facts.ambiguous}: several of its values can hold the separator "
+            f"two rows can make one {facts.ambiguous}: several of its values can contain the separator "
             f"'{mapping.table.separator}'; write |escape on all but one"
         )
         yield document.fault((*at, "key"), what)
@@ -88,7 +88,7 @@ def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator
     if attribute.type == "text":
         kinds = [result_kind(ref, plan) for ref in template.refs]
         if any(kind is not None and kind.name == "binary" for kind in kinds):
-            yield document.fault(at, "bytes have no text; use |hash, or a key of type binary")
+            yield document.fault(at, "bytes cannot be written as text; use |hash, or a key of type binary")
         return
     if template.sole is None:
         what = f"{attribute.name} is a {attribute.type} key: it takes one value in braces and nothing else"
@@ -192,11 +192,9 @@ def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterato
         for where, value in made:
             for ref in (use.ref for use in uses_in(value)):
                 if missing := _missing(ref, column_of(ref.paths[0], plan)):
-                    what = f"the source takes texts of {ref.paths[0]} that differ in {' or '.join(missing)} for one"
-                    mend = f"write {_mended(ref, missing)} here and in what asks for it"
-                    yield document.fault(
-                        where, f"{what}, and this key tells them apart; {mend}", warning=True
-                    )
+                    what = f"the source treats texts of {ref.paths[0]} that differ in {' or '.join(missing)} as equal"
+                    mend = f"write {_mended(ref, missing)} here and in the access patterns"
+                    yield document.fault(where, f"{what}, but this key does not; {mend}", warning=True)
 
 
 def _of_params(
@@ -214,9 +212,9 @@ def _of_params(
             # A `*` stands for a parameter, or for none.
             source = of.get(ref.paths[0]) if ref.paths else None
             if source and (missing := _missing(ref, column_of(source.path, plan))):
-                what = f"SQL takes values of '{ref.paths[0]}' that differ in {' or '.join(missing)} for one"
+                what = f"SQL treats values of '{ref.paths[0]}' that differ in {' or '.join(missing)} as equal"
                 mend = f"write {_mended(ref, missing)} here and in the items"
-                what = f"{what} (it is compared with {source.path}), and this key tells them apart; {mend}"
+                what = f"{what} (it is compared with {source.path}), but this key does not; {mend}"
                 yield document.fault(where, what, warning=True)
 
 
@@ -290,19 +288,19 @@ def types_read(mapping: Mapping, pattern: Pattern) -> dict[str, set[str]]:
 def _index_risks(index: Index | None) -> Iterator[str]:
     if index is not None and not index.local:
         yield (
-            f"{index.name} is a global index, which follows the table item by item, whatever was written together; "
-            "ask the table"
+            f"{index.name} is a global index, which follows the table item by item, even for items written together; "
+            "query the table"
         )
 
 
 def _row_risks(read: dict[str, set[str]]) -> Iterator[str]:
     if len(read) > 1:
         yield (
-            f"it reads items of several entities ({', '.join(sorted(read))}): those of one row of one entity are written "
-            "together, the others come row by row"
+            f"it reads items of several entities ({', '.join(sorted(read))}): items of one row of one entity are written "
+            "together, all others row by row"
         )
     elif sum(map(len, read.values())) == 1:
-        yield "a row makes one of the items that it reads: nothing is written together but its old key and its new one"
+        yield "a row makes one of the items that it reads: only its old key and its new key are written together"
 
 
 def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
@@ -312,7 +310,7 @@ def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
             yield f"{what}, and a row with more is written item by item"
         elif 2 * len(types) > TRANSACTION_ACTIONS:
             what = f"a row of {entity} makes up to {len(types)} of its items, and as many tombstones if all keys change"
-            yield f"{what}; a transaction takes {TRANSACTION_ACTIONS}, and a row with more is written item by item"
+            yield f"{what}; a transaction takes at most {TRANSACTION_ACTIONS}, and a row with more is written item by item"
 
 
 def patterns_reading(mapping: Mapping, names: Sequence[str]) -> list[str]:

@@ -133,7 +133,7 @@ def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
     if not all(type_ in taken for type_ in wired):
         return f"{comparison.operator} compares {' and '.join(taken)} in DynamoDB, and this is {', '.join(wired)}"
     return (
-        "" if len(set(wired)) == 1 else f"both bounds must be of one type, and these are {', '.join(wired)}"
+        "" if len(set(wired)) == 1 else f"both bounds must be of one type, but these are {', '.join(wired)}"
     )
 
 
@@ -143,7 +143,7 @@ def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> st
     if template.sole is None:
         return f"{attribute.name} is a {attribute.type} key: it takes one value in braces"
     if operator == "begins_with" and attribute.type == "number":
-        return f"{attribute.name} is a number key: it has no beginning; write ge, gt, le, lt or between"
+        return f"{attribute.name} is a number key: begins_with is invalid; write ge, gt, le, lt or between"
     return ""
 
 
@@ -163,7 +163,7 @@ def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityP
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
         if not mapping.documents and not all(isinstance(one, str) for one in pattern.statements.values()):
-            what = "asks old tables of DynamoDB, and source: declares no tables"
+            what = "reads old tables of DynamoDB, but source: declares no tables"
             mend = "write sql: where the source is a database, or declare them"
             yield document.fault(("access_patterns", pattern.name, "old"), f"{what}; {mend}")
         index = mapping.table.asked(pattern.index)
@@ -198,7 +198,7 @@ class _PatternCheck:
         if not matching:
             existing_keys = shown([key.partition for key in stored_keys(self.mapping, self.index)])
             where = self.index.name or self.mapping.table.name
-            what = f"no item has a partition key of this form in {where}; there are: {existing_keys}"
+            what = f"no item has a partition key of this form in {where}; existing: {existing_keys}"
             yield self._fault((*self.key_at, 0), what)
             return
         yield from self._sort_faults(matching)
@@ -217,14 +217,14 @@ class _PatternCheck:
             at = (*self.key_at, 1, number) if several else (*self.key_at, 1)
             what = _sort_fault(condition, stored)
             if what:
-                yield self._fault(at, f"{what}; there are: {shown([(form,) for form in stored])}")
+                yield self._fault(at, f"{what}; existing: {shown([(form,) for form in stored])}")
 
     def _type_faults(self) -> Iterator[Fault]:
         named = [part for part in self.pattern.parts if part.type]
         types = _item_types(self.mapping) if named else set()
         for part in named:
             if part.type not in types:
-                what = f"there is no item type '{part.type}'; there are: {', '.join(sorted(types))}"
+                what = f"item type '{part.type}' not found; known: {', '.join(sorted(types))}"
                 yield self._fault((*self.at, "returns", part.name, "type"), what)
 
     def _prefix_warnings(self) -> Iterator[Fault]:
@@ -244,7 +244,7 @@ class _PatternCheck:
             for template in key.sort[-1:] or key.partition:
                 if template is not None and _text_before(template.parts, separator, plan):
                     what = (
-                        f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
+                        f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts differently "
                         'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
                     )
                     yield self._fault((*self.at, "order"), what, warning=True)
@@ -253,20 +253,20 @@ class _PatternCheck:
     def _request_faults(self) -> Iterator[Fault]:
         pattern = self.pattern
         if pattern.consistent and not self.index.local:
-            what = f"{self.index.name} is a global index, which is never read consistently; ask the table or a local index"
+            what = f"{self.index.name} is a global index, which has no consistent reads; query the table or a local index"
             yield self._fault((*self.request_at, "consistent"), what)
         keys = {attribute.name for attribute in self.index.attributes}
         for name in sorted(keys & {comparison.attribute for comparison in pattern.filters}):
-            what = f"'{name}' is a key attribute, which DynamoDB does not filter by; write the condition into key"
+            what = (
+                f"'{name}' is a key attribute, which DynamoDB cannot filter by; write the condition into key"
+            )
             yield self._fault((*self.request_at, "filter", name), what)
         if pattern.filters:
-            what = (
-                "a filter is paid for before it filters: every item that the key asks for is read and charged"
-            )
+            what = "a filter does not reduce the cost: every item under the key is read and charged"
             yield self._fault((*self.request_at, "filter"), what, warning=True)
         if pattern.near and pattern.descending:
             yield self._fault(
-                (*self.request_at, "descending"), "near gives the nearest first; leave descending out"
+                (*self.request_at, "descending"), "near returns the nearest first; leave descending out"
             )
         yield from self._projection_faults()
 
@@ -279,7 +279,7 @@ class _PatternCheck:
         held |= set(self.index.projection) if isinstance(self.index.projection, tuple) else set()
         for at, name in self._needed():
             if name not in held:
-                what = f"the index {self.index.name} does not hold '{name}'; add it to its project"
+                what = f"the index {self.index.name} does not contain '{name}'; add it to its project"
                 yield self._fault(at, what)
 
     def _needed(self) -> Iterator[tuple[Path, str]]:
@@ -326,7 +326,7 @@ def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
         if not any(_compatible(begin, form) or (upper and _closes(begin, form)) for form in stored):
             return f"no sort key of this partition begins with '{begin}'"
     if not any(may_give(condition, form) for form in stored):
-        return "no sort key of this partition is one that this asks for"
+        return "no sort key of this partition matches this condition"
     return ""
 
 
@@ -403,16 +403,18 @@ class _Returns:
         given = {key.item.type for key in self.keys}
         named = {part.type for part in self.pattern.parts if part.type}
         if not named and len(given) > 1:
-            what = f"the key gives items of several types ({', '.join(sorted(given))}); return parts by type"
+            what = (
+                f"the key returns items of several types ({', '.join(sorted(given))}); return parts by type"
+            )
             yield document.fault(self.at, f"{what}, or ask with a longer prefix", warning=True)
         unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
         known = _item_types(self.mapping) if unmet else set()
         for part in unmet:
             if part.type in known:
-                what = f"no {part.type} has such a key; the key gives {', '.join(sorted(given))}"
+                what = f"no {part.type} has such a key; the key returns {', '.join(sorted(given))}"
                 yield document.fault((*self.at, part.name, "type"), what)
         for type_ in sorted(given - named if named else ()):
-            what = f"the key also gives items of type {type_}, which are read, paid for and left out"
+            what = f"the key also gives items of type {type_}, which are read and charged, but not returned"
             yield document.fault(self.at, what, warning=True)
 
     def _expiry(self, document: Document) -> Iterator[Fault]:
@@ -433,7 +435,7 @@ class _Returns:
         sure = [names for names in attributes if names is not None]
         if not keys or len(sure) < len(attributes) or any(name in names for names in sure):
             return ""
-        return f"no item that the key gives has '{name}'{did_you_mean(name, set().union(*sure))}"
+        return f"no item under this key has '{name}'{did_you_mean(name, set().union(*sure))}"
 
     def _attributes(self, key: StoredKey) -> set[str] | None:
         columns = self.columns.get(key.entity.name)
@@ -469,7 +471,9 @@ def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
         at: Path = ("table", "indexes", index.name)
         if index.name not in read:
             yield document.fault(
-                at, "no access pattern asks this index; it costs a write for every item in it", warning=True
+                at,
+                "no access pattern queries this index; it costs a write for every item in it",
+                warning=True,
             )
         elif isinstance(index.projection, tuple):
             for name in index.projection:
@@ -551,8 +555,8 @@ def _filtered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
             what = f"its SQL filters by {column}, which is not in the key, in a filter or in a when:"
             yield f"{what}; write it into the key or the filter, or leave it out of the SQL"
     if said.groups:
-        what = f"its SQL filters groups by {said.groups}, and a key does not"
-        yield f"{what}; keep the number as a column that the key has, or leave HAVING out of the SQL"
+        what = f"its SQL filters groups by {said.groups}, which a key cannot do"
+        yield f"{what}; store the count in a column used in the key, or leave HAVING out of the SQL"
 
 
 def _ordered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
@@ -564,11 +568,11 @@ def _ordered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
         uses = [_in_order(own.index, key, term, column) for key in own.keys]
         # Behind other columns a key tells apart rows that are equal in those.
         if None in uses and not (place and term.is_column and column in own.row_key):
-            what = f"its SQL orders by {term.sql}, which is not in the key, and items come in the key's order"
+            what = f"its SQL orders by {term.sql}, which is not in the key; items are sorted by the key"
             yield f"{what}; write it into the sort key, or order: any"
         elif any(falls is not None and term.descends == (falls == pattern.descending) for falls in uses):
             way = "descending" if term.descends else "ascending"
-            what = f"its SQL orders by {term.sql} {way}, and items come the other way round"
+            what = f"its SQL orders by {term.sql} {way}, but items come in the opposite order"
             yield f"{what}; write descending: {str(not pattern.descending).lower()}, |desc in the key, or order: any"
 
 
@@ -580,16 +584,16 @@ def _is_of_others(term: OrderTerm, said: Clauses, own: _Own) -> bool:
 
 def _cut(pattern: Pattern, part: Part, said: Clauses) -> Iterator[str]:
     if said.offset:
-        what = "its SQL leaves out rows by OFFSET, and an answer of the table begins with its first item"
-        yield f"{what}; leave OFFSET out, and ask for what follows the last key of the page before"
+        what = "its SQL skips rows with OFFSET, but a query of the table starts at its first item"
+        yield f"{what}; leave OFFSET out, and start after the last key of the previous page"
     if pattern.operation != "query" or part.one:
         return
     limit = pattern.limit if pattern.limit is None or pattern.limit.isdecimal() else f":{pattern.limit}"
     if said.limit and limit is None:
-        yield f"its SQL gives at most {said.limit} rows, and the query all items; write limit: {said.limit.lstrip(':')}"
+        yield f"its SQL returns at most {said.limit} rows, but the query all items; write limit: {said.limit.lstrip(':')}"
     elif limit not in (None, said.limit) and not part.name and (said.limit or limit != "1"):
-        what = f"its query gives at most {limit} items, and its SQL {said.limit or 'all'} rows"
-        yield f"{what}; write one limit into both"
+        what = f"its query returns at most {limit} items, but its SQL {said.limit or 'all'} rows"
+        yield f"{what}; write the same limit in both"
 
 
 def _decides(pattern: Pattern, index: Index, key: StoredKey) -> set[str]:

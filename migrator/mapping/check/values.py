@@ -29,7 +29,7 @@ def refused(path: str, column: Column, *, kept: bool = False) -> str:
     """The message for a column whose type has no form in an item, with what to write instead."""
     alias, _, name = path.rpartition(".")
     sql = (column.kind.instead or "CAST({column} AS char)").replace("{column}", _quoted(name))
-    what = f"'{path}' is of type {column.declared or 'an unknown type'}, which has no form in an item"
+    what = f"'{path}' is of type {column.declared or 'an unknown type'}, which cannot be stored in an item"
     if alias:
         return f"{what}; make a view with {sql} in it, and read that"
     new = f"{name}_text"
@@ -52,7 +52,7 @@ def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
         return ""
     if ref is not None and keeps_every_value(ref.filters):
         return ""
-    what = f"'{path}' may have {kind.precision} digits, and a number of more than {NUMBER_DIGITS} refuses its row"
+    what = f"'{path}' may have {kind.precision} digits, and a row with a number of more than {NUMBER_DIGITS} is refused"
     return f"{what}; {path}|text keeps every digit"
 
 
@@ -62,12 +62,14 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
         return ""
     for used in ref.filters:
         if FILTERS[used.name].nested:
-            what = f"'{path}' is a {kind.name} with bytes in it, which have no JSON; use the column as it is"
+            what = f"'{path}' is a {kind.name} that contains bytes, which JSON cannot represent; use the column as it is"
             return what if _holds_bytes(kind) else ""
         if not FILTERS[used.name].null:
             return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
     return (
-        f"'{path}' is a {kind.name}, which has no text of its own; write {path}|json" if text_wanted else ""
+        f"'{path}' is a {kind.name}, which cannot be written as text; write {path}|json"
+        if text_wanted
+        else ""
     )
 
 
@@ -85,7 +87,7 @@ def row_key_fault(column: Column) -> str:
     """Why the column cannot name rows; '' where it can."""
     if what := bare_fault(column.name, column.kind, "a row's key"):
         return what
-    why = "it has no form" if column.kind.name == "unknown" else column.kind.no_key
+    why = "it cannot be stored" if column.kind.name == "unknown" else column.kind.no_key
     return f"'{column.name}' is of type {column.declared}, which cannot name rows: {why}" if why else ""
 
 
@@ -106,7 +108,7 @@ def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iter
         else:
             what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
             if not what and kind.name == "binary" and reference.in_text:
-                what = f"'{reference.path}' is bytes, which no value of a mapping equals; write a column's name alone"
+                what = f"'{reference.path}' is bytes, which cannot equal a value of a mapping; write a column's name alone"
         if what:
             yield document.fault(reference.at, what)
         elif warning := (
@@ -165,7 +167,9 @@ def _list_fault(reference: Reference, ref: Ref) -> str:
         return f"{what} (climb or collect)" if what else ""
     whole = f"{reference.collection}.{reference.path}"
     if not of_list:
-        return f"'{whole}' is a list; write |path, |first, |at:2 or |depth behind it, or {{each: {reference.collection}, …}}"
+        return (
+            f"'{whole}' is a list; add |path, |first, |at:2 or |depth, or {{each: {reference.collection}, …}}"
+        )
     return (
         "" if len(of_list) == 1 else f"'{whole}' is one value after {of_list[0]}; {of_list[1]} takes a list's"
     )
@@ -192,7 +196,7 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
     return ""
 
 
-_BYTES = "bytes, which have no text; use |hash, a key of type binary, or the value as it is"
+_BYTES = "bytes, which cannot be written as text; use |hash, a key of type binary, or the value as it is"
 
 
 def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:

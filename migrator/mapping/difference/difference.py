@@ -308,7 +308,7 @@ def index_text(index: Index) -> str:
     """Its key and what it projects."""
     shown = index.projection
     projected = (
-        ", ".join(sorted(shown)) if isinstance(shown, tuple) else {"all": "all", "keys": "keys alone"}[shown]
+        ", ".join(sorted(shown)) if isinstance(shown, tuple) else {"all": "all", "keys": "keys only"}[shown]
     )
     local = "local, " if index.local else ""
     return f"{local}{_key(index.partition)} + {_key(index.sort) or 'no sort key'}, projects {projected}"

@@ -40,15 +40,15 @@ def refusals(compared: Compared, found: Difference) -> list[Fault]:
 # ── the table, and what names rows ──
 
 _NEVER = {
-    "name": "another table is another move: keep the name, or begin anew with a job of its own",
-    "key": "the key of a table cannot be altered; begin anew with another table",
-    "type attribute": "items of both revisions could not be told apart from our own; keep its name",
-    "own attributes": "each revision would overwrite what the other one knows of an item; keep their names",
+    "name": "another table needs another job: keep the name, or start with a new job",
+    "key": "the key of a table cannot be altered; start again with another table",
+    "type attribute": "items of both revisions could not be distinguished from migrator's own; keep its name",
+    "own attributes": "each revision would overwrite the other's metadata of an item; keep their names",
 }
-_LOCAL = "a local index is made with its table alone; make a global one, or begin anew with another table"
-_REPLACE = (
-    "neither the key nor the projection of an index can be altered; write the new one under another name"
+_LOCAL = (
+    "a local index can only be created with its table; create a global one, or start again with another table"
 )
+_REPLACE = "neither the key nor the projection of an index can be altered; give the new index another name"
 
 
 def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
@@ -75,15 +75,15 @@ def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
         at = ("entities", entity.written)
         for part in entity.rows:
             if part.name == ROW_KEY:
-                what = f"its rows are named by {part.before} in the old revision and by {part.after} in the new one"
+                what = f"its rows are identified by {part.before} in the old revision and by {part.after} in the new one"
                 yield compared.document.fault(
-                    (*at, "key"), f"{what}: _src would name other rows; make it an entity of another name"
+                    (*at, "key"), f"{what}: _src would identify other rows; give the entity another name"
                 )
             elif part.name == TABLE:
                 what = f"its rows are of {part.before} in the old revision and of {part.after} in the new one"
                 yield compared.document.fault(
                     (*at, "table"),
-                    f"{what}: both must have the same rows as long as both are at work",
+                    f"{what}: both must have the same rows while both are in use",
                     warning=True,
                 )
         if former := found.renamed.get(entity.name):
@@ -110,9 +110,9 @@ def _of_keys(compared: Compared, found: Difference) -> Iterator[Fault]:
             other = f"{old_entity.written}.{old[1].type}"
             what = f"its key can be equal to one that {other} has in the old revision, of another row"
             mend = (
-                "begin it with a word of its own"
+                "begin it with a unique word"
                 if planned
-                else "say --source, which may prove that it never is"
+                else "pass --source, which may prove that they are never equal"
             )
             yield compared.document.fault(where, f"{what}; {mend}", warning=not planned)
 

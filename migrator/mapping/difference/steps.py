@@ -69,7 +69,7 @@ def answered(difference: Difference, phases: Mapping[str, PatternPhase]) -> Iter
 
 def _why(pattern: PatternDifference) -> str:
     if pattern.effect == "gone":
-        return "this mapping has it no more"
+        return "it is not in this mapping"
     if pattern.old_loses:
         return f"services of the older mapping would no longer find {', '.join(pattern.old_loses)}"
     return "its answer changes" if pattern.answer_changes else ""
@@ -79,7 +79,9 @@ def refuse_direct(difference: Difference, direct: Sequence[str]) -> None:
     """Raises: SettingsError where items change that the service writes itself, so that no row says what they are."""
     if names := sorted({entity.written for entity in difference.entities} & set(direct)):
         what = f"the service writes {', '.join(names)} itself (writes.direct of the job)"
-        raise SettingsError(f"{what}: no row says what their items are, so the service has to change them")
+        raise SettingsError(
+            f"{what}: their items cannot be computed from rows, so the service has to change them"
+        )
 
 
 class Asked(Struct, frozen=True):
@@ -120,17 +122,19 @@ class There(Struct, frozen=True):
 
 def under_way(change: RevisionChange, own: str) -> str:
     """Why a command by the mapping `own` is refused while the change is not done."""
-    what = f"the job is on its way from mapping {change.before} to {change.after}, and this is mapping {own}"
+    what = f"the job is changing from mapping {change.before} to {change.after}, and this is mapping {own}"
     finish = f"`migrator migrate-mapping JOB{' --go-back' if change.goes_back else ''}`"
     if own == change.after:
-        return f"{what}: finish it ({finish})"
+        return f"{what}: finish that change ({finish})"
     if own == change.before:
-        return f"{what}: finish it first ({finish}), and start this one by the file of {change.after}"
+        return (
+            f"{what}: finish that change first ({finish}), and start this one from the file of {change.after}"
+        )
     if change.goes_back:
-        return f"{what}: finish it first ({finish}), then change to this one"
+        return f"{what}: finish that change first ({finish}), then change to this mapping"
     return (
-        f"{what}: put the file of {change.after} back and finish the change ({finish}), or leave it ("
-        "`migrator migrate-mapping JOB --go-back`), then change to this one"
+        f"{what}: put the file of {change.after} back and finish the change ({finish}), or cancel it ("
+        "`migrator migrate-mapping JOB --go-back`), then change to this mapping"
     )
 
 
@@ -168,7 +172,7 @@ def _left(asked: Asked, known: Known) -> str:
     deployment that gives the command each time, or one of an older checkout, would turn the job round unasked."""
     way, flag = ("back", "--restart") if asked.is_left else ("on", "--go-back")
     return (
-        f"mapping {asked.own} is one that the job has gone {way} from, to {known.newest}: to go to it again say"
+        f"mapping {asked.own} is one that the job left ({way} to {known.newest}): to return to it run"
         f" `migrator migrate-mapping JOB {flag}`; to stay, put the file of {known.newest} in place of the job's mapping file"
     )
 
@@ -183,15 +187,15 @@ def _back(asked: Asked, known: Known) -> Way | There:
     if asked.standing == "old" and not (is_back and asked.is_left):
         return Way(known.newest, asked.own, True)
     if known.last is not None and is_back:
-        again = "say `migrator migrate-mapping JOB --restart` by the file that it left"
+        again = "run `migrator migrate-mapping JOB --restart` with the file that it left"
         return There(
             known.newest,
             f"it has gone back to it from {known.last.before}. Put its file in place of the job's mapping file; to go to"
-            f" {known.last.before} again {again}; to go further back put an older file there and say --go-back",
+            f" {known.last.before} again {again}; to go further back put an older file there and pass --go-back",
         )
     if not known.before:
-        what = f"the journal knows of no mapping before {known.newest}"
-        raise SettingsError(f"{what}: put the older file in place of the job's, and say --go-back once more")
+        what = f"the journal has no mapping before {known.newest}"
+        raise SettingsError(f"{what}: put the older file in place of the job's, and pass --go-back again")
     return Way(known.newest, known.before, True)
 
 

@@ -36,7 +36,7 @@ def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loose
     It gives the decoded form of the heart (mapping/items/values.py): what that takes for one value comes back as one.
     """
     if kind.name == "plain" and not loosely_typed:
-        lost = Loss("type", "its type is not declared, and a text may have been a time")
+        lost = Loss("type", "its type is not declared: a text may have been a time")
         return Undone(lost, lost)
     if kind.name == "plain" and ref.format is not None:
         kind = Kind("float")
@@ -78,13 +78,13 @@ _CASED: dict[str, Reading] = {
 
 def _case(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
     if kind.name not in _CASED or not value.raw:
-        return both(Loss("case", f"{used.name} makes one of 'a' and 'A'"))
+        return both(Loss("case", f"{used.name} maps 'a' and 'A' to one text"))
     return both(after(value.of_text, _CASED[kind.name]))
 
 
 def _trim(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
     if kind.name == "text" or not value.raw:
-        return both(Loss("spaces", "trim takes off spaces at both ends"))
+        return both(Loss("spaces", "trim removes spaces at both ends"))
     return both(value.of_text)
 
 
@@ -99,7 +99,7 @@ def _null_as(text: str, read: Reading | Loss) -> Reading | Loss:
     if isinstance(read, Loss):
         return read
     if _fits(read, text):
-        return Loss("null", f"a NULL and '{text}' are one")
+        return Loss("null", f"NULL and '{text}' become the same")
     return lambda value: None if value == text else read(value)
 
 
@@ -113,13 +113,13 @@ def _map(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) 
             continue
         if name in names:
             return both(
-                Loss("map", f"the map '{used.args[0]}' makes '{name}' of '{names[name]}' and of '{text}'")
+                Loss("map", f"the map '{used.args[0]}' maps both '{names[name]}' and '{text}' to '{name}'")
             )
         names[name] = text
 
     def unmapped(name: Any) -> Any:
         if not isinstance(name, str) or name not in names:
-            raise ValueError(f"the map '{used.args[0]}' makes no such value")
+            raise ValueError(f"the map '{used.args[0]}' does not make this value")
         return read(names[name])
 
     return both(unmapped)
@@ -164,7 +164,7 @@ def _json(_: Filter, value: Undone, *__: object) -> Undone:
         try:
             return json.loads(text, parse_float=Decimal)
         except (TypeError, ValueError, InvalidOperation, RecursionError):
-            raise ValueError("it is no JSON") from None
+            raise ValueError("it is not JSON") from None
 
     return both(after(value.of_attribute, parsed))
 
@@ -191,7 +191,7 @@ def _moment_reader(kind: Kind, forward: Callable[[Any], str]) -> Reading:
         moment = datetime.fromisoformat(_BASIC.sub(r"\1-\2-\3T\4:\5:\6", text))
         value = moment.date() if kind.name == "date" else moment
         if forward(value) != text:
-            raise ValueError("it is not spelled as migrator spells it")
+            raise ValueError("it is not in the form that migrator writes")
         return value
 
     return read
@@ -216,9 +216,9 @@ def day_of(seconds: Any) -> date:
     try:
         day = date(1970, 1, 1) + timedelta(days=int(seconds) // 86_400)
     except (OverflowError, TypeError, ArithmeticError):
-        raise ValueError("no date has this time") from None
+        raise ValueError("this time is not a date") from None
     if epoch_seconds(day) != seconds:
-        raise ValueError("it is no midnight")
+        raise ValueError("it is not midnight")
     return day
 
 
@@ -232,7 +232,7 @@ STEPS: dict[str, Step] = {
     "map": _map,
     "text": _text,
     "escape": _escape,
-    "hash": _lost("digest", "a hash is not read back"),
+    "hash": _lost("digest", "a hash cannot be reversed"),
     "shard": _lost("many", "shard:{0} has {0} values"),
     "desc": _desc,
     "json": _json,

@@ -197,7 +197,7 @@ def _of_template(place: _Place, template: Template, scope: Scope) -> Iterator[Gi
                 for name in _columns_in(ref, scope)
             )
         elif pattern is None:
-            what = f'nothing says where it ends in "{template.source}"'
+            what = f'its end cannot be found in "{template.source}"'
             yield Lack(column.name, Loss("mixed", what))
         else:
             yield _read_as(place, scope, ref, column, text=True, pick=_picker(pattern, number))
@@ -221,7 +221,7 @@ def _read_as(
     )
     reading = read.of_text if text else read.of_attribute
     if any(spec.holds_list for spec in specs_of(ref)):
-        lost = Loss("many", "behind path nothing says which part is the row's own")
+        lost = Loss("many", "path does not mark which part is the row's own")
         reading = _last_of_path(reading, scope.around.separator) if ends_in_path(ref) else lost
     if isinstance(reading, Loss):
         return Lack(column.name, reading)
@@ -291,7 +291,7 @@ def _content(pointer: dict[str, Any], contents: Contents) -> Value:
     try:
         return _FORMS[pointer["form"]](contents(pointer["s3"]))
     except KeyError:
-        raise ValueError("the object in S3 that it points to is not at hand") from None
+        raise ValueError("the object in S3 that it points to is not available") from None
 
 
 # ── Texts of templates divided again ──

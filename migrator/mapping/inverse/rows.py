@@ -121,8 +121,8 @@ def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
         is_whole |= one.is_whole
     sparse = inverse.sparse[table]
     if not is_whole or not inverse.recovered[table] <= row.keys() | sparse.keys():
-        what = f"a row of {table} has items of type {', '.join(sorted(set(types)))} alone"
-        raise RowError(f"{what}; another that every row has is missing")
+        what = f"a row of {table} has only items of type {', '.join(sorted(set(types)))}"
+        raise RowError(f"{what}; an item that every row has is missing")
     return {column: row.get(column, sparse.get(column)) for column in inverse.recovered[table]}
 
 
@@ -175,7 +175,7 @@ def _tell(
     try:
         one = told.setdefault((table.name, tuple(row[name] for name in key)), Told(types=(type_,)))
     except TypeError:
-        raise ValueError("its row's key is no single value") from None
+        raise ValueError("its row's key is not a single value") from None
     recovered = inverse.recovered[table.name]
     _merge(one.row, row, recovered)
     one.is_whole |= whole
@@ -184,7 +184,7 @@ def _tell(
 def _merge(row: Row, more: Row, recovered: Collection[str] | None = None) -> None:
     for column, value in more.items():
         if column in row and not is_same(row[column], value):
-            raise ValueError(f"column {column} has another value than another item gives its row")
+            raise ValueError(f"column {column} has a value that differs from another item of its row")
         if recovered is None or column in recovered:
             row[column] = value
 

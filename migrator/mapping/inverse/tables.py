@@ -93,7 +93,7 @@ def table_inverse(
     carriers = [*_root_carriers(facts, designs), *_list_carriers(facts, designs)]
     entities = tuple(dict.fromkeys(one.entity for one in carriers))
     if facts.real in views:
-        return TableInverse(name, entities, (), "it is a view, which takes no rows", "")
+        return TableInverse(name, entities, (), "it is a view, which cannot be written to", "")
     whole = [one for one in carriers if one.whole and not one.rows_lost]
     counted = _keyed(whole or [one for one in carriers if not one.rows_lost] or carriers, facts.primary_key)
     # What all of them have comes together by the row's key; without one, and where not each row is in each, nothing does.
@@ -107,7 +107,7 @@ def table_inverse(
     types = sorted({one.design.type for one in designs if one.plan.table.name == name} & set(mixed))
     rows_lost = counted[0].rows_lost
     if types:
-        rows_lost = f"items of type {types[0]} may be of another table, and their keys do not tell"
+        rows_lost = f"items of type {types[0]} may belong to another table: their keys are the same"
     # What has no form in an item cannot be kept, whatever the mapping says.
     kept = [
         one.column for one in lost if (column := facts.column(one.column)) and column.kind.name != "unknown"
@@ -182,9 +182,7 @@ def _lost(column: Column, carriers: Sequence[_Carrier]) -> LostColumn:
     absent = Loss("absent", "no item has it")
     loss = min(losses, key=lambda one: one.cause != "mixed", default=absent)
     if elsewhere and (not losses or loss.cause == "sparse"):
-        loss = Loss(
-            "keyless", "it is in items that not every row has, or that do not say of which row they are"
-        )
+        loss = Loss("keyless", "it is in items that not every row has, or that do not identify their row")
     return LostColumn(column.name, loss.cause, loss.why, not column.nullable and not column.default)
 
 

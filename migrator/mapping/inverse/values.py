@@ -114,7 +114,7 @@ def _spelled(
     def read(text: str) -> Any:
         value = then(form(text))
         if values.text(value) != text:
-            raise ValueError("it is not spelled as migrator spells it")
+            raise ValueError("it is not in the form that migrator writes")
         return value
 
     return lambda _: (types, read)
@@ -152,7 +152,7 @@ def text_reader(kind: Kind) -> Reading | Loss:
     if kind.name == "plain":
         return Loss("type", "a text may have been a number")
     if kind.name not in _OF_TEXTS:
-        return Loss("type", f"a {kind.name} has no text of its own")
+        return Loss("type", f"a {kind.name} cannot be written as text")
     of_text, in_attribute = _OF_TEXTS[kind.name], attribute_reader(kind)
 
     def read(text: Any) -> Any:
@@ -160,9 +160,9 @@ def text_reader(kind: Kind) -> Reading | Loss:
         try:
             value = in_attribute(of_text(text))
         except (InvalidOperation, KeyError):
-            raise ValueError(f"the text is no {kind.name}") from None
+            raise ValueError(f"the text is not a valid {kind.name}") from None
         if values.text(value) != text:
-            raise ValueError("it is not spelled as migrator spells it")
+            raise ValueError("it is not in the form that migrator writes")
         return value
 
     return read
@@ -180,7 +180,7 @@ _OF_TEXTS: dict[str, Reading] = {
 def text_itself(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError("it is no text")
+    raise ValueError("it is not a text")
 
 
 def text_kept(value: Undone, kind: Kind, *, loosely_typed: bool) -> Undone:
@@ -189,7 +189,7 @@ def text_kept(value: Undone, kind: Kind, *, loosely_typed: bool) -> Undone:
     if isinstance(read, Loss):
         return both(read)
     if kind.name == "boolean" and loosely_typed:
-        return both(Loss("type", "the text may have been one in the source"))
+        return both(Loss("type", "it may have been a text in the source"))
 
     def kept(text: Any) -> Any:
         try:
@@ -208,7 +208,7 @@ def padded_text(format_spec: str, kind: Kind, text: Any) -> str:
         raise ValueError(f"it is not as wide as its format {format_spec}")
     whole, _, fraction = text.partition(".")
     if len(fraction) != decimals:
-        raise ValueError(f"it has not the decimals of its format {format_spec}")
+        raise ValueError(f"it does not have the decimals of its format {format_spec}")
     number = Decimal(text)
     if kind.name == "integer":
         return str(int(number))

@@ -97,7 +97,7 @@ def _degrees(value: Number, most: int, called: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise RowError(f"the {called} is no number") from None
+        raise RowError(f"the {called} is not a number") from None
     if not -most <= number <= most:
         raise RowError(f"the {called} is not between -{most} and {most} degrees")
     return number
@@ -137,7 +137,7 @@ def buckets_between(unit: str, since: date | datetime, until: date | datetime) -
         if text > last:
             break
         if len(buckets) == MOST:
-            raise ValueError(f"more than {MOST} buckets ({unit}) between both times; ask for a shorter time")
+            raise ValueError(f"more than {MOST} buckets ({unit}) between both times; use a shorter range")
         buckets.append(text)
     return buckets
 
@@ -371,7 +371,7 @@ def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
     def apply(value: Any) -> str:
         mapped = table.get(values.text(value))
         if mapped is None:
-            raise RowError(f"a value that the map '{args[0]}' does not list; add it to maps")
+            raise RowError(f"the map '{args[0]}' does not list this value; add it to maps")
         return mapped
 
     return apply
@@ -423,7 +423,7 @@ def _desc(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
     def apply(value: Any) -> str:
         text = values.text(value)
         if set(text) - set("0123456789-:.TZ"):
-            raise RowError("desc takes a padded number or a date, nothing else")
+            raise RowError("desc takes only a padded number or a date")
         return text.translate(_COMPLEMENT)
 
     return apply
@@ -439,7 +439,7 @@ def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]],
             return None
         parts = [values.text(value) for value in elements]
         if any(around.separator in part for part in parts):
-            raise RowError("a part of the path holds the separator; write |escape before |path")
+            raise RowError("a part of the path contains the separator; write |escape before |path")
         return around.separator.join(parts)
 
     return apply

@@ -68,7 +68,7 @@ def compile_base_key(keys: Sequence[Key], places: Places, around: FilterContext)
         for name, get, limit in parts:
             value = get(row)
             if value is None:
-                raise RowError(f"{name} has a NULL in it; give the item a when: or the value an |or:")
+                raise RowError(f"{name} contains a NULL; give the item a when: or the value an |or:")
             item[name] = checked_key(name, value, limit)
 
     return step
@@ -82,7 +82,7 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
     """The value, if a key of DynamoDB can hold it. Raises: RowError."""
     size = value_bytes(value)
     if size == 0:
-        raise RowError(f"{name} is empty; DynamoDB takes no empty key")
+        raise RowError(f"{name} is empty; DynamoDB does not allow an empty key")
     if size > limit:
         raise RowError(f"{name} takes {size} bytes; DynamoDB takes {limit} at most")
     return value
@@ -293,7 +293,7 @@ def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> 
         return
     value = item[name]
     if not isinstance(value, _PYTHON_TYPES[key.type]) or isinstance(value, bool):
-        raise RowError(f"{name} is a key of an index, of type {key.type}; the value is of another type")
+        raise RowError(f"{name} is an index key of type {key.type}; the value has another type")
     checked_key(name, value, limit)
 
 
@@ -314,7 +314,7 @@ def _check_size(item: Item) -> None:
     if size > ITEM_BYTES:
         largest = max(item, key=lambda name: value_bytes(item[name]))
         what = f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most"
-        raise RowError(f"{what}; most of them are {largest}: keep it in S3 with {{from: …, to: s3}}")
+        raise RowError(f"{what}; the largest attribute is {largest}: keep it in S3 with {{from: …, to: s3}}")
 
 
 # ── Rows of a page as items and refusals: what every stage does before it writes or compares ──

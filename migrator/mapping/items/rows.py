@@ -150,8 +150,8 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
     def line(raw: Sequence[RowTree]) -> list[Row]:
         if len(raw) > CLIMB_LEVELS:
             cycle = len({repr(row) for row in raw}) < len(raw)
-            what = "its ancestors come round in a cycle" if cycle else f"more than {CLIMB_LEVELS} levels"
-            raise RowError(f"{what}; mend the rows, or leave them out with where:")
+            what = "its ancestors form a cycle" if cycle else f"more than {CLIMB_LEVELS} levels"
+            raise RowError(f"{what}; fix the rows, or leave them out with where:")
         return [decode(row) for row in raw]
 
     return line
@@ -306,7 +306,7 @@ def compile_expiry(expiry: Expiry, places: Places, around: FilterContext) -> Cal
         if value == 0 and expiry.zero == "never":
             return None
         if value // expiry.per_s >= _YEAR_2200:
-            what = "its TTL lies beyond the year 2200"
+            what = "its TTL is after the year 2200"
             advice = (
                 "write unit: milliseconds if it counts those"
                 if expiry.per_s == 1

@@ -103,7 +103,7 @@ def checked_number(value: Decimal) -> Decimal:
     if len(digits) > NUMBER_DIGITS:
         raise NoFormError(f"a number of more than {NUMBER_DIGITS} digits; {_AS_TEXT}", number_text(value))
     if not NUMBER_MIN_EXPONENT <= value.adjusted() <= NUMBER_MAX_EXPONENT:
-        raise NoFormError(f"a number outside of DynamoDB's range; {_AS_TEXT}", number_text(value))
+        raise NoFormError(f"a number outside DynamoDB's range; {_AS_TEXT}", number_text(value))
     return value
 
 
@@ -147,11 +147,11 @@ def _no_number(raw: Any) -> RowError:
     """What to raise about a value that is no number; PostgreSQL's JSON writes NaN and infinity as texts."""
     if raw in _NOT_FINITE:
         return _not_finite(raw, raw)
-    return misfit("the value is no number, though the column is declared as one", raw)
+    return misfit("the value is not a number, but the column is declared as one", raw)
 
 
 def _not_finite(name: str, text: str) -> NotHeldError:
-    return NotHeldError(f"the value is {name}; NaN and infinity are no DynamoDB numbers; {_AS_TEXT}", text)
+    return NotHeldError(f"the value is {name}; DynamoDB numbers cannot be NaN or infinite; {_AS_TEXT}", text)
 
 
 def decimal_of(raw: float) -> Decimal:
@@ -197,11 +197,11 @@ def date_decoder(_: Kind) -> Callable[[Any], date]:
         moment = _from_iso(raw, datetime, "a date") if isinstance(raw, str) else raw
         if isinstance(moment, datetime):
             if moment.time() != time(0):
-                raise misfit("the value has a time of day, though the column is declared as a date", raw)
+                raise misfit("the value has a time of day, but the column is declared as a date", raw)
             return moment.date()
         if isinstance(moment, date):
             return moment
-        raise misfit("the value is no date, though the column is declared as one", raw)
+        raise misfit("the value is not a date, but the column is declared as one", raw)
 
     return decode
 
@@ -211,7 +211,7 @@ def time_decoder(_: Kind) -> Callable[[Any], time]:
         value = _from_iso(raw, time, "a time") if isinstance(raw, str) else raw
         if isinstance(value, time):
             return value
-        raise misfit("the value is no time, though the column is declared as one", raw)
+        raise misfit("the value is not a time, but the column is declared as one", raw)
 
     return decode
 
@@ -222,11 +222,11 @@ def timestamp_decoder(_: Kind) -> Callable[[Any], datetime]:
     def decode(raw: Any) -> datetime:
         value = _from_iso(raw, datetime, "a timestamp") if isinstance(raw, str) else raw
         if not isinstance(value, datetime):
-            raise misfit("the value is no timestamp, though the column is declared as one", raw)
+            raise misfit("the value is not a timestamp, but the column is declared as one", raw)
         try:
             return value.astimezone(UTC) if value.tzinfo else value
         except OverflowError:
-            raise misfit("the moment is outside of the years 1 to 9999 in UTC", raw) from None
+            raise misfit("the time is outside the years 1 to 9999 in UTC", raw) from None
 
     return decode
 
@@ -253,9 +253,9 @@ def _from_iso(raw: str, form: Any, called: str) -> Any:
     as_text = "write |text to keep it as text"
     unknown = next((name for form, name in _BEYOND if form.fullmatch(text)), "")
     if unknown:
-        what = f"the value is {unknown}; {called} of an item is in the years 1 to 9999"
+        what = f"the value is {unknown}; {called} in an item must be in the years 1 to 9999"
         raise NotHeldError(f"{what}; {as_text}", raw)
-    what = f"the text is not {called} in ISO 8601 form (or has no day of the years 1 to 9999)"
+    what = f"the text is not {called} in ISO 8601 form (or is outside the years 1 to 9999)"
     raise misfit(f"{what}; {as_text}", raw)
 
 

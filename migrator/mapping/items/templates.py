@@ -43,17 +43,17 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
     Raises: ValueError saying what is wrong with it.
     """
     if text.startswith("*"):
-        raise ValueError(f"'{text}': a * stands in the partition key of an access pattern's query only")
+        raise ValueError(f"'{text}': a * is allowed only in the partition key of an access pattern's query")
     head, *filter_texts = _split(text, "|")
     names, *formats_given = _split(head, ":")
     colon, format_spec = bool(formats_given), ":".join(formats_given)
     paths = tuple(_unquoted_name(path) for path in _split(names, ","))
     if not all(paths):
-        raise ValueError(f"'{text}' names no column; write a column, or alias.column")
+        raise ValueError(f"'{text}' does not name a column; write a column, or alias.column")
     if colon and not formats:
-        raise ValueError(f"'{text}' has a format outside of braces; write \"{{{text}}}\"")
+        raise ValueError(f"'{text}' has a format outside braces; write \"{{{text}}}\"")
     if colon and not _FORMAT.fullmatch(format_spec):
-        raise ValueError(f"the format '{format_spec}' is not known; write a width such as 06, or 09.2f")
+        raise ValueError(f"the format '{format_spec}' is unknown; write a width such as 06, or 09.2f")
     filters = tuple(_filter(part) for part in filter_texts)
     _check_arity(text, paths, filters)
     return Ref(paths, format_spec if colon else None, filters)
@@ -67,9 +67,9 @@ def _every(text: str) -> Ref:
     way = FILTERS[filters[0].name].way if len(filters) == 1 else None
     if way is None:
         fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way)
-        raise ValueError(f"'{text}' says not what its * stands for; write one of the filters {fan_outs}")
+        raise ValueError(f"'{text}' '*' needs one of the filters {fan_outs}")
     if len(paths) != way.values or not all(paths):
-        raise ValueError(f"'{text}' names {amount(len(paths), 'parameter')} where it takes {way.values}")
+        raise ValueError(f"'{text}' names {amount(len(paths), 'parameter')} but it takes {way.values}")
     return Ref(paths, None, filters, every=True)
 
 
@@ -85,7 +85,7 @@ def _filter(text: str) -> Filter:
     name, colon, rest = text.strip().partition(":")
     spec = FILTERS.get(name)
     if spec is None:
-        raise ValueError(f"there is no filter '{name}'{did_you_mean(name, FILTERS)}")
+        raise ValueError(f"filter '{name}' not found{did_you_mean(name, FILTERS)}")
     args = tuple(_unquote(argument) for argument in _split(rest, ",")) if colon else ()
     least, most = spec.args
     if not least <= len(args) <= most:
@@ -100,7 +100,7 @@ def _filter(text: str) -> Filter:
 def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
     wanted = FILTERS[filters[0].name].values if filters else 1
     if len(paths) != wanted:
-        raise ValueError(f"'{text}' gives {amount(len(paths), 'value')} where it takes {wanted}")
+        raise ValueError(f"'{text}' gives {amount(len(paths), 'value')} but it takes {wanted}")
     filled = ""
     for used in filters:
         spec = FILTERS[used.name]
@@ -109,7 +109,7 @@ def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...])
                 f"'{text}': {used.name} takes {spec.values} columns; write it as the first filter"
             )
         if filled and (spec.takes or (spec.fixed and not set(filled) <= set(spec.alphabet))):
-            raise ValueError(f"'{text}': {used.name} does not take the text '{filled}'; write |or behind it")
+            raise ValueError(f"'{text}': {used.name} does not take the text '{filled}'; write |or after it")
         filled = used.args[0] if spec.null else filled
 
 
@@ -125,7 +125,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
             yield literal, text[at + 1 : end]
             literal, at = "", end + 1
         elif char == "}":
-            raise ValueError(f"a '}}' without its '{{' in '{text}'; write '}}}}' for the character")
+            raise ValueError(f"a '}}' without '{{' in '{text}'; write '}}}}' for the character")
         else:
             literal, at = literal + char, at + 1
     if literal:
@@ -140,7 +140,7 @@ def _closing(text: str, at: int) -> int:
             quote = "" if quote else char
         elif char == "}" and not quote:
             return position
-    raise ValueError(f"a '{{' that is never closed in '{text}'; write '{{{{' for the character")
+    raise ValueError(f"a '{{' that is not closed in '{text}'; write '{{{{' for the character")
 
 
 def _split(text: str, separator: str) -> list[str]:

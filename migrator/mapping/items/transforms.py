@@ -77,7 +77,7 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
         first, again = (_called(transform, view(row), wanted) for _ in range(2))
         if first != again:
             raise RowError(
-                "the transform gives two results for one row; it must be pure (no clock, no chance)"
+                "the transform returned two results for one row; it must be pure (no clock, no chance)"
             )
         return [*row, *first]
 
@@ -105,7 +105,7 @@ def _called(transform: Transform, view: dict[str, Any], wanted: Sequence[str]) -
         raise RowError(f"the transform gave {type(given).__name__}, not a dict of names and values")
     missing = [name for name in wanted if name not in given]
     if missing:
-        raise RowError(f"the transform gave no '{missing[0]}'; give it, as None where there is no value")
+        raise RowError(f"the transform did not return '{missing[0]}'; return it, as None if it has no value")
     try:
         return [_PLAIN(given[name]) for name in wanted]
     except RowError as error:

@@ -75,7 +75,7 @@ def list_decoder(kind: Kind, scalars: Scalars) -> Step:
     def decode(raw: Any) -> list[Any]:
         elements = _parsed(raw) if isinstance(raw, str) else raw
         if not isinstance(elements, list):
-            raise RowError("the value is no array, though the column is declared as one")
+            raise RowError("the value is not an array, but the column is declared as one")
         made = _elements(elements, of_json if isinstance(raw, str) else of_driver)
         return SetOf(made) if isinstance(elements, SetOf) else made
 
@@ -89,7 +89,7 @@ def map_decoder(kind: Kind, scalars: Scalars) -> Step:
     def decode(raw: Any) -> dict[str, Any]:
         fields = _parsed(raw) if isinstance(raw, str) else raw
         if not isinstance(fields, Mapping):
-            raise RowError("the value has no fields, though the column is declared with some")
+            raise RowError("the value has no fields, but the column is declared with some")
         return of_json(fields)  # type: ignore[no-any-return]
 
     return _refusing_whole(decode)
@@ -100,7 +100,7 @@ def set_decoder(_: Kind) -> Step:
 
     def decode(raw: Any) -> list[str]:
         if not isinstance(raw, str):
-            raise RowError("the value is no set, though the column is declared as one")
+            raise RowError("the value is not a set, but the column is declared as one")
         return [encodable(member) for member in raw.split(",")] if raw else []
 
     return decode
@@ -113,8 +113,8 @@ def _refusing_whole(decode: Step) -> Step:
         try:
             return decode(raw)
         except NoFormError as error:
-            what = f"a value inside of it: {without_advice(error)}"
-            raise RowError(f"{what}; give a column of its SQL as text") from None
+            what = f"a value inside it: {without_advice(error)}"
+            raise RowError(f"{what}; cast a column of its SQL to text") from None
 
     return whole
 
@@ -126,7 +126,7 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_float=Decimal)
     except (ValueError, InvalidOperation, RecursionError):
-        raise RowError("the text is no JSON, though the column is declared as one") from None
+        raise RowError("the text is not JSON, but the column is declared as one") from None
 
 
 def _plain_json(value: Any, level: int) -> Value:
@@ -145,7 +145,7 @@ def _plain_json(value: Any, level: int) -> Value:
         checked_number(Decimal(value))
         return value
     if value is not None and not isinstance(value, str):
-        raise RowError("the value is no JSON, though the column is declared as one")
+        raise RowError("the value is not JSON, but the column is declared as one")
     return None if value is None else encodable(value)
 
 
@@ -229,7 +229,7 @@ def attribute(value: Any) -> Value:
 def _refuse_unnamed(value: Any) -> None:
     """Raises: RowError for an empty name. Source: AWS Developer Guide, "Naming rules in DynamoDB": at least one byte."""
     if isinstance(value, dict) and "" in value:
-        raise RowError("a name in a map is empty, which DynamoDB does not take; |json keeps it in a text")
+        raise RowError("a name in a map is empty, which DynamoDB does not allow; |json stores it as text")
     for child in value.values() if isinstance(value, dict) else value:
         if isinstance(child, (dict, list)):
             _refuse_unnamed(child)
@@ -253,9 +253,9 @@ def text(value: Any) -> str:
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, bytes):
-        raise RowError("bytes have no text; use |hash, or a key of type binary")
+        raise RowError("bytes cannot be written as text; use |hash, or a key of type binary")
     fitting(value)
-    raise RowError("a value of this type has no text; use a filter such as json")
+    raise RowError("a value of this type cannot be written as text; use a filter such as json")
 
 
 def undamaged_text(value: Any) -> str:
@@ -269,7 +269,7 @@ def _integer(_: Kind) -> Decoder:
             return int(raw)
         if isinstance(raw, (Decimal, float)) and is_finite(raw) and raw == int(raw):
             return int(raw)
-        raise misfit("the value is no integer, though the column is declared as one", raw)
+        raise misfit("the value is not an integer, but the column is declared as one", raw)
 
     return decode
 
@@ -277,7 +277,7 @@ def _integer(_: Kind) -> Decoder:
 def _text(_: Kind) -> Decoder:
     def decode(raw: Any) -> str:
         if not isinstance(raw, str):
-            raise RowError("the value is no text, though the column is declared as one")
+            raise RowError("the value is not a text, but the column is declared as one")
         return encodable(raw)
 
     return decode
@@ -288,7 +288,7 @@ def _boolean(_: Kind) -> Decoder:
         # The type comes first: comparing a signalling NaN raises.
         if isinstance(raw, int) and raw in (0, 1):
             return bool(raw)
-        raise misfit("the value is neither true nor false, though the column is declared boolean", raw)
+        raise misfit("the value is neither true nor false, but the column is declared boolean", raw)
 
     return decode
 
@@ -298,7 +298,7 @@ def _uuid(_: Kind) -> Decoder:
         try:
             return str(raw if isinstance(raw, UUID) else UUID(raw))
         except (ValueError, AttributeError, TypeError):
-            raise RowError("the value is no UUID, though the column is declared as one") from None
+            raise RowError("the value is not a UUID, but the column is declared as one") from None
 
     return decode
 
@@ -307,7 +307,7 @@ def _binary(_: Kind) -> Decoder:
     def decode(raw: Any) -> bytes:
         if isinstance(raw, (bytes, bytearray, memoryview)):
             return bytes(raw)
-        raise RowError("the value is no binary, though the column is declared as one")
+        raise RowError("the value is not binary, but the column is declared as one")
 
     return decode
 
@@ -318,7 +318,7 @@ def _bits(kind: Kind) -> Decoder:
             return format(raw, f"0{kind.length or 1}b")
         if isinstance(raw, str) and not set(raw) - {"0", "1"}:
             return raw
-        raise RowError("the value is no bits, though the column is declared as some")
+        raise RowError("the value is not a bit string, but the column is declared as one")
 
     return decode
 
@@ -337,7 +337,7 @@ def _as_given(_: Kind) -> Decoder:
         for types, name in _BY_PYTHON_TYPE:
             if isinstance(raw, types):
                 return _DECODERS[name](Kind(name))(raw)
-        raise RowError("the value's type has no rule here; give the column a type")
+        raise RowError("the value's type is not supported here; give the column a type")
 
     return decode
 
@@ -358,7 +358,7 @@ _BY_PYTHON_TYPE: tuple[tuple[Any, KindName], ...] = (
 
 def _unknown(kind: Kind) -> Decoder:
     def decode(raw: Any) -> Any:
-        raise RowError("the column's type has no form in an item; read it as text with columns:")
+        raise RowError("the column's type cannot be stored in an item; read it as text with columns:")
 
     return decode
 
@@ -400,7 +400,7 @@ def json_text(value: Any) -> str:
         whole = value == value.to_integral_value()
         return format(value.to_integral_value() if whole else value.normalize(), "f")
     if isinstance(value, bytes):
-        raise RowError("bytes have no JSON; keep the column as binary")
+        raise RowError("bytes cannot be written as JSON; keep the column as binary")
     if value is None or value is JSON_NULL:
         return "null"
     if isinstance(value, (bool, int)):

@@ -62,7 +62,7 @@ def mark_of(row: Any, read_image: Callable[[str | None], Image | None], age_s: f
         read = map(read_key, json.loads(row.item_keys) if row.item_keys else ())
         keys, fault = tuple(key for key in read if key is not None), ""
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
-        keys, fault = (), "what it says of item keys is damaged"
+        keys, fault = (), "its item keys are damaged"
     before = read_image(row.image_before)
     return Mark(
         id=row.id,

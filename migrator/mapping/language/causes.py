@@ -51,13 +51,13 @@ def _factor(pairs: Sequence[_Values]) -> str:
         return ""
     (factor,) = factors
     if factor == -1:
-        return "the sign is turned round"
+        return "the sign is reversed"
     # A single pair has always a factor; only that of a common unit says something.
     if len(set(numbers)) < 2 and not _is_unit(factor):
         return ""
     larger = factor if abs(factor) > 1 else (1 / factor).normalize()
     side, other = ("the item", "SQL's") if abs(factor) > 1 else ("SQL's", "the item")
-    return f"{side} is {larger:f} times {other}: another unit, such as cents beside whole ones"
+    return f"{side} is {larger:f} times {other}: another unit, such as cents and dollars"
 
 
 def _is_unit(factor: Decimal) -> bool:
@@ -123,7 +123,7 @@ def _cut_times(pairs: Sequence[_Values]) -> str:
 def _days(pairs: Sequence[_Values]) -> str:
     texts = _texts(pairs)
     if texts and all(len(a) != len(b) and 10 in (len(a), len(b)) and a[:10] == b[:10] for a, b in texts):
-        return "one side has the day alone, the other the time of day, too" if _times(pairs) else ""
+        return "one side has only the date, the other also the time of day" if _times(pairs) else ""
     return ""
 
 
@@ -149,7 +149,7 @@ def _truncated(pairs: Sequence[_Values]) -> str:
 
 def _empty(pairs: Sequence[_Values]) -> str:
     if all(row in ("", None) and item in ("", None) for row, item in pairs):
-        return "empty text on one side, nothing on the other"
+        return "empty text on one side, no value on the other"
     return ""
 
 
@@ -206,10 +206,10 @@ _RULES: tuple[Callable[[Sequence[_Values]], str], ...] = (
     _days,
     _zone,
     _cut_times,
-    _of_text(str.casefold, "differs in upper and lower case alone"),
-    _of_text(lambda text: "".join(text.split()), "differs in white space alone"),
+    _of_text(str.casefold, "differs only in upper and lower case"),
+    _of_text(lambda text: "".join(text.split()), "differs only in white space"),
     _of_text(lambda text: unicodedata.normalize("NFKC", text), "the same text in another Unicode form"),
-    _of_text(lambda text: text.lstrip("0"), "differs in leading zeros alone"),
+    _of_text(lambda text: text.lstrip("0"), "differs only in leading zeros"),
     _truncated,
     _reordered,
 )

@@ -65,8 +65,8 @@ _OWN_WORDS = {
 }
 """Words at the top of one kind of file alone, by its first word."""
 _MISTAKEN = {
-    "mapping": "this is a job, and a mapping is wanted; give the file that its `mapping:` names",
-    "job": "this is a mapping, and a job is wanted; give the job file whose `mapping:` names this one",
+    "mapping": "this is a job, not a mapping; give the file that its `mapping:` names",
+    "job": "this is a mapping, not a job; give the job file whose `mapping:` names this one",
 }
 
 
@@ -166,7 +166,7 @@ _SENTENCES = {
     "string_too_long": "write at most {max_length} characters here",
     "string_too_short": "write {min_length} or more characters here",
     "string_type": "write one text here: `{name}: …`",
-    "too_long": "write no more values here than {max_length}",
+    "too_long": "write at most {max_length} values here",
     "too_short": "write {min_length} or more values here",
     "tuple_type": "write a list here: `{name}: […]`",
 }
@@ -177,11 +177,13 @@ _OTHERWISE = "write a value of another form here; docs/job.md and mappings/READM
 def _sentence(problem: Any, path: Path, words: list[str], fields: dict[str, list[str]]) -> str:
     if problem["type"] == "extra_forbidden":
         if _may_be_url(path[-1]):
-            return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
+            return "this looks like a URL, which is not a valid key here; write a name before it, such as `url: `"
         word = str(path[-1])
         if word in words:
-            return f"'{word}' is not a word of this place; it belongs elsewhere in the file; look at its indentation"
-        return f"'{word}' is not a word of this place{did_you_mean(word, words)}"
+            return (
+                f"'{word}' is not a valid key here; it belongs elsewhere in the file: check its indentation"
+            )
+        return f"'{word}' is not a valid key here{did_you_mean(word, words)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
@@ -217,7 +219,7 @@ class _Walk:
         self.lines.setdefault(path, node.start_mark.line + 1)
         if len(self.lines) > MAX_NODES:
             raise MappingError(
-                [Fault(self.file, 0, "", f"more than {MAX_NODES} values; it is not a mapping")]
+                [Fault(self.file, 0, "", f"more than {MAX_NODES} values; too many for a mapping")]
             )
         if len(path) > MAX_DEPTH:
             self._fault(node, path[:3], f"nested deeper than {MAX_DEPTH} levels")
@@ -236,7 +238,7 @@ class _Walk:
                 continue
             name = str(key_node.value)
             if name in result:
-                self._fault(key_node, (*path, name), "stands here twice; keep one of the two")
+                self._fault(key_node, (*path, name), "appears twice; keep one")
             self.lines[(*path, name)] = key_node.start_mark.line + 1
             result[name] = self.value(value_node, (*path, name))
         return result
@@ -244,7 +246,7 @@ class _Walk:
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         make = _SCALARS.get(str(node.tag))
         if make is None:
-            self._fault(node, path, "this tag has no meaning here; write plain text")
+            self._fault(node, path, "this tag is not supported; write plain text")
             return None
         try:
             return make(node.value)

@@ -50,7 +50,7 @@ class ExpressionReader:
     def _check_ref(self, ref: Ref, path: Path) -> None:
         for used in ref.filters:
             if FILTERS[used.name].of_map and used.args[0] not in self.maps:
-                what = f"there is no map '{used.args[0]}'{did_you_mean(used.args[0], self.maps)}"
+                what = f"map '{used.args[0]}' not found{did_you_mean(used.args[0], self.maps)}"
                 self.fault(path, what)
         if SCHEMA_PATH in ref.paths:
             self.schema_refs.append((ref, path))

@@ -59,7 +59,7 @@ class ParsedMapping(Struct, frozen=True):
 _OURS = Ours(
     "mapping",
     frozenset(forms.MappingForm.model_fields),
-    "this is no mapping; start it with 'mapping: 1' (see mappings/README.md)",
+    "this is not a mapping; start it with 'mapping: 1' (see mappings/README.md)",
 )
 
 
@@ -269,7 +269,7 @@ class OldParser:
         given = {"": form} if isinstance(form, forms.OldForm) else form
         parts = {part.name: part for part in self.pattern.parts}
         for name in sorted(parts.keys() ^ given.keys()):
-            what = f"the part '{name}' stands in only one of returns and old; write it in both"
+            what = f"the part '{name}' is in only one of returns and old; write it in both"
             self.reader.fault(self.at, what)
         return {
             name: self._question(one, parts[name], (*self.at, name) if name else self.at)
@@ -287,7 +287,7 @@ class OldParser:
         returns = tuple(form.returns or part.attributes)
         if len(returns) != len(part.attributes):
             returned = f"{amount(len(part.attributes), 'attribute')}: {', '.join(part.attributes)}"
-            what = f"names {amount(len(returns), 'column')}, and the pattern returns {returned}"
+            what = f"has {amount(len(returns), 'column')}, but the pattern returns {returned}"
             self.reader.fault((*at, "returns"), f"{what}; name one for each")
         joins = EntityParser(self.reader, design, self.pattern.name).joins(form.join, (*at, "join"))
         columns = {name: Ref((name,)) for name in returns}
@@ -297,7 +297,7 @@ class OldParser:
     def _request(self, form: forms.OldForm, at: Path) -> tuple[Operation, _RequestForm]:
         given = [word for word in OPERATIONS if getattr(form, word) is not None]
         if len(given) != 1:
-            self.reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is no access pattern")
+            self.reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is not an access pattern")
         return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST
 
     def _design(self, form: _RequestForm, at: Path) -> TableDesign:
@@ -321,8 +321,8 @@ class OldParser:
             return table
         whole = not isinstance(form, forms.OldQueryForm)
         if set(form.key) != set(table.key if whole else table.key[: len(form.key)]):
-            what = f"asks for {', '.join(form.key)}, and the key of {form.table} is {', '.join(table.key)}"
-            mend = "give all of it" if whole else "give the first or both, or say which index has these"
+            what = f"reads by {', '.join(form.key)}, but the key of {form.table} is {', '.join(table.key)}"
+            mend = "give all of it" if whole else "give the first or both, or name the index with these"
             self.reader.fault((*at, "key"), f"{what}; {mend}")
         return table
 
@@ -330,7 +330,9 @@ class OldParser:
         type_ = _type_of(name, table)
         if type_ is None and table is not _UNKNOWN:
             declared = [column for column in table.columns if _type_of(column, table)]
-            what = f"{form.table} declares no '{name}' of a type that a key can have{did_you_mean(name, declared)}"
+            what = (
+                f"{form.table} declares no '{name}' of a type allowed in a key{did_you_mean(name, declared)}"
+            )
             self.reader.fault((*at, "key", name), what)
         return type_ or "text"
 

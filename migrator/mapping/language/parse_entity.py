@@ -80,7 +80,7 @@ class EntityParser:
     def _names(self, form: language_forms.EntityForm) -> None:
         """Faults of names that would be ambiguous."""
         if set(self.name) & set(":@"):
-            self.reader.fault(self.at, "the name of an entity takes no ':' and no '@'; choose another name")
+            self.reader.fault(self.at, "the name of an entity cannot contain ':' or '@'; choose another name")
         places = {"join": list(form.join), "collect": list(form.collect), "climb": list(form.climb)}
         seen: dict[str, str] = {TRANSFORM: "transform"}
         for word, aliases in places.items():
@@ -89,7 +89,7 @@ class EntityParser:
                 if alias in seen:
                     self.reader.fault(at, f"'{alias}' is also a {seen[alias]}; choose another name")
                 if set(alias) & set(".@"):
-                    self.reader.fault(at, "an alias takes no '.' and no '@'; choose another name")
+                    self.reader.fault(at, "an alias cannot contain '.' or '@'; choose another name")
                 seen.setdefault(alias, word)
 
     # ── joins and collections ──
@@ -115,19 +115,19 @@ class EntityParser:
         aliases = {alias for alias, _, _ in split}
         parent = aliases.pop()
         if aliases:
-            self.reader.fault(at, "its columns belong to several aliases; a join goes out from one")
+            self.reader.fault(at, "its columns belong to several aliases; a join starts from one")
         if parent and parent not in earlier:
-            what = f"there is no earlier alias '{parent}'{did_you_mean(parent, earlier)}"
+            what = f"no earlier alias '{parent}'{did_you_mean(parent, earlier)}"
             self.reader.fault(at, what)
         return parent, [name for _, _, name in split]
 
     def _collection(self, alias: str, form: language_forms.CollectForm, at: Path) -> Collection:
         kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
         if len(kinds) > 1:
-            self.reader.fault(at, f"is {' and '.join(kinds)} at once; write one collection for each")
+            self.reader.fault(at, f"is {' and '.join(kinds)} at once; write a collection for each")
         kind: CollectionKind = kinds[0] if kinds else "list"
         if kind != "list" and (form.order_by or form.at_most or form.first or form.join):
-            self.reader.fault(at, f"a {kind} takes no join, order_by, at_most or first")
+            self.reader.fault(at, f"a {kind} cannot have join, order_by, at_most or first")
         if form.at_most and form.first:
             self.reader.fault(at, "at_most refuses a row, first cuts it; write one of the two")
         return Collection(
@@ -211,13 +211,13 @@ class EntityParser:
         written += [(f"items.{type_}.attributes", item.attributes) for type_, item in form.items.items()]
         for place, attributes in written:
             if name in attributes:
-                what = f"'{name}' stands in {place} too; leave it out there, every item has it"
+                what = f"'{name}' is also in {place}; leave it out there: every item has it"
                 self.reader.fault((*self.at, "version"), what)
         return Version(name, ref.column)
 
     def _own_name(self, name: str, at: Path) -> None:
         if name in self.table.reserved | {attribute.name for attribute in self.table.key}:
-            self.reader.fault(at, f"'{name}' is written by migrator itself; choose another name")
+            self.reader.fault(at, f"'{name}' is reserved for migrator; choose another name")
 
     def _values(self, forms: Dict[str, value_forms.ValueForm], at: Path) -> dict[str, Expression]:
         for name in forms:
@@ -276,7 +276,7 @@ def _computed(form: language_forms.ComputedForm) -> Computed:
 def unknown_word(name: str, indexes: list[str]) -> str:
     """The message for a name in an item that is neither a word of the language nor an index."""
     words = [*indexes, *language_forms.ItemForm.model_fields]
-    return f"'{name}' is no index of the table and no word of an item{did_you_mean(name, words)}"
+    return f"'{name}' is neither an index of the table nor a key of an item{did_you_mean(name, words)}"
 
 
 def _keep(

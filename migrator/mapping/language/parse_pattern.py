@@ -122,7 +122,7 @@ class PatternKeyParser:
         key_index = self.table.asked(form.index)
         if key_index is None:
             index_names = [index.name for index in self.table.indexes]
-            what = f"there is no index '{form.index}'{did_you_mean(form.index or '', index_names)}"
+            what = f"index '{form.index}' not found{did_you_mean(form.index or '', index_names)}"
             self.reader.fault((*self.at, "index"), what)
         else:
             self._check_parts(made, key_index)
@@ -149,10 +149,10 @@ class PatternKeyParser:
             if isinstance(text, str):
                 made.append(self.reader.template(text, place, every=True))
             else:
-                self.reader.fault(place, "a partition key is asked for by one text, never by a range")
+                self.reader.fault(place, "a partition key takes one text, not a range")
                 made.append(Template(()))
         if sum(ref.every for template in made for ref in template.refs) > 1:
-            self.reader.fault(at, "has more than one *; ask one of them at a time")
+            self.reader.fault(at, "has more than one *; use one at a time")
         return tuple(made)
 
     def _sort(self, form: pattern_forms.PatternKeyForm) -> tuple[SortCondition, ...]:
@@ -164,7 +164,7 @@ class PatternKeyParser:
         ]
         if any(condition.operator != "equal" for condition in made[:-1]):
             self.reader.fault(
-                at, "only the last condition on a sort key may be a range; those before it are texts"
+                at, "only the last condition on a sort key may be a range; earlier ones are texts"
             )
         return tuple(made)
 
@@ -258,7 +258,9 @@ class PatternParser:
         given = [word for word in OPERATIONS if getattr(form, word) is not None]
         if len(given) == 1:
             return given[0], getattr(form, given[0])
-        self.reader.fault(self.at, "needs one of query:, get: and batch_get:; a Scan is no access pattern")
+        self.reader.fault(
+            self.at, "needs one of query:, get: and batch_get:; a Scan is not an access pattern"
+        )
         return "get", pattern_forms.GetForm(key=["?"] * len(self.table.key))
 
     def _param(self, name: str, text: str) -> Param:
@@ -268,7 +270,7 @@ class PatternParser:
         many = words[:2] == ["list", "of"]
         type_ = " ".join(words[2:] if many else words)
         if type_ not in _PARAM_TYPES:
-            what = f"'{type_}' is no type of a parameter{did_you_mean(type_, _PARAM_TYPES)}"
+            what = f"'{type_}' is not a parameter type{did_you_mean(type_, _PARAM_TYPES)}"
             self.reader.fault((*self.at, "params", name), what)
         return Param(name, type_, optional, many)  # type: ignore[arg-type]
 
@@ -325,14 +327,14 @@ class PatternParser:
     def _sql(self, form: pattern_forms.PatternForm) -> dict[str, Statement]:
         """By part of the answer; where `old` says what old tables are asked, another parser reads that."""
         if (form.sql is None) == (form.old is None):
-            what = "needs sql:, what the database is asked, or old:, what old tables of DynamoDB are; one of the two"
+            what = "needs either sql: (a query of the database) or old: (a query of old DynamoDB tables)"
             self.reader.fault(self.at, what)
         if form.sql is None:
             return {}
         sql: dict[str, Statement] = {"": form.sql} if isinstance(form.sql, str) else dict(form.sql)
         parts = {""} if isinstance(form.returns, list) else set(form.returns)
         for name in sorted(parts ^ set(sql)):
-            what = f"the part '{name}' stands in only one of returns and sql; write it in both"
+            what = f"the part '{name}' is in only one of returns and sql; write it in both"
             self.reader.fault((*self.at, "sql"), what)
         return sql
 
@@ -341,12 +343,12 @@ class PatternParser:
     def check_params(self, pattern: Pattern) -> None:
         param_names = [param.name for param in pattern.params]
         for name in sorted(_names(pattern) - set(param_names)):
-            what = f"there is no parameter '{name}'{did_you_mean(name, param_names)}"
+            what = f"parameter '{name}' not found{did_you_mean(name, param_names)}"
             self.reader.fault(self.at, what)
         for condition in pattern.filters:
             for ref in (value for value in condition.values if isinstance(value, Ref)):
                 for name in sorted(set(ref.paths) - set(param_names)):
-                    what = f"there is no parameter '{name}'{did_you_mean(name, param_names)}"
+                    what = f"parameter '{name}' not found{did_you_mean(name, param_names)}"
                     at = (*self.at, "query", "filter", condition.attribute)
                     self.reader.fault(at, f"{what}; a constant is written {{const: {name}}}")
         types = {param.name: param.type for param in pattern.params}

@@ -77,7 +77,7 @@ class Scope:
             return ""
         table = self.tables.get(alias)
         if table is None:
-            return f"there is no alias '{alias}'{did_you_mean(alias, [a for a in self.tables if a])}"
+            return f"alias '{alias}' not found{did_you_mean(alias, [a for a in self.tables if a])}"
         column = table.column(name)
         if column is None:
             names = [column.name for column in table.columns]
@@ -212,7 +212,8 @@ class Links:
             return
         why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")
         self.fault(
-            at, f"nothing says that {table.name} has one row at most for these columns{why}; {instead}"
+            at,
+            f"no constraint proves that {table.name} has at most one row for these columns{why}; {instead}",
         )
 
     # ── collections ──
@@ -240,7 +241,9 @@ class Links:
         for path in order:
             self.want(scope, path, (*at, "order_by"))
         if not order:
-            self.fault(at, f"{child.name} has no primary key; say order_by, so that the list has one order")
+            self.fault(
+                at, f"{child.name} has no primary key; write order_by, so that the list has a fixed order"
+            )
         return CollectionPlan(design, child, link, joins, order_by=tuple(order))
 
     def _collection_link(
@@ -435,7 +438,7 @@ class _Planner:
     def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:
         names = self.entity.key or table.primary_key
         if not names:
-            what = f"{table.name} has no primary key; say which columns name a row: key: [id]"
+            what = f"{table.name} has no primary key; write the columns that identify a row: key: [id]"
             self.links.fault((*self.at, "key"), what)
         for name in names:
             self.links.want(scope, name, (*self.at, "key"))
@@ -479,7 +482,7 @@ class _Planner:
 
     def _unknown_list(self, reference: Reference, children: dict[str, Scope]) -> None:
         hint = did_you_mean(reference.collection or "", children)
-        self.links.fault(reference.at, f"'{reference.collection}' is no list of this entity{hint}")
+        self.links.fault(reference.at, f"'{reference.collection}' is not a list of this entity{hint}")
 
     def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
         conditions = []

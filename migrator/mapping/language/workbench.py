@@ -37,7 +37,7 @@ def head_of_model(text: str, file: str, table: str | None) -> str:
     written = "\n".join(lines) + "\n"
     if wrong := [fault.what for fault in examine_mapping(written, file).faults if not fault.warning]:
         said = "; ".join(wrong)
-        raise SettingsError(f"{file}: its table is none that a mapping can have: {said}")
+        raise SettingsError(f"{file}: its table cannot be used in a mapping: {said}")
     return written
 
 
@@ -57,7 +57,7 @@ def _read(text: str, file: str) -> Mapping[str, Any]:
     version = metadata.get("Version") if isinstance(metadata, dict) else None
     if version not in _VERSIONS:
         there = f"version {_shown(version)}" if isinstance(version, str) else "no version"
-        what = f"ModelMetadata.Version: {there}; this reads versions {' and '.join(_VERSIONS)}"
+        what = f"ModelMetadata.Version: {there}; migrator reads versions {' and '.join(_VERSIONS)}"
         raise SettingsError(f"{file}: {what}: open it in NoSQL Workbench and export it as a model again")
     return model
 
@@ -75,11 +75,11 @@ class _Reading:
         chosen = [data for data in tables if wanted is None or data.get("TableName") == wanted]
         if not tables:
             if not self.faults:
-                self.faults.append("DataModel: it has no tables; add one in NoSQL Workbench")
+                self.faults.append("DataModel: no tables; add one in NoSQL Workbench")
         elif not chosen:
-            self.faults.append(f"DataModel: there is no table {_shown(wanted)}, only {', '.join(names[:20])}")
+            self.faults.append(f"DataModel: table {_shown(wanted)} not found, only {', '.join(names[:20])}")
         elif len(chosen) > 1:
-            what = f"DataModel: {len(tables)} tables ({', '.join(names[:20])}), and a mapping has one"
+            what = f"DataModel: {len(tables)} tables ({', '.join(names[:20])}), but a mapping has one"
             self.faults.append(f"{what}; name it with --table")
         return chosen[0] if len(chosen) == 1 else None
 
@@ -88,7 +88,7 @@ class _Reading:
         name = data.get("TableName")
         if not isinstance(name, str) or not _TABLE.fullmatch(name):
             self.faults.append(
-                f"TableName: {_shown(name)} is no name of a table: 3 to 255 of A-Z a-z 0-9 _ . -"
+                f"TableName: {_shown(name)} is not a valid table name: 3 to 255 of A-Z a-z 0-9 _ . -"
             )
         key = self._keys(data, "KeyAttributes")
         plain = self._attributes(data)
@@ -113,7 +113,7 @@ class _Reading:
             place = f"GlobalSecondaryIndexes[{number}]"
             name = index.get("IndexName")
             if not isinstance(name, str) or not _TABLE.fullmatch(name):
-                self.faults.append(f"{place}.IndexName: {_shown(name)} is no name of an index")
+                self.faults.append(f"{place}.IndexName: {_shown(name)} is not a valid index name")
             words = [f"key: {_key_text(self._keys(index, f'{place}.KeyAttributes'))}"]
             words += self._projection(index.get("Projection"), place)
             yield f"    {text_of(name)}: {{{', '.join(words)}}}"
@@ -127,7 +127,7 @@ class _Reading:
             return [f"project: {text_of(names)}"]
         if not isinstance(kind, str) or kind not in _PROJECTIONS:
             self.faults.append(
-                f"{place}.Projection.ProjectionType: {_shown(kind)} is none of ALL, KEYS_ONLY, INCLUDE"
+                f"{place}.Projection.ProjectionType: {_shown(kind)} is not one of ALL, KEYS_ONLY, INCLUDE"
             )
             return []
         return [] if kind == "ALL" else [f"project: {_PROJECTIONS[kind]}"]
@@ -137,7 +137,7 @@ class _Reading:
     ) -> Iterator[str]:
         facets = self._dicts(data, "TableFacets", "TableFacets")
         if len(facets) > _FACETS:
-            self.faults.append(f"TableFacets: {len(facets)} of them; {_FACETS} at most")
+            self.faults.append(f"TableFacets: {len(facets)} facets; {_FACETS} at most")
             return
         # A model without facets has its items in one list: one entity, to be made several where they differ.
         whole = {"FacetName": "Item", "NonKeyAttributes": list(plain)}
@@ -159,12 +159,12 @@ class _Reading:
         """The item type of a facet with this name."""
         if not _is_name(name) or not name.strip():
             self.faults.append(
-                f"{place}.FacetName: {_shown(name)} is no name: 1 to {_NAME_BYTES} printable characters"
+                f"{place}.FacetName: {_shown(name)} is not a valid name: 1 to {_NAME_BYTES} printable characters"
             )
             return ""
         item = _word(name)
         if item in taken:
-            self.faults.append(f"{place}.FacetName: there are two facets called {_shown(name)}; rename one")
+            self.faults.append(f"{place}.FacetName: two facets are called {_shown(name)}; rename one")
         taken.add(item)
         return item
 
@@ -193,9 +193,9 @@ class _Reading:
             name = key.get("AttributeName") if isinstance(key, dict) else None
             type_ = key.get("AttributeType") if isinstance(key, dict) else None
             if not _is_name(name):
-                self.faults.append(f"{place}.{word}: it names no attribute")
+                self.faults.append(f"{place}.{word}: it does not name an attribute")
             elif not isinstance(type_, str) or type_ not in _KEY_TYPES:
-                self.faults.append(f"{place}.{word}.AttributeType: {_shown(type_)} is none of S, N, B")
+                self.faults.append(f"{place}.{word}.AttributeType: {_shown(type_)} is not one of S, N, B")
             else:
                 made.append((str(name), _KEY_TYPES[type_]))
         return made
@@ -208,8 +208,8 @@ class _Reading:
         """The names that can be an attribute's, each once."""
         wrong = [name for name in names if not _is_name(name)]
         if wrong:
-            found = amount(len(wrong), "attribute name", "are")
-            what = f"{place}: {found} no text of 1 to {_NAME_BYTES} printable characters"
+            found = amount(len(wrong), "attribute name")
+            what = f"{place}: {found} invalid: use 1 to {_NAME_BYTES} printable characters"
             self.faults.append(f"{what}, {_shown(wrong[0])} first")
         return list(dict.fromkeys(name for name in names if _is_name(name)))
 

@@ -27,7 +27,7 @@ def seconds_of(text: str) -> float:
         raise ValueError(ADVICE)
     seconds = float(found["number"]) * _UNITS_S[found["unit"]]
     if seconds > LONGEST_S:
-        raise ValueError(f"this is longer than a hundred years; {ADVICE}")
+        raise ValueError(f"longer than a hundred years; {ADVICE}")
     return seconds
 
 

@@ -121,7 +121,7 @@ def share_of(pattern: str, params: Params) -> float:
     return int.from_bytes(blake2b(call, digest_size=8).digest()) / 2**64
 
 
-SHARE_FAULT = "a ramp has 1 to 100 percent, or is for somebody (--for), and no other phase has any"
+SHARE_FAULT = "a ramp has 1 to 100 percent, or an audience (--for); other phases have neither"
 AUDIENCE_AT_MOST = 100
 
 
@@ -138,13 +138,13 @@ def move_fault(before: State, after: State) -> str:
     if not share_fits(after):
         return SHARE_FAULT
     if before == after:
-        return f"it is in {before} already"
+        return f"it is already in {before}"
     if old == "complete":
-        return "complete is the last phase; back from it goes `migrator cutover rollback JOB PATTERN` alone"
+        return "complete is the last phase; only `migrator cutover rollback JOB PATTERN` leaves it"
     allowed = {FORWARD[old], *BACK.get(old, ()), *(["ramp"] if old == "ramp" else [])}
     if new in allowed:
         return ""
-    return f"from {old} it goes to {' or '.join(sorted(allowed, key=PHASES.index))}, not to {new}"
+    return f"from {old} it can move to {' or '.join(sorted(allowed, key=PHASES.index))}, not to {new}"
 
 
 # ──

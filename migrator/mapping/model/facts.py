@@ -355,6 +355,6 @@ def columns_of(captured: Captured, names: Sequence[str]) -> list[Column]:
     plain = [column for column in by_name if column is not None and column.sql is None]
     if len(plain) < len(names):
         wrong = ", ".join(name for name in names if name not in {column.name for column in plain})
-        what = f"capture: table {captured.name}: a mark cannot hold {wrong}, which the mapping makes by SQL"
-        raise SettingsError(f"{what}; take a column of the table for keys and joins")
+        what = f"capture: table {captured.name}: a change record cannot hold {wrong}, which the mapping computes in SQL"
+        raise SettingsError(f"{what}; use a column of the table for keys and joins")
     return plain

@@ -81,7 +81,7 @@ class Manifest(Struct, frozen=True):
         try:
             fields = json.loads(data)
             if fields.pop("format") != FORMAT:
-                raise ValueError("another format")
+                raise ValueError("unsupported format")
             parts = [PartFile(**part) for part in fields.pop("parts")]
             del fields["items"], fields["json_bytes"]
             return cls(**fields, parts=parts)

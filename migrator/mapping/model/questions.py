@@ -16,7 +16,7 @@ from migrator.mapping.model.mapping import Aggregate
 Path = tuple[str, str]
 """(alias of a parent, '' for the row itself; the column's written name)."""
 
-NULLS_MOVED = "NULLS FIRST or NULLS LAST is not where the source puts NULL by default"
+NULLS_MOVED = "NULLS FIRST or NULLS LAST differs from the source's default"
 
 Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 
@@ -138,69 +138,72 @@ class Unserved(Struct, frozen=True):
 
 REASONS: Dict[str, tuple[str, str]] = {
     "aggregate": (
-        "it makes a number of many rows",
-        "keep a count with the row that it belongs to (collect:), or ask a warehouse",
+        "it aggregates many rows",
+        "store the count with its row (collect:), or query a warehouse",
     ),
     "ambiguous": (
-        "a name in it belongs to no table of the source, or to several",
+        "a name in it matches no table of the source, or several",
         "write the table before each column",
     ),
-    "catalogue": ("it asks the database of itself", "nothing: it is no question"),
+    "catalogue": ("it queries the database's catalogue", "nothing: it is not an access pattern"),
     "computed": (
         "it returns what SQL computes",
         "compute it in the application, or name it in columns: of the entity",
     ),
     "condition": (
-        "a condition in it is no equality and no range of a column and a parameter",
-        "split it into several questions, or filter in the application",
+        "a condition in it is neither an equality nor a range of a column and a parameter",
+        "split it into several queries, or filter in the application",
     ),
     "constant": (
         "it compares a column with a constant that a key cannot hold exactly",
         "make the constant a parameter",
     ),
     "cut": (
-        "the server recorded only a part of it, or may have",
-        "let the server keep whole statements (max_digest_length), or give it in a file",
+        "the server may have recorded only a part of it",
+        "configure the server to keep whole statements (max_digest_length), or pass it in a file",
     ),
-    "definition": ("it changes the schema", "nothing: it is no question"),
-    "distinct": ("it asks for different values only", "keep these values in a table of their own"),
+    "definition": ("it changes the schema", "nothing: it is not an access pattern"),
+    "distinct": ("it reads only distinct values", "keep these values in a separate table"),
     "fault": (
-        "the pattern made for it has a fault",
-        "mend what is said of it, then write the pattern by hand",
+        "the pattern generated for it has an error",
+        "fix the error, then write the pattern by hand",
     ),
     "function": (
         "a column is compared through a function",
-        "keep the result as a column (columns: of the entity), and ask for that",
+        "keep the result as a column (columns: of the entity), and query that",
     ),
-    "index": ("there is no index left for it", "allow more with --max-indexes, or let another question go"),
-    "join": ("it joins tables otherwise than a row with its parents, by whole keys", "ask for the two apart"),
-    "key": ("a value in it has no form in a key", "ask by another column"),
+    "index": ("no index is left for it", "allow more with --max-indexes, or drop another query"),
+    "join": (
+        "it joins tables other than by whole keys from a row to its parents",
+        "query the two separately",
+    ),
+    "key": ("a value in it cannot be stored in a key", "query by another column"),
     "limit": (
-        "no key gives the first n rows that it asks for",
-        "where a column may be NULL, make it NOT NULL (where no row has NULL there) or ask with IS NOT NULL;"
+        "no key returns the first n rows that it reads",
+        "where a column may be NULL, make it NOT NULL (if no row has NULL) or query with IS NOT NULL;"
         " otherwise order by numbers or times with the key at the end, or leave out the LIMIT",
     ),
-    "list": ("it asks for a list of values that is no list of keys", "ask once for each value"),
-    "long": ("it has more characters than are read", "give its shape in a file, a list as one parameter"),
-    "offset": ("it skips rows", "go on behind the last key of the page before"),
-    "scan": ("it reads a whole table of many rows", "export the table, or ask for a range of time"),
-    "search": ("it searches within texts", "use a search engine beside the table"),
-    "session": ("it sets or ends something of the session", "nothing: it is no question"),
+    "list": ("it reads by a list of values that are not keys", "run one query for each value"),
+    "long": ("it is longer than the limit", "pass its shape in a file, with a list as one parameter"),
+    "offset": ("it skips rows", "continue after the last key of the previous page"),
+    "scan": ("it reads a whole large table", "export the table, or query a range of time"),
+    "search": ("it searches within texts", "use a search engine next to the table"),
+    "session": ("it changes the session", "nothing: it is not an access pattern"),
     "shape": (
         "it is more than one SELECT of rows (UNION, WITH, a subquery, HAVING, a window)",
-        "split it, or ask a warehouse",
+        "split it, or query a warehouse",
     ),
-    "unknown": ("it cannot be read as SQL of this database", "look at the file"),
+    "unknown": ("it cannot be read as SQL of this database", "check the file"),
     "unordered": (
-        "it asks for the first n rows in no order",
+        "it reads the first n rows without an order",
         "order by the key or by a time, or leave out the LIMIT",
     ),
-    "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
+    "unsafe": ("it is a SELECT that locks, writes or reads outside the tables", "leave this part out"),
     "words": (
-        "it is told in words alone",
-        "needs SQL: write the statement beside the words, and give the list again",
+        "it is only described in words",
+        "write the SQL statement next to the words, and pass the list again",
     ),
-    "write": ("it writes", "nothing: rows and items are kept alike by capture or dual writes"),
+    "write": ("it writes", "nothing: capture or dual writes keep rows and items in step"),
 }
 """By its word, why a statement is not served, and what to do."""
 

@@ -103,7 +103,7 @@ class StoredRead(Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.way == "one scan":
-            return "stored items: by one scan, and compared by digests"
+            return "stored items: one scan, compared by digests"
         return f"stored items: each by its key; {self.why}"
 
 

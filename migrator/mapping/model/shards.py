@@ -22,15 +22,15 @@ ALL_OF_IT = "NEW_AND_OLD_IMAGES"
 """The view of a stream that a reader needs: what a record was before says which rows it concerned."""
 
 MEND = (
-    "begin the stream again (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
-    " writes the rows of what it did not tell"
+    "restart the stream (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
+    " writes the rows of lost changes"
 )
 """Of the way back. `migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write
 themselves."""
 
 MEND_OF_SOURCE = (
-    "run `migrator capture install`, which begins the stream anew, then `migrator verify --repair`, which marks the rows of"
-    " what it did not tell"
+    "run `migrator capture install`, which restarts the stream, then `migrator verify --repair`, which captures the rows of"
+    " lost changes"
 )
 """Of a stream that tells what changes in the source."""
 

@@ -279,7 +279,7 @@ def split_source(text: str) -> tuple[str, SourceKey]:
     """
     entity, colon, key = text.partition(":")
     if not colon or not entity:
-        raise ValueError("not the text of a source row")
+        raise ValueError("not a source row in text form")
     decode_key(key)
     return entity, key
 
@@ -304,4 +304,4 @@ def _plain(value: Any) -> Any:
         return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"b64": base64.b64encode(bytes(value)).decode("ascii")}
-    raise TypeError(f"a key of type {type(value).__name__} cannot be written down")
+    raise TypeError(f"a key of type {type(value).__name__} cannot be written as text")

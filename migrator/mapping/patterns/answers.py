@@ -101,7 +101,9 @@ def read_member(pattern: Pattern, given: str) -> Member:
     if name not in params:
         raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}")
     if params[name].many:
-        raise SettingsError(f"{pattern.name}: parameter '{name}' is a list; aim at one that takes one value")
+        raise SettingsError(
+            f"{pattern.name}: parameter '{name}' is a list; choose one that takes a single value"
+        )
     try:
         return name, param_text(_param(params[name], text), params[name].type)
     except (ValueError, InvalidOperation, RowError) as error:

@@ -76,14 +76,14 @@ def opened(text: str, key: str) -> Cursor:
         raise _forged()
     form, pattern, params_digest, revision, side, begun_at, given, starts, row = json.loads(body)
     if form != _FORM:
-        raise SettingsError("the cursor was made by another version of migrator; begin the paging anew")
+        raise SettingsError("the cursor was made by another version of migrator; start paging again")
     read = tuple(None if start is None else dict(map(_value, start)) for start in starts)
     return Cursor(pattern, params_digest, revision, side, begun_at, given, read, row)
 
 
 def _forged() -> SettingsError:
-    what = "the cursor was not made here: it is damaged, forged, or signed with another reads.cursor_key"
-    return SettingsError(f"{what}; begin the paging anew, and give all processes the same key")
+    what = "invalid cursor: it is damaged, forged, or signed with another reads.cursor_key"
+    return SettingsError(f"{what}; start paging again, and give all processes the same key")
 
 
 def _signature(body: bytes, key: str) -> bytes:

@@ -176,7 +176,7 @@ def bindable(text: str, column: Column, plan: EntityPlan) -> Any:
     if kind.name == "float":
         return float(text)
     if "\0" in text and not plan.loosely_typed:
-        raise ValueError("no server holds it in a text")
+        raise ValueError("no server stores it in a text")
     if kind.name == "number" and plan.loosely_typed:
         # SQLite keeps a number without decimals as an integer.
         return int(float(text)) if float(text).is_integer() else float(text)
@@ -192,5 +192,5 @@ def is_held(number: int) -> bool:
 
 def _storable(number: int) -> int:
     if not is_held(number):
-        raise ValueError("no source holds it")
+        raise ValueError("no source stores it")
     return number

@@ -139,7 +139,7 @@ def _fault(pattern: Pattern, param: Param, value: Any, *, missing: bool) -> str:
     if missing:
         return f"{pattern.name}: parameter '{param.name}' ({wanted}) is missing"
     given = "None" if value is None else type(value).__name__
-    return f"{pattern.name}: parameter '{param.name}' is of type {wanted}; this {given} is not"
+    return f"{pattern.name}: parameter '{param.name}' is of type {wanted}, not a {given}"
 
 
 def _checked(param: Param, value: Any) -> Any:

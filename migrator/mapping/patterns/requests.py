@@ -90,8 +90,8 @@ class Renderer:
         self.row = tuple(params.get(name) for name in templates.names)
         for name, unit in templates.cut.items():
             if isinstance(value := params.get(name), date) and not is_whole(unit, value):
-                what = f"{self.pattern.name}: the key holds only the {unit} of parameter '{name}'"
-                raise SettingsError(f"{what}; give the first moment of one")
+                what = f"{self.pattern.name}: the key contains only the {unit} of parameter '{name}'"
+                raise SettingsError(f"{what}; give the start of one")
 
     def key(self, template: Template, attribute: KeyAttribute) -> Any:
         """The value of a key attribute, None where a parameter is not set; NO_KEY."""
@@ -333,7 +333,9 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
         if len(tests) < number:
             # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
             missing = index.sort[number - 1].name
-            raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
+            raise SettingsError(
+                f"{pattern.name}: {attribute.name} can be queried only together with {missing}"
+            )
         test = _of_keys(pattern, KeyTest(attribute.name, condition.operator, values))
         if test is None:
             return None
@@ -412,7 +414,7 @@ def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], valu
     if None not in values:
         return True
     if any(value is not None and [*paths_in([bound])] for bound, value in zip(bounds, values, strict=True)):
-        what = f"{pattern.name}: of {attribute} one bound is set and the other is not"
+        what = f"{pattern.name}: only one bound of {attribute} is set"
         raise SettingsError(f"{what}; give both or neither, or write |or: in each bound")
     return False
 
@@ -505,7 +507,7 @@ def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:
 
 def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> str:
     wider = precision_for(latitude, within)
-    mend = f"geohash:{wider} would do" if wider else "no geohash would do"
+    mend = f"geohash:{wider} is enough" if wider else "no geohash is enough"
     reach = math.floor(reach_m(latitude, precision))
     wanted = f"{within:.1f}".removesuffix(".0")
     return f"{pattern.name}: nine cells of geohash:{precision} reach {reach} m at this latitude, not {wanted} m; {mend}"

@@ -79,11 +79,13 @@ def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Re
         return {"": _listed(pattern.parts[0], answer, at_most)}
     names = [part.name for part in pattern.parts]
     if not isinstance(answer, Mapping):
-        raise SettingsError(f"it gave {_called(answer)}, and {pattern.name} has parts: {', '.join(names)}")
+        raise SettingsError(
+            f"it returned {_called(answer)}, but {pattern.name} has parts: {', '.join(names)}"
+        )
     unknown = [str(name) for name in answer if name not in names]
     missing = [name for name in names if name not in answer]
     if unknown or missing:
-        lacking = f"it gave no part '{missing[0]}'" if missing else ""
+        lacking = f"it did not return part '{missing[0]}'" if missing else ""
         raise SettingsError("; ".join(word for word in (_other_part(unknown, names), lacking) if word))
     return {part.name: _listed(part, answer[part.name], at_most) for part in pattern.parts}
 
@@ -93,8 +95,8 @@ def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
     similar to a part's name."""
     for name in unknown:
         if guess := _likely(name, names):
-            return f"it gave the part '{name}'{guess}"
-    return f"it gave a part of another name; known: {', '.join(names)}" if unknown else ""
+            return f"it returned the part '{name}'{guess}"
+    return f"it returned a part of an unknown name; known: {', '.join(names)}" if unknown else ""
 
 
 def _likely(name: str, names: Iterable[str]) -> str:
@@ -121,9 +123,9 @@ def names_fault(part: Part, ours: Sequence[Record], others: Sequence[Record]) ->
         if name in given or (others and name not in there):
             continue
         if guess := _likely(name, unknown):
-            return f"it gives no '{name}'{guess}"
+            return f"it does not return '{name}'{guess}"
         if not given & set(part.attributes):
-            return f"it gives no '{name}', nor any other attribute that the pattern returns"
+            return f"it does not return '{name}' or any other attribute of the pattern"
     return ""
 
 
@@ -137,10 +139,10 @@ def _listed(part: Part, answer: Any, at_most: int) -> list[Record]:
     records_given = [answer] if _is_record(answer) else answer
     if not isinstance(records_given, Sequence) or isinstance(records_given, (str, bytes)):
         raise SettingsError(
-            f"it gave {_called(answer)}; give a list of dicts, dataclasses, named tuples or rows"
+            f"it returned {_called(answer)}; return a list of dicts, dataclasses, named tuples or rows"
         )
     if len(records_given) > at_most:
-        raise TooManyError(f"more than {at_most:,} rows; they are not compared")
+        raise TooManyError(f"more than {at_most:,} rows; not compared")
     return [_record(part, record) for record in records_given]
 
 
@@ -173,7 +175,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _no_record(value: Any) -> SettingsError:
-    return SettingsError(f"its rows are {_called(value)}; give dicts, dataclasses, named tuples or rows")
+    return SettingsError(f"its rows are {_called(value)}; return dicts, dataclasses, named tuples or rows")
 
 
 def _called(value: Any) -> str:
@@ -202,7 +204,9 @@ def _settled(value: Any) -> Any:
         return int(value)
     if value is None or isinstance(value, _FORMS):
         return value
-    raise SettingsError(f"it gives {_called(value)} in a row, which items do not have; give a plain value")
+    raise SettingsError(
+        f"it returns {_called(value)} in a row, which items cannot have; return a plain value"
+    )
 
 
 def _sorted(values: list[Any]) -> list[Any]:

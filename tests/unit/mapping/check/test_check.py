@@ -398,14 +398,14 @@ def test_every_item_carries_the_version(version: str, attribute: str) -> None:
 
 WRONG_VERSIONS = {
     "no column": ("lok", "table orders has no column 'lok'; did you mean 'lock'?"),
-    "not whole": ("cents", "'cents' is number (number(2)!); optimistic locking counts in whole numbers"),
+    "not whole": ("cents", "'cents' is number (number(2)!); optimistic locking needs whole numbers"),
     "a text": ("label", "'label' is text"),
     "a time": ("{attribute: v, from: seen}", "'seen' is timestamp"),
     "a column of a parent": ("user.lock", "name one column of the row itself, without a filter"),
     "a filter": ("lock|text", "name one column of the row itself, without a filter"),
     "a template": ('"{lock}"', "name one column of the row itself, without a filter"),
     "several columns": ('"lock,id|geohash:5"', "name one column of the row itself, without a filter"),
-    "a computed column": ("twice", "'twice' is no column of orders"),
+    "a computed column": ("twice", "'twice' is not a column of orders"),
     "an attribute of ours": ("{attribute: _tk, from: lock}", "'_tk' is written by migrator itself"),
     "a key": ("{attribute: PK, from: lock}", "'PK' is written by migrator itself"),
     "the ttl": ("{attribute: expiresAt, from: lock}", "'expiresAt' is written by migrator itself"),

@@ -157,8 +157,8 @@ def serious_faults(condition: str) -> list[str]:
     [
         ("n: {begins_with: least}", "begins_with compares S and B in DynamoDB, and this is N"),
         ("n: {ge: yes_}", "ge compares S and B and N in DynamoDB, and this is BOOL"),
-        ("n: {between: [least, kind]}", "both bounds must be of one type, and these are N, S"),
-        ('n: {between: [least, "{least}"]}', "both bounds must be of one type, and these are N, S"),
+        ("n: {between: [least, kind]}", "both bounds must be of one type, but these are N, S"),
+        ('n: {between: [least, "{least}"]}', "both bounds must be of one type, but these are N, S"),
         ("kind: {begins_with: kind}", ""),
         ('kind: {begins_with: "{least}"}', ""),
         ("n: yes_", ""),
@@ -218,16 +218,16 @@ ALL = '{key: ["USER#{id}"]}'
 ORDERS = '{key: ["USER#{id}", {begins_with: "ORDER#"}]}'
 
 WRONG_RETURNS = {
-    "an attribute": (ORDERS, "[totl]", "no item that the key gives has 'totl'; did you mean 'total'?"),
-    "an attribute of another type": (ORDERS, "[status]", "no item that the key gives has 'status'"),
-    "a column of keep: all": (ALL, "{u: {type: User, attributes: [nam]}}", "no item that the key gives has 'nam'; did you mean 'name'?"),
-    "a type elsewhere": (ORDERS, "{u: {type: User, attributes: [id]}}", "no User has such a key; the key gives Order"),
-    "not projected": ('{index: GSI1, key: ["STATUS#{id}"]}', "[status]", "the index GSI1 does not hold 'status'; add it to its project"),
+    "an attribute": (ORDERS, "[totl]", "no item under this key has 'totl'; did you mean 'total'?"),
+    "an attribute of another type": (ORDERS, "[status]", "no item under this key has 'status'"),
+    "a column of keep: all": (ALL, "{u: {type: User, attributes: [nam]}}", "no item under this key has 'nam'; did you mean 'name'?"),
+    "a type elsewhere": (ORDERS, "{u: {type: User, attributes: [id]}}", "no User has such a key; the key returns Order"),
+    "not projected": ('{index: GSI1, key: ["STATUS#{id}"]}', "[status]", "the index GSI1 does not contain 'status'; add it to its project"),
     "keys only": ('{index: GSI2, key: ["STATUS#{id}"]}', "[total]", "the index GSI2 does not hold 'total'"),
 }  # fmt: skip
 
 WARNED = {
-    "several types": (ALL, "[total]", "the key gives items of several types (Order, OrderLog, User); return parts by type"),
+    "several types": (ALL, "[total]", "the key returns items of several types (Order, OrderLog, User); return parts by type"),
     "a type left out": (ALL, "{o: {type: Order, attributes: [total]}}", "the key also gives items of type OrderLog"),
     "an open prefix": ('{key: ["USER#{id}", {begins_with: ORDER}]}', "[total]", "several types (Order, OrderLog)"),
     "an index that no pattern asks": (ORDERS, "[total]", ""),

@@ -124,7 +124,7 @@ WRONG = {
     "compare: {tolerance: {n: .inf}}": "compare.tolerance.n: write a",
     "compare: {tolerance: {n: yes}}": "compare.tolerance.n: write a number here",
     "compare: {ignore: [id, n, region]}": "compare.ignore: leaves nothing of the answer to compare",
-    "compare: {ignored: [id]}": "'ignored' is not a word of this place; did you mean 'ignore'?",
+    "compare: {ignored: [id]}": "'ignored' is not a valid key here; did you mean 'ignore'?",
     "redact: [tenat]": "redact.0: p returns no 'tenat'; did you mean 'tenant'?",
 }
 

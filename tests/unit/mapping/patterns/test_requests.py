@@ -167,16 +167,16 @@ def test_a_place_is_asked_with_the_cells_around_it() -> None:
 WRONG = [
     (BATCH.replace("list", "optional list"), {"tenant": "a"}, "p: a parameter of the key is not set"),
     (GET.replace("{tenant: text", "{tenant: optional text"), {"id": "1"}, "p: a parameter of the key is not set"),
-    (DAYS, {"since": "2025-01-01", "until": "2026-06-01"}, "p: more than 400 buckets (day) between both times; ask for a shorter time"),
-    (DAYS.replace("since: t", "since: optional t"), {"until": "2026-06-01"}, "p: of DaySK one bound is set and the other is not; give both or neither, or write |or: in each bound"),
+    (DAYS, {"since": "2025-01-01", "until": "2026-06-01"}, "p: more than 400 buckets (day) between both times; use a shorter range"),
+    (DAYS.replace("since: t", "since: optional t"), {"until": "2026-06-01"}, "p: only one bound of DaySK is set; give both or neither, or write |or: in each bound"),
     (NEAR, {"lat": "91", "lng": "0", "radius": "1"}, "p: the latitude is not between -90 and 90 degrees"),
     (NEAR, {"lat": "1", "lng": "0", "radius": "0"}, "p: the distance must be a number of metres above 0"),
     (NEAR, {"lat": "0", "lng": "0", "radius": "611"}, "p: nine cells of geohash:6 reach 610 m at this latitude, not 611 m; geohash:5 would do"),
     (NEAR, {"lat": "80", "lng": "0", "radius": "500.5"}, "p: nine cells of geohash:6 reach 212 m at this latitude, not 500.5 m; geohash:5 would do"),
-    (NEAR, {"lat": "90", "lng": "0", "radius": "500"}, "p: nine cells of geohash:6 reach 0 m at this latitude, not 500 m; no geohash would do"),
-    (DAYS, {"since": "2026-06-01T10:00:00.5", "until": "2026-06-02"}, "p: the key holds only the second of parameter 'since'; give the first moment of one"),
-    (FILTERED, {"tenant": "a", "since": "2026-06-01T10:00:00.000001"}, "p: the key holds only the second of parameter 'since'; give the first moment of one"),
-    (DAYS.replace("{until|iso:s}", "{until|iso:ms}"), {"since": "2026-06-01", "until": "2026-06-02T10:00:00.0005"}, "p: the key holds only the millisecond of parameter 'until'; give the first moment of one"),
+    (NEAR, {"lat": "90", "lng": "0", "radius": "500"}, "p: nine cells of geohash:6 reach 0 m at this latitude, not 500 m; no geohash is enough"),
+    (DAYS, {"since": "2026-06-01T10:00:00.5", "until": "2026-06-02"}, "p: the key contains only the second of parameter 'since'; give the start of one"),
+    (FILTERED, {"tenant": "a", "since": "2026-06-01T10:00:00.000001"}, "p: the key contains only the second of parameter 'since'; give the start of one"),
+    (DAYS.replace("{until|iso:s}", "{until|iso:ms}"), {"since": "2026-06-01", "until": "2026-06-02T10:00:00.0005"}, "p: the key contains only the millisecond of parameter 'until'; give the start of one"),
     (SHARDS, {"kind": "k", "limit": "0"}, "p: the limit must be a whole number above 0"),
 ]  # fmt: skip
 

@@ -87,7 +87,7 @@ def test_a_mark_that_cannot_be_worked_stops_no_other_and_comes_again_later() -> 
 
 def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_no_other() -> None:
     shop = Shop()
-    shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="what it says of item keys is damaged"))
+    shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="its item keys are damaged"))
     shop.change("users", 1, name="Ann")
     worked = shop.relay.once()
     assert ("USER#1", "META") in shop.live()

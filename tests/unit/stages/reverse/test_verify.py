@@ -113,7 +113,7 @@ def test_each_difference_is_named_by_its_row() -> None:
     }  # fmt: skip
 
 
-_CLAIMS = "an item of type Order: column customer_id has another value than another item gives its row"
+_CLAIMS = "an item of type Order: column customer_id has a value that differs from another item of its row"
 
 
 def test_a_row_whose_item_has_another_key_differs_once() -> None:
