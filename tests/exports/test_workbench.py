@@ -150,10 +150,10 @@ WRONG = {
     "a list": ("[]", "not a model of NoSQL Workbench"),
     "another version": (
         changed(lambda model: model["ModelMetadata"].update(Version="2.0")),
-        'version "2.0"; this reads versions 1.0 and 3.0',
+        'version "2.0"; migrator reads versions 1.0 and 3.0',
     ),
     "no version": ('{"DataModel": []}', "no version"),
-    "no tables": (changed(lambda model: model.update(DataModel=[])), "it has no tables"),
+    "no tables": (changed(lambda model: model.update(DataModel=[])), "no tables"),
     "tables of another kind": (
         changed(lambda model: model.update(DataModel=[1])),
         "DataModel: not a list of objects",
@@ -161,7 +161,7 @@ WRONG = {
     "two tables": (changed(lambda model: model["DataModel"].append(table_of(model))), "name it with --table"),
     "name of a table": (
         changed(lambda model: table_of(model).update(TableName="a b")),
-        'TableName: "a b" is no name',
+        'TableName: "a b" is not a valid table name',
     ),
     "long name": (changed(lambda model: table_of(model).update(TableName="a" * 10_000)), "TableName: "),
     "no key": (
@@ -174,7 +174,7 @@ WRONG = {
     ),
     "type that is a list": (
         changed(lambda model: table_of(model)["KeyAttributes"]["SortKey"].update(AttributeType=["S"])),
-        "an object or a list is none of S, N, B",
+        "an object or a list is not one of S, N, B",
     ),
     "index": (
         changed(lambda model: table_of(model)["GlobalSecondaryIndexes"][1].update(IndexName="x" * 300)),
@@ -194,7 +194,7 @@ WRONG = {
     ),
     "two facets": (
         changed(lambda model: table_of(model)["TableFacets"][0].update(FacetName="Bookmark")),
-        'two facets called "Bookmark"',
+        'two facets are called "Bookmark"',
     ),
     "alias": (
         changed(

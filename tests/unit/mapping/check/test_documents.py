@@ -108,7 +108,7 @@ access_patterns:
     sql: SELECT 1
 """
     found = faults('  user: {table: Users, items: {User: {key: ["USER#{id}", ME]}}}' + pattern)
-    assert [fault for fault in found if fault.startswith("access_patterns.one.sql") and "sql: asks" in fault]
+    assert [fault for fault in found if fault.startswith("access_patterns.one.sql") and "sql: needs" in fault]
 
 
 def test_faults_of_the_declaration_come_all_at_once() -> None:

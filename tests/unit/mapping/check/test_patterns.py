@@ -100,7 +100,7 @@ def test_right_use_is_not(pattern: str) -> None:
     assert [
         fault
         for fault in faults(pattern)
-        if "no access pattern asks" not in fault and "reserved" not in fault
+        if "no access pattern queries" not in fault and "reserved" not in fault
     ] == []
 
 
@@ -139,7 +139,7 @@ access_patterns:
 def test_a_condition_that_no_constant_sort_key_holds_is_a_fault(condition: str) -> None:
     (fault,) = serious_faults(condition)
     assert pins.said(fault)
-    assert "there are: PROFILE" in fault
+    assert "existing: PROFILE" in fault
 
 
 @pytest.mark.parametrize("condition", ['begins_with: "PROFILE"', 'begins_with: "PRO"', 'le: "PROFILE#"'])
@@ -223,7 +223,7 @@ WRONG_RETURNS = {
     "a column of keep: all": (ALL, "{u: {type: User, attributes: [nam]}}", "no item under this key has 'nam'; did you mean 'name'?"),
     "a type elsewhere": (ORDERS, "{u: {type: User, attributes: [id]}}", "no User has such a key; the key returns Order"),
     "not projected": ('{index: GSI1, key: ["STATUS#{id}"]}', "[status]", "the index GSI1 does not contain 'status'; add it to its project"),
-    "keys only": ('{index: GSI2, key: ["STATUS#{id}"]}', "[total]", "the index GSI2 does not hold 'total'"),
+    "keys only": ('{index: GSI2, key: ["STATUS#{id}"]}', "[total]", "the index GSI2 does not contain 'total'"),
 }  # fmt: skip
 
 WARNED = {

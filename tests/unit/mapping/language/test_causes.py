@@ -41,9 +41,9 @@ CASES = [
     ('"2024-05-01T10:00:00Z" "2024-05-01T10:07:00Z"', UNKNOWN),
     ('"2024-05-01T10:00:00Z" "2024-06-01T10:00:00Z"', UNKNOWN),
     ('"Ann" "ANN", "bob" "Bob"', "differs only in upper and lower case"),
-    ('" Ann" "Ann", "a  b" "a b"', "differs in white space"),
+    ('" Ann" "Ann", "a  b" "a b"', "differs only in white space"),
     ('"Zo\\u00eb" "Zoe\\u0308"', "the same text in another Unicode form"),
-    ('"0042" "42"', "differs in leading zeros"),
+    ('"0042" "42"', "differs only in leading zeros"),
     (
         '"abcdef" "abc", "abcxyz" "abc"',
         "the item's text is the beginning of the other's: cut at 3 characters",

@@ -171,8 +171,8 @@ WRONG = [
     (DAYS.replace("since: t", "since: optional t"), {"until": "2026-06-01"}, "p: only one bound of DaySK is set; give both or neither, or write |or: in each bound"),
     (NEAR, {"lat": "91", "lng": "0", "radius": "1"}, "p: the latitude is not between -90 and 90 degrees"),
     (NEAR, {"lat": "1", "lng": "0", "radius": "0"}, "p: the distance must be a number of metres above 0"),
-    (NEAR, {"lat": "0", "lng": "0", "radius": "611"}, "p: nine cells of geohash:6 reach 610 m at this latitude, not 611 m; geohash:5 would do"),
-    (NEAR, {"lat": "80", "lng": "0", "radius": "500.5"}, "p: nine cells of geohash:6 reach 212 m at this latitude, not 500.5 m; geohash:5 would do"),
+    (NEAR, {"lat": "0", "lng": "0", "radius": "611"}, "p: nine cells of geohash:6 reach 610 m at this latitude, not 611 m; geohash:5 is enough"),
+    (NEAR, {"lat": "80", "lng": "0", "radius": "500.5"}, "p: nine cells of geohash:6 reach 212 m at this latitude, not 500.5 m; geohash:5 is enough"),
     (NEAR, {"lat": "90", "lng": "0", "radius": "500"}, "p: nine cells of geohash:6 reach 0 m at this latitude, not 500 m; no geohash is enough"),
     (DAYS, {"since": "2026-06-01T10:00:00.5", "until": "2026-06-02"}, "p: the key contains only the second of parameter 'since'; give the start of one"),
     (FILTERED, {"tenant": "a", "since": "2026-06-01T10:00:00.000001"}, "p: the key contains only the second of parameter 'since'; give the start of one"),
@@ -196,7 +196,7 @@ query: {index: ByDay, key: ["D#{day|date}", "{at|iso:s}#{id:04}"]}
 """
     given = {"day": "2026-06-01", "at": "2026-06-01T10:00:00.5", "id": "1"}
     assert "2026-06-01T10:00:00#0001" in repr(request(pattern, **given).sent)
-    with pytest.raises(SettingsError, match="holds only the second of parameter 'at'"):
+    with pytest.raises(SettingsError, match="contains only the second of parameter 'at'"):
         request(pattern.replace('"{at|iso:s}#{id:04}"', '{ge: "{at|iso:s}#{id:04}"}'), **given)
 
 
