@@ -186,7 +186,7 @@ WRONG = {
                 Projection={"ProjectionType": {}}
             )
         ),
-        "none of ALL, KEYS_ONLY, INCLUDE",
+        "not one of ALL, KEYS_ONLY, INCLUDE",
     ),
     "facet without a name": (
         changed(lambda model: table_of(model)["TableFacets"][0].update(FacetName="\n")),
@@ -208,7 +208,7 @@ WRONG = {
         changed(
             lambda model: table_of(model)["TableFacets"][0]["KeyAttributeAlias"].update(SortKeyAlias="{a")
         ),
-        "none that a mapping can have",
+        "cannot be used in a mapping",
     ),
     "attributes": (
         changed(lambda model: table_of(model).update(NonKeyAttributes=[{"AttributeName": 1}, {}])),

@@ -192,7 +192,9 @@ def test_an_index_that_says_less(postgresql: Place, made: str) -> None:
     postgresql.run("CREATE TABLE t (id integer, k integer NOT NULL)", made)
     assert pins.said(postgresql.warnings(entity("t")))
     is_whole = made.endswith("INCLUDE (k)")
-    warned = any("no constraint proves that id identifies" in one for one in postgresql.warnings(entity("t", "id")))
+    warned = any(
+        "no constraint proves that id identifies" in one for one in postgresql.warnings(entity("t", "id"))
+    )
     assert warned != is_whole
 
 

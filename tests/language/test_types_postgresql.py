@@ -101,9 +101,7 @@ CASES = [
         """'{"a": [1.10, null, 12345678901234567890]}'""",
         {"a": [N("1.10"), None, 12345678901234567890]},
     ),
-    Case(
-        "JSONB", f"'{{\"n\": {TOO_LONG}}}'", refused="a value inside it: a number of more than 38 digits"
-    ),
+    Case("JSONB", f"'{{\"n\": {TOO_LONG}}}'", refused="a value inside it: a number of more than 38 digits"),
     Case("HSTORE", '\'a=>1, b=>NULL, "c d"=>""\'', {"a": "1", "b": None, "c d": ""}),
     Case("BIT(1)", "B'1'", "1"),
     Case("BIT(5)", "B'00101'", "00101"),
