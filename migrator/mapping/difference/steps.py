@@ -122,16 +122,14 @@ class There(Struct, frozen=True):
 
 def under_way(change: RevisionChange, own: str) -> str:
     """Why a command by the mapping `own` is refused while the change is not done."""
-    what = f"the job is changing from mapping {change.before} to {change.after}, and this is mapping {own}"
+    what = f"the job is on its way from mapping {change.before} to {change.after}, and this is mapping {own}"
     finish = f"`migrator migrate-mapping JOB{' --go-back' if change.goes_back else ''}`"
     if own == change.after:
-        return f"{what}: finish that change ({finish})"
+        return f"{what}: finish it ({finish})"
     if own == change.before:
-        return (
-            f"{what}: finish that change first ({finish}), and start this one from the file of {change.after}"
-        )
+        return f"{what}: finish it first ({finish}), and start this one from the file of {change.after}"
     if change.goes_back:
-        return f"{what}: finish that change first ({finish}), then change to this mapping"
+        return f"{what}: finish it first ({finish}), then change to this mapping"
     return (
         f"{what}: put the file of {change.after} back and finish the change ({finish}), or cancel it ("
         "`migrator migrate-mapping JOB --go-back`), then change to this mapping"

@@ -151,7 +151,7 @@ def _no_number(raw: Any) -> RowError:
 
 
 def _not_finite(name: str, text: str) -> NotHeldError:
-    return NotHeldError(f"the value is {name}; DynamoDB numbers cannot be NaN or infinite; {_AS_TEXT}", text)
+    return NotHeldError(f"the value is {name}; NaN and infinity are not DynamoDB numbers; {_AS_TEXT}", text)
 
 
 def decimal_of(raw: float) -> Decimal:
