@@ -80,7 +80,7 @@ def test_a_key_that_tells_apart_what_the_source_does_not_is_a_warning(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = database_on(engine, request, tmp_path)(TABLES[engine])
-    said = {one.where: one.what for one in checked(url, MAPPING).warnings if "takes" in one.what}
+    said = {one.where: one.what for one in checked(url, MAPPING).warnings if "treats" in one.what}
     differing = "case or trailing spaces" if engine == "mariadb" else "case"
     filters = "|lower|trim" if engine == "mariadb" else "|lower"
     assert said == {
@@ -94,7 +94,7 @@ def test_a_key_that_tells_apart_what_the_source_does_not_is_a_warning(
     mended = MAPPING.replace("{{", "{")
     for name in ("folds", "loose", "begin", "name"):
         mended = mended.replace(f"{{{name}}}", f"{{{name}|lower|trim}}")
-    assert [one.what for one in checked(url, mended).warnings if "takes" in one.what] == []
+    assert [one.what for one in checked(url, mended).warnings if "treats" in one.what] == []
 
 
 def test_what_a_key_may_take_goes_by_the_character_set_of_its_columns(
