@@ -138,7 +138,7 @@ def move_fault(before: State, after: State) -> str:
     if not share_fits(after):
         return SHARE_FAULT
     if before == after:
-        return f"it is already in {before}"
+        return f"it is in {before} already"
     if old == "complete":
         return "complete is the last phase; only `migrator cutover rollback JOB PATTERN` leaves it"
     allowed = {FORWARD[old], *BACK.get(old, ()), *(["ramp"] if old == "ramp" else [])}

@@ -59,7 +59,7 @@ def test_live_comes_after_a_whole_ramp() -> None:
 
 
 def test_shadow_needs_the_table_and_the_marks() -> None:
-    found = facts(State("off"), table_fault="no index is GSI1", capture_fault="not installed", relays=0)
+    found = facts(State("off"), table_fault="there is no index GSI1", capture_fault="not installed", relays=0)
     assert failing(found, State("shadow")) == {"table": "no", "capture": "no"}
     assert "no index GSI1" in lines(found, State("shadow"))["table"].found
 
