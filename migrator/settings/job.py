@@ -203,7 +203,7 @@ class Tuning(Settings):
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
     processes: Annotated[Integer, Field(ge=1, le=64)] | None = None
     relay_processes: Annotated[Integer, Field(ge=1, le=64)] = 1
-    page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 500
+    page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 2000
     attempts: Annotated[Integer, Field(ge=1, le=1000)] = 12
     backoff_cap_s: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     give_up_after_s: Annotated[Duration, Field(gt=0, le=86_400)] = 300.0

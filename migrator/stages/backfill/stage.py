@@ -123,7 +123,8 @@ def plan_pages(
     if orphans:
         reason = f"{amount(orphans, 'row', 'have')} a NULL in their primary key, so nothing names them; give them a key"
         journal.add_findings(run, [Finding("refused", name, reason)])
-    journal.plan_pages(run, name, _reported(pages_of(source, plan, page_rows), progress))
+    fitting = rows_that_fit(source, plan, page_rows)
+    journal.plan_pages(run, name, _reported(pages_of(source, plan, fitting), progress))
 
 
 def _reported(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
@@ -137,6 +138,21 @@ def plan_one_page(journal: SqlJournal, run: Run, plan: EntityPlan) -> None:
     name = plan.entity.name
     if name not in journal.planned(run):
         journal.plan_pages(run, name, [Page(name, 1, None, None)])
+
+
+PAGE_BYTES = 2**22
+"""Of a page's rows as text at most, as wide as the first ones are; but FEW_ROWS are read together however wide they are."""
+FEW_ROWS = 500
+_LOOKED_AT = 50
+
+
+def rows_that_fit(source: Rows, plan: EntityPlan, page_rows: int) -> int:
+    """How many rows are read together: so many, or fewer where they are wide, since each worker holds a page in memory."""
+    if page_rows <= FEW_ROWS:
+        return page_rows
+    rows = source.read_page(plan, None, None, _LOOKED_AT)
+    width = sum(len(str(row)) for row in rows) // len(rows) if rows else 1
+    return max(FEW_ROWS, min(page_rows, PAGE_BYTES // max(1, width)))
 
 
 def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
@@ -160,7 +176,7 @@ class BackfillOptions(Struct, frozen=True):
     """`limit`: only the first rows of each entity. Sizes in rows."""
 
     workers: int = 4
-    page_rows: int = 500
+    page_rows: int = 2000
     limit: int | None = None
 
 

@@ -299,7 +299,7 @@ def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts
 
 class VerifyOptions(Struct, frozen=True):
     workers: int = 4
-    page_rows: int = 500
+    page_rows: int = 2000
     scan_segments: int = 4
     sample: Sample | None = None
 
