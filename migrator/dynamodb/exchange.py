@@ -13,7 +13,7 @@ import json
 import ssl
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -440,12 +440,35 @@ class Exchange(Struct, frozen=True):
         self.transport.close()
 
 
+class Texts:
+    """A list of a request whose elements are text already: each is one of `texts`, in between `before` and `behind`."""
+
+    def __init__(self, before: bytes, behind: bytes, texts: Sequence[bytes]) -> None:
+        self.before = before
+        self.behind = behind
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(orjson.loads(self.json()))
+
+    def json(self) -> bytes:
+        between = self.behind + b"," + self.before
+        return b"".join((b"[", self.before, between.join(self.texts), self.behind, b"]"))
+
+
 def json_of(params: Mapping[str, Any]) -> bytes:
     try:
-        return orjson.dumps(params, default=_base64)
+        return orjson.dumps(params, default=_as_json)
     except TypeError:
         # Text that is no Unicode: the service itself says what it does not take.
         return json.dumps(params, default=_base64).encode()
+
+
+def _as_json(value: Any) -> Any:
+    return orjson.Fragment(value.json()) if isinstance(value, Texts) else _base64(value)
 
 
 def _base64(value: Any) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.dynamodb.answers import checked_last, consumed_by_meter, consumed_units
-from migrator.dynamodb.exchange import SocketTransport
+from migrator.dynamodb.exchange import SocketTransport, Texts
 from migrator.dynamodb.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -165,9 +165,11 @@ Sized = tuple[ItemKey, Any, int]
 """An item's key, what a request has of it (a dict, or JSON as orjson.Fragment) and its bytes."""
 
 Batch = list[Sized]
+_OfBatch = TypeVar("_OfBatch", bound=tuple[Any, ...])
+"""What begins as Sized: an EncodedItem does."""
 
 
-def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Iterator[Batch]:
+def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> Iterator[list[_OfBatch]]:
     """Batches in order: 25 items and 16 MB at most, and no key twice, which DynamoDB refuses.
 
     A second item of one key begins a new batch, so that the later one is written later.
@@ -189,19 +191,22 @@ def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Itera
         start += len(batch)
 
 
-def _fits(batch: Sequence[Sized], units_at_most: float | None) -> bool:
+def _fits(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> bool:
     keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
     is_cheap = units_at_most is None or units_of_writes(sizes) <= units_at_most
     return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
 
 
-def _fitting(batch: Batch, units_at_most: float | None) -> int:
+def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> int:
     """How many of the first items make a batch; one does, however large it is."""
     number = 1
     while _fits(batch[: number + 1], units_at_most):
         number += 1
     return number
 
+
+_PUT = b'{"PutRequest":{"Item":', b"}}"
+"""What stands around an item's JSON in a batch."""
 
 # ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
 
@@ -261,12 +266,10 @@ class DynamoStore(Forked):
         return sockets
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
-        fragment, before = orjson.Fragment, b'{"PutRequest":{"Item":'
-        sized = [(item.key, fragment(before + item.json + b"}}"), item.size_bytes) for item in items]
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []
-        for batch in batches(sized, self.limit.units_at_most):
+        for batch in batches(items, self.limit.units_at_most):
             receipt = self._write(batch, refused)
             units, requests = units + receipt.write_units, requests + receipt.requests
             unwritten |= receipt.unwritten
@@ -277,8 +280,9 @@ class DynamoStore(Forked):
         ):
             # Nothing says that the table would take any item at all.
             raise refused[0]
-        size = sum([size for key, _, size in sized if key not in unwritten])
-        return Receipt(len(sized) - len(unwritten), size, units, requests, unwritten)
+        written = [item for item in items if item.key not in unwritten] if unwritten else items
+        size = sum([item.size_bytes for item in written])
+        return Receipt(len(written), size, units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -360,25 +364,25 @@ class DynamoStore(Forked):
 
     # ── batches ──
 
-    def _write(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+    def _write(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
         """What became of a batch. One item that is refused has all of it refused, so that one is looked for by halves.
 
         Adds to `refused` what is said of each such item.
         """
-        sizes = [size for _, _, size in batch]
+        sizes = [item.size_bytes for item in batch]
         try:
-            sent = self._send([request for _, request, _ in batch], sizes)
+            sent = self._send(Texts(*_PUT, [item.json for item in batch]), sizes)
         except ItemRefusedError as error:
             if len(batch) > 1:
                 return self._by_halves(batch, refused)
             refused.append(error)
-            return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
+            return Receipt(requests=1, unwritten={batch[0].key: str(error)})
         if sent.write_units:
             return sent
-        units = sum(write_units(size) for key, _, size in batch if key not in sent.unwritten)
+        units = sum(write_units(item.size_bytes) for item in batch if item.key not in sent.unwritten)
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
 
-    def _by_halves(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+    def _by_halves(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
         half = len(batch) // 2
         first, second = self._write(batch[:half], refused), self._write(batch[half:], refused)
         units, requests = first.write_units + second.write_units, first.requests + second.requests + 1
@@ -386,7 +390,7 @@ class DynamoStore(Forked):
             write_units=units, requests=requests, unwritten={**first.unwritten, **second.unwritten}
         )
 
-    def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
+    def _send(self, requests: list[dict[str, Any]] | Texts, sizes: Sequence[int]) -> Receipt:
         """Sends until all is taken; tries are counted from the last one that took something. `sizes`: in bytes.
 
         What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
@@ -425,7 +429,7 @@ class DynamoStore(Forked):
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
 
-    def _keys_of(self, requests: list[dict[str, Any]]) -> tuple[ItemKey, ...]:
+    def _keys_of(self, requests: Iterable[dict[str, Any]]) -> tuple[ItemKey, ...]:
         wired = (
             request.get("PutRequest", {}).get("Item") or request["DeleteRequest"]["Key"]
             for request in requests
