@@ -396,7 +396,7 @@ class SqlSource(SqlTotals):
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        return self._page(plan, after, upto, limit, _as_usual, frozenset()).rows
+        return list(self._page(plan, after, upto, limit, _as_usual, frozenset()).rows)
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
         raw = engine_of(self.dialect).connecting.raw
@@ -442,7 +442,7 @@ class SqlSource(SqlTotals):
             read = fetched(connection, select.of(chosen, limit and limit + 1), raw)
             if twins_of(plan, read.rows):
                 self._need_no_twins(plan, list(map(read.whole, read.rows)))
-            roots = read.rows[:limit]
+            roots = read.rows if limit is None else list(read.rows)[:limit]
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(read.whole(roots[-1])))
                 chosen = KeyRange(chosen.after, decode_key(last))
@@ -638,12 +638,12 @@ def _with_collections(
     rows_of: Callable[[Executable], Sequence[RowTree]],
     plan: EntityPlan,
     chosen: selects.Rows,
-    roots: list[RowTree],
-) -> list[RowTree]:
+    roots: Sequence[RowTree],
+) -> Sequence[RowTree]:
     if not roots or not plan.collections:
         return roots
     statements = [_children_select(plan, collection, chosen) for collection in plan.collections]
-    return row_trees(plan, roots, list(map(rows_of, statements)))
+    return row_trees(plan, list(roots), list(map(rows_of, statements)))
 
 
 def _children_select(plan: EntityPlan, collection: CollectionPlan, chosen: selects.Rows) -> selects.Statement:

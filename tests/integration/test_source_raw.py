@@ -13,11 +13,14 @@ import pytest
 import sqlalchemy as sa
 from pymysql.constants import FIELD_TYPE
 
-from migrator.mapping.items.encoder import compile_encoder
+from migrator.mapping.items.encoder import compile_encoder, encode_page
+from migrator.mapping.items.native import IS_NATIVE, InPlace
 from migrator.mapping.model.facts import EntityPlan
 from migrator.runtime.errors import SourceError
+from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
 from migrator.source.engines.mysql.rows import fetched
+from migrator.source.engines.postgresql.connect import fetched as postgres_fetched
 from migrator.source.reader import SqlSource
 from tests.language.context import HEAD, checked
 
@@ -97,6 +100,29 @@ def test_raw_rows_are_those_of_a_page(source: SqlSource, filled: str) -> None:
         repr(row) for row in source.read_page(plan, None, None)
     ]
     assert all(type(row[place]) is str for row in page.rows for place in raw if row[place] is not None)
+
+
+def test_items_of_rows_that_are_read_where_they_are_are_those_of_tuples(
+    source: SqlSource, filled: str
+) -> None:
+    entity = checked(filled, MAPPING).entities[0]
+    encoder = compile_encoder(entity, source.raw_places(entity.plan))
+    page = source.read_raw(entity.plan, encoder.raw, None, None)
+    assert isinstance(page.rows, InPlace) == (IS_NATIVE and filled.startswith("postgres"))
+    placed = encode_page(encoder, page, 7, 0.0)
+    assert placed == encode_page(encoder, replace(page, rows=list(page.rows)), 7, 0.0)
+    assert len(placed.items) + len(placed.refused) == ROWS
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_rows_of_a_database_of_another_encoding_are_tuples(source: SqlSource, filled: str) -> None:
+    """Their texts are no UTF-8."""
+    with source.engine.connect() as connection:
+        connection.exec_driver_sql("SET client_encoding = 'LATIN1'")
+        rows = postgres_fetched(
+            connection, sa.text("SELECT id, chr(233) FROM t ORDER BY id LIMIT 1"), frozenset({0})
+        ).rows
+    assert rows == [("1", "é")]
 
 
 def test_bounds_and_limits_are_those_of_a_page(source: SqlSource, filled: str) -> None:

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The native executor of item programs (program.py): rows as drivers give them in, items as JSON with their bytes out.
+"""The native executor of item programs (program.py): rows as drivers give them, or as libpq keeps them, in; items as JSON
+with their bytes out.
 
 One operation a function. A value that an operation does not take leaves its row to items_for(), which makes it or says why
 not: nothing here refuses anything. Text grows through Text.reserve() alone. A Program never changes, so threads may share it.
@@ -417,13 +418,92 @@ cdef class Program:
         Run(self, items, None, None, 0).make(rows, left)
 
 
+# ── rows of an answer of libpq ──
+
+ctypedef char *(*GetValue)(void *, int, int) noexcept
+ctypedef int (*GetNumber)(void *, int, int) noexcept
+
+
+cdef class Result:
+    """Result(answer, functions, loads, rows): the rows of an answer, whose values are read where libpq keeps them.
+
+    `answer`: psycopg's PGresult, with all columns as text. `functions`: the addresses of PQgetvalue, PQgetlength and
+    PQgetisnull. `loads`: by column what makes a value of its bytes; None where it is their text. `rows`: gives the rows
+    from one number to another as tuples.
+    """
+
+    cdef object answer
+    cdef void *at
+    cdef GetValue get_value
+    cdef GetNumber get_length, get_is_null
+    cdef readonly Py_ssize_t n, width
+    cdef tuple loads
+    cdef object rows
+
+    def __init__(self, answer, tuple functions, tuple loads, rows):
+        self.answer, self.loads, self.rows = answer, loads, rows
+        self.n, self.width = answer.ntuples, answer.nfields
+        value, length, is_null = functions
+        self.at = <void *><size_t>answer.pgresult_ptr
+        self.get_value = <GetValue><size_t>value
+        self.get_length, self.get_is_null = <GetNumber><size_t>length, <GetNumber><size_t>is_null
+        if self.get_value == NULL or self.get_length == NULL or self.get_is_null == NULL:
+            raise ValueError("a function of libpq is missing")
+        if len(loads) != self.width:
+            raise ValueError(f"{len(loads)} functions for {self.width} columns")
+
+    def __len__(self):
+        return self.n
+
+    def __iter__(self):
+        return iter(self.rows(0, self.n))
+
+    def __getitem__(self, Py_ssize_t number):
+        if not 0 <= number < self.n:
+            raise IndexError(number)
+        return self.rows(number, number + 1)[0]
+
+    def values(self, tuple places):
+        """Of each row what is at the places; of one place without a tuple around it."""
+        if not all([0 <= place < self.width for place in places]):
+            raise IndexError(places)
+        self.need()
+        if len(places) == 1:
+            return [self.value(number, places[0]) for number in range(self.n)]
+        return [tuple([self.value(number, place) for place in places]) for number in range(self.n)]
+
+    cdef int need(self) except -1:
+        """Raises: ValueError where psycopg has cleared the answer."""
+        if self.answer.pgresult_ptr is None or self.at != <void *><size_t>self.answer.pgresult_ptr:
+            raise ValueError("the answer is cleared")
+        return 0
+
+    cdef object value(self, Py_ssize_t number, Py_ssize_t i):
+        cdef const char *at
+        cdef Py_ssize_t n
+        if self.get_is_null(self.at, number, i):
+            return None
+        at, n = self.get_value(self.at, number, i), self.get_length(self.at, number, i)
+        load = self.loads[i]
+        return PyUnicode_DecodeUTF8(at, n, NULL) if load is None else load(PyBytes_FromStringAndSize(at, n))
+
+
+cdef bint is_ascii(const char *at, Py_ssize_t n) noexcept:
+    cdef unsigned char found = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        found |= <unsigned char>at[i]
+    return found < 0x80
+
+
 # ── one tuple at work: a row, or a child of one ──
 
 
 cdef class Tuple:
     cdef Program program
     cdef Value *values
-    cdef tuple raw, decoded
+    cdef tuple decoded
+    cdef object raw       # the row; of an answer's row what was made of it
     cdef list kept
     cdef Text out, scratch
     cdef Py_ssize_t bytes
@@ -443,19 +523,55 @@ cdef class Tuple:
         """Reads every place, whether an item needs it or not: a row with a value that its column cannot have is refused."""
         cdef Program program = self.program
         cdef Py_ssize_t i
-        self.raw = row if type(row) is tuple else tuple(row)
-        self.decoded = None
+        cdef tuple raw = row if type(row) is tuple else tuple(row)
+        self.raw, self.decoded = raw, None
         if self.kept:
             self.kept = []
-        if PyTuple_GET_SIZE(self.raw) != program.width:
+        if PyTuple_GET_SIZE(raw) != program.width:
             raise _Left
         for i in range(program.width):
-            self.read(<Column>PyTuple_GET_ITEM(program.columns, i), &self.values[i], <object>PyTuple_GET_ITEM(self.raw, i))
-        if program.any_decoded:
+            self.read(<Column>PyTuple_GET_ITEM(program.columns, i), &self.values[i], <object>PyTuple_GET_ITEM(raw, i))
+        self.decode()
+        return 0
+
+    cdef int open_at(self, Result rows, Py_ssize_t number) except -1:
+        """The same of a row of an answer. A text is read where it is; a value for a function is made."""
+        cdef Program program = self.program
+        cdef Column column
+        cdef Py_ssize_t i
+        cdef list raw = [None] * program.width
+        self.raw, self.decoded = raw, None
+        if self.kept:
+            self.kept = []
+        for i in range(program.width):
+            column = <Column>PyTuple_GET_ITEM(program.columns, i)
+            if <object>PyTuple_GET_ITEM(rows.loads, i) is None and column.decode is None:
+                self.read_at(column, &self.values[i], rows, number, i)
+            else:
+                raw[i] = rows.value(number, i)
+                self.read(column, &self.values[i], raw[i])
+        self.decode()
+        return 0
+
+    cdef int decode(self) except -1:
+        if self.program.any_decoded:
             self.decoded = tuple([
                 None if (<Column>column).decode is None else (<Column>column).decode(value)
-                for column, value in zip(program.columns, self.raw)
+                for column, value in zip(self.program.columns, self.raw)
             ])
+        return 0
+
+    cdef int read_at(self, Column column, Value *value, Result rows, Py_ssize_t number, Py_ssize_t i) except -1:
+        cdef const char *at
+        cdef Py_ssize_t n
+        value.form, value.text, value.own = ABSENT, NULL, True
+        if column.kind == LIST or rows.get_is_null(rows.at, number, i):
+            return 0
+        at, n = rows.get_value(rows.at, number, i), rows.get_length(rows.at, number, i)
+        if not is_ascii(at, n):
+            PyUnicode_DecodeUTF8(at, n, NULL)
+        if column.kind == OTHER or not self.read_text(column, value, at, n):
+            self.by_decoder(column, value, PyUnicode_DecodeUTF8(at, n, NULL))
         return 0
 
     cdef int read(self, Column column, Value *value, object raw) except -1:
@@ -463,22 +579,29 @@ cdef class Tuple:
         if raw is None or column.kind == LIST:
             return 0
         if column.kind == OTHER or not self.read_here(column, value, raw):
-            value.own = False
-            if column.by_decoder is None:
-                raise _Left
-            made = column.by_decoder(raw)
-            self.kept.append(made)
-            json, value.bytes, text = made
-            value.form, value.json, value.json_n = JSON, PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json)
-            if text is not None:
-                value.text = PyUnicode_AsUTF8AndSize(text, &value.n)
+            self.by_decoder(column, value, raw)
+        return 0
+
+    cdef int by_decoder(self, Column column, Value *value, object raw) except -1:
+        value.own = False
+        if column.by_decoder is None:
+            raise _Left
+        made = column.by_decoder(raw)
+        self.kept.append(made)
+        json, value.bytes, text = made
+        value.form, value.json, value.json_n = JSON, PyBytes_AS_STRING(json), PyBytes_GET_SIZE(json)
+        if text is not None:
+            value.text = PyUnicode_AsUTF8AndSize(text, &value.n)
         return 0
 
     cdef bint read_here(self, Column column, Value *value, object raw) except -1:
         """Whether the value could be read without a function."""
         cdef Kind kind = column.kind
+        cdef const char *at
+        cdef Py_ssize_t n
         if type(raw) is str:
-            return self.read_text(column, value, raw)
+            at = PyUnicode_AsUTF8AndSize(raw, &n)
+            return self.read_text(column, value, at, n)
         if kind == INTEGER:
             return PyLong_CheckExact(raw) and integer(value, raw)
         if kind == DECIMAL:
@@ -488,8 +611,8 @@ cdef class Tuple:
                 return False
             text = str(raw)
             self.kept.append(text)
-            at = PyUnicode_AsUTF8AndSize(text, &value.n)
-            return number(value, at, value.n, column.scale)
+            at = PyUnicode_AsUTF8AndSize(text, &n)
+            return number(value, at, n, column.scale)
         if kind == BOOLEAN and type(raw) is bool:
             value.form, value.bytes = YES if raw else NO, 1
             return True
@@ -502,14 +625,11 @@ cdef class Tuple:
             return is_text(value, PLAIN, 10)
         return kind == TIMESTAMP and PyDateTime_CheckExact(raw) and moment(value, raw)
 
-    cdef bint read_text(self, Column column, Value *value, object raw) except -1:
+    cdef bint read_text(self, Column column, Value *value, const char *at, Py_ssize_t n) noexcept:
         cdef Kind kind = column.kind
-        cdef Py_ssize_t n
-        cdef const char *at
         # A number that is a text is the server's own; of another reading it is for the column's decoder.
         if kind in (INTEGER, DECIMAL) and column.by_decoder is not None:
             return False
-        at = PyUnicode_AsUTF8AndSize(raw, &n)
         if kind == STRING:
             value.form, value.text, value.n, value.bytes = TEXT, at, n, n
             return True
@@ -712,18 +832,26 @@ cdef class Run:
         PyMem_Free(self.segments)
 
     cdef int make(self, rows, left) except -1:
-        cdef Py_ssize_t before
-        for row in rows:
+        cdef Py_ssize_t i, before
+        cdef Result result = rows if isinstance(rows, Result) else None
+        if result is not None:
+            result.need()
+            if result.width != self.program.width:
+                raise ValueError(f"{result.width} columns for a program of {self.program.width}")
+        for i in range(len(rows)):
             before = len(self.items)
             try:
-                self.row(row)
+                if result is None:
+                    self.tuple.open(rows[i])
+                else:
+                    self.tuple.open_at(result, i)
+                self.row()
             except self.program.leaving:
                 del self.items[before:]
-                left(row)
+                left(rows[i])
         return 0
 
-    cdef int row(self, row) except -1:
-        self.tuple.open(row)
+    cdef int row(self) except -1:
         self.tuple.set_source()
         for type_, when, operations in self.program.items:
             if when is None or when(self.tuple.decoded):

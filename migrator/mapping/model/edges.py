@@ -34,7 +34,7 @@ class RowsSeen(Struct, frozen=True):
 class RawPage(Struct, frozen=True):
     """Row trees, with the server's own text at the places `raw`. `whole`: such a row as `read_page` gives it."""
 
-    rows: list[RowTree]
+    rows: Sequence[RowTree]
     raw: frozenset[int] = frozenset()
     whole: Callable[[RowTree], RowTree] = tuple
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import repeat
@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import Pool
 
+from migrator.mapping.items.native import InPlace
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import (
@@ -313,10 +314,15 @@ def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> lis
 def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
     """Keys that several of the rows have, and how many; rows that a join made two of are among them."""
     # Of a key of one column its values do, without the tuples: each page of each run is looked through.
-    if len(set(map(operator.itemgetter(*_key_places(plan)), roots))) == len(roots):
+    if len(set(_at(roots, _key_places(plan)))) == len(roots):
         return {}
     counts = Counter(map(key_reader(plan), roots))
     return {key_values: count for key_values, count in counts.items() if count > 1}
+
+
+def _at(rows: _Rows, places: tuple[int, ...]) -> Iterable[Any]:
+    """Of each row what is at the places, or at the only one."""
+    return rows.values(places) if isinstance(rows, InPlace) else map(operator.itemgetter(*places), rows)
 
 
 def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:

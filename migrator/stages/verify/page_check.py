@@ -44,18 +44,18 @@ class PageCheck(Struct, frozen=True):
         entity, look = self.entity, self.look
         encoder = None if look is None else look.encoders.get(entity.name)
         if look is None or encoder is None:
-            rows = self.source.read_page(entity.plan, page.after, page.upto)
-            projected = project(entity, rows, self.clock())
+            trees = self.source.read_page(entity.plan, page.after, page.upto)
+            rows, projected = len(trees), project(entity, trees, self.clock())
             refused, differing = projected.refused, self._differing(projected, places)
             items, expired = len(projected.items), len(projected.expired)
         else:
             raw = self.source.read_raw(entity.plan, encoder.raw, page.after, page.upto)
-            rows, now_s = raw.rows, self.clock()
+            rows, now_s = len(raw.rows), self.clock()
             matched = match_rows(encoder, raw, look.scan.digests, now_s, places)
             refused, items, expired = matched.refused, matched.items, matched.expired
             differing = self._differing(project(entity, matched.left, now_s), places)
         different = len({finding.item_key for finding in differing})
-        tally = Tally(rows=len(rows), items=items, refused=len(refused), expired=expired, different=different)
+        tally = Tally(rows=rows, items=items, refused=len(refused), expired=expired, different=different)
         self.check()
         parts = [places.tobytes()] if look is not None and look.is_shared else []
         self.journal.finish_page(self.run, page, tally, [*refused, *differing], parts=parts)

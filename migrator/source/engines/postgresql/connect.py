@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,6 +19,7 @@ from psycopg.types.string import StrDumper, TextLoader
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection as SqlConnection
 
+from migrator.mapping.items.native import _native
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import LongAnswerError
@@ -286,11 +289,12 @@ def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int
         types = [column.type_code for column in cursor.description]
         if not all(types[place] in _RAW for place in raw):
             return RawPage(cursor.fetchall())
-        if raw:
-            # Loaders are psycopg's by type; of two columns of one type only one may be wanted as text.
-            chosen = [_TEXT if place in raw else type_ for place, type_ in enumerate(types)]
-            cursor._tx.set_loader_types(chosen, Format.TEXT)
-        rows = cursor.fetchall()
+        if not raw:
+            return RawPage(cursor.fetchall())
+        # Loaders are psycopg's by type; of two columns of one type only one may be wanted as text.
+        chosen = [_TEXT if place in raw else type_ for place, type_ in enumerate(types)]
+        cursor._tx.set_loader_types(chosen, Format.TEXT)
+        rows = _in_place(connection, cursor, chosen) or cursor.fetchall()
     # Made here: a moment with a zone is loaded in the zone of the transaction.
     transformer = Transformer(cursor.connection)
     loads = [(place, transformer.get_loader(types[place], Format.TEXT).load) for place in sorted(raw)]
@@ -303,3 +307,40 @@ def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int
         return tuple(values)
 
     return RawPage(rows, raw, whole)
+
+
+def _in_place(connection: SqlConnection, cursor: Any, types: list[int]) -> Sequence[RowTree] | None:
+    """The rows where libpq has them; None where they must be fetched. `types`: by which columns are loaded."""
+    functions = _functions()
+    # Texts are read as they are, so they must be UTF-8.
+    if (
+        _native is None
+        or functions is None
+        or connection.info.get(_ANY_BYTES)
+        or _encoding(cursor) != "utf-8"
+    ):
+        return None
+    transformer = cursor._tx
+    of_text = type(transformer.get_loader(_TEXT, Format.TEXT))
+    loaders = [transformer.get_loader(type_, Format.TEXT) for type_ in types]
+    loads = tuple(None if type(loader) is of_text else loader.load for loader in loaders)
+    rows = partial(transformer.load_rows, make_row=tuple)
+    return _native.Result(cursor.pgresult, functions, loads, rows)
+
+
+def _encoding(cursor: Any) -> str:
+    return str(cursor.connection.info.encoding)
+
+
+@cache
+def _functions() -> tuple[int, int, int] | None:
+    """Addresses of what reads a value in the libpq that psycopg has loaded; None where psycopg is without its C modules."""
+    try:
+        library = ctypes.CDLL(str(sys.modules[psycopg.pq.PGresult.__module__].__file__))
+        value, length, is_null = (ctypes.cast(library[name], ctypes.c_void_p).value for name in _READING)
+    except (OSError, AttributeError):
+        return None
+    return (value, length, is_null) if value and length and is_null else None
+
+
+_READING = ("PQgetvalue", "PQgetlength", "PQgetisnull")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
@@ -23,8 +24,10 @@ from migrator.mapping.items.program import RAW_KINDS, program_lines
 from migrator.mapping.model.edges import RawPage
 from migrator.runtime.errors import MappingError, RowError
 from migrator.runtime.values import replace
+from migrator.source.engines.postgresql import connect
 from tests import pins
 from tests.golden import heart
+from tests.support_libpq import Answer, in_place
 from tests.unit.mapping.items.test_items import KINDS
 
 USERS = heart.facts(
@@ -366,23 +369,30 @@ MAPPINGS = st.builds(
 )
 
 
+OF_CHILDREN = re.compile(r"lines|total")
+COLLECT = """
+    collect:
+      lines: {of: line, by: root_id, order_by: [n]}
+      lines_count: {count: all, of: line, by: root_id}
+      total: {sum: number2, of: line, by: root_id}"""
+
+
 @lru_cache(100)
-def made(drawn: tuple[Any, ...], raw: bool) -> Encoder | None:
+def made(drawn: tuple[Any, ...], raw: bool, collects: bool = True) -> Encoder | None:
     key, sort, index, attributes, words = drawn
     lines = [f"key: ['{key}', '{sort}']", words]
     if index is not None:
         lines.append(f"GSI1: ['{index[0]}', '{index[1]}']")
-    written = ", ".join(f'"{name}": {value}' for name, value in attributes)
+    written = ", ".join(
+        f'"{name}": {value}' for name, value in attributes if collects or not OF_CHILDREN.search(value)
+    )
     lines.append(f"attributes: {{{written}}}")
     body = "\n".join(f"        {line}" for line in lines if line)
     text = f"""
 entities:
   root:
     join: {{parent: parent_id}}
-    collect:
-      lines: {{of: line, by: root_id, order_by: [n]}}
-      lines_count: {{count: all, of: line, by: root_id}}
-      total: {{sum: number2, of: line, by: root_id}}
+{COLLECT if collects else ""}
     items:
       Root:
 {body}
@@ -480,9 +490,12 @@ def _given(tree: tuple[Any, ...], _: tuple[Any, ...]) -> tuple[Any, ...]:
     return tree
 
 
-def compared(drawn: tuple[Any, ...], many: Iterable[dict[str, Any]], *, raw: bool) -> None:
+def compared(
+    drawn: tuple[Any, ...], many: Iterable[dict[str, Any]], *, raw: bool, placed: bool = False
+) -> None:
+    """`placed`: rows are read where libpq has them; a row with children is not."""
     with suppress(MappingError):
-        encoder = made(drawn, raw)
+        encoder = made(drawn, raw, collects=not placed)
         if encoder is None:
             return
         plan = encoder.entity.plan
@@ -500,7 +513,8 @@ def compared(drawn: tuple[Any, ...], many: Iterable[dict[str, Any]], *, raw: boo
                 for place, value in enumerate(row)
             )
             with suppress(RowError):
-                page = RawPage([row], encoder.raw, partial(_given, whole))
+                rows = in_place([row], len(row)) if placed else [row]
+                page = RawPage(rows, encoder.raw, partial(_given, whole))
                 heart.alike(encoder.entity, whole, encoder, page, by_module=False)
 
 
@@ -516,3 +530,65 @@ def test_both_make_the_same_items_or_the_same_refusal(drawn: tuple[Any, ...], da
 @given(MAPPINGS, st.data())
 def test_the_same_of_raw_texts(drawn: tuple[Any, ...], data: st.DataObject) -> None:
     compared(drawn, rows_of(data.draw(pools(raw=True))), raw=True)
+
+
+@pytest.mark.property
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(MAPPINGS, st.data())
+def test_the_same_of_what_libpq_has(drawn: tuple[Any, ...], data: st.DataObject) -> None:
+    compared(drawn, rows_of(data.draw(pools(raw=True))), raw=True, placed=True)
+
+
+@given(st.lists(st.tuples(st.none() | st.text(st.characters(exclude_categories=["Cs"])), st.integers())))
+def test_rows_that_libpq_has_are_a_sequence_of_tuples(rows: list[tuple[Any, ...]]) -> None:
+    placed = in_place(rows, 2)
+    assert (len(placed), list(placed)) == (len(rows), rows)
+    assert [placed[number] for number in range(len(rows))] == rows
+    assert placed.values((0,)) == [text for text, _ in rows]
+    assert placed.values((1, 0)) == [(number, text) for text, number in rows]
+    for number in (-1, len(rows)):
+        with pytest.raises(IndexError):
+            placed[number]
+
+
+def test_nothing_is_read_of_an_answer_beyond_what_it_has() -> None:
+    answer = Answer([[b"1", None]], 2)
+    address = (1, 2, 3)
+    with pytest.raises(ValueError, match="1 functions for 2 columns"):
+        _native.Result(answer, address, (None,), lambda *_: [])
+    with pytest.raises(ValueError, match="a function of libpq is missing"):
+        _native.Result(answer, (1, 0, 3), (None, None), lambda *_: [])
+    placed = in_place([("1", None)], 2)
+    for places in [(2,), (-1,), (0, 2)]:
+        with pytest.raises(IndexError):
+            placed.values(places)
+    made = encoder().native
+    assert made is not None
+    with pytest.raises(ValueError, match="2 columns for a program of 5"):
+        made.encode(placed, 0, b"}", 0, [], print)
+
+
+def test_an_answer_that_was_cleared_is_not_read() -> None:
+    functions = connect._functions()
+    assert functions is not None
+    answer = Answer([[b"1", b"2", None, None, None]], 5)
+    placed = _native.Result(answer, functions, (None,) * 5, lambda *_: [])
+    assert placed.values((0,)) == ["1"]
+    answer.clear()
+    made = encoder().native
+    assert made is not None
+    for read_it in (lambda: placed.values((0,)), lambda: made.encode(placed, 0, b"}", 0, [], print)):
+        with pytest.raises(ValueError, match="cleared"):
+            read_it()
+
+
+def test_a_text_of_libpq_that_is_no_utf_8_leaves_its_row() -> None:
+    functions, left = connect._functions(), list[tuple[Any, ...]]()
+    assert functions is not None
+    answer = Answer([[b"1", b"\xff", None, None, None]], 5)
+    row = (1, "?", None, None, None)
+    placed = _native.Result(answer, functions, (int, None, None, None, None), lambda *_: [row])
+    made, items = encoder().native, list[Any]()
+    assert made is not None
+    made.encode(placed, 0, b"}", 0, items, left.append)
+    assert (items, left) == ([], [row])
