@@ -374,8 +374,9 @@ class SqlSource(SqlTotals):
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
         """The last key of every full page; each is a snapshot of its own, so a long walk holds no transaction open."""
+        select = self._root_select(plan)
         while True:
-            statement = selects.bound_select(plan, KeyRange(_key(after), _key(upto)), page_rows)
+            statement = select.bound(KeyRange(_key(after), _key(upto)), page_rows)
             rows = self._rows(entity_words(plan), statement)
             if not rows:
                 return

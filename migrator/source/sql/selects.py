@@ -262,6 +262,12 @@ class RootSelect:
         slots = (slot_of(slot, aliases) for slot in plan.slots)
         self._statement: Statement = sa.select(*slots).select_from(source).order_by(*self._key)
         self._with_key, self._where = with_key(plan, root), where_of(root, plan.where)
+        self._keys: Statement = sa.select(*self._key).select_from(root).order_by(*self._key).limit(1)
+
+    def bound(self, rows: KeyRange, page_rows: int) -> Statement:
+        """The key of the row that is `page_rows` rows past the beginning of `rows`, if that is one of them."""
+        by_key = within(self._key, rows)
+        return self._keys.where(*self._with_key, *by_key, *self._where).offset(page_rows - 1)
 
     def of(self, rows: Rows, limit: int | None = None) -> Statement:
         if isinstance(rows, KeyRange):
@@ -281,20 +287,6 @@ def entity_words(plan: EntityPlan) -> str:
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
     """The plan's slots of the given root rows, in key order."""
     return RootSelect(plan).of(rows, limit)
-
-
-def bound_select(plan: EntityPlan, rows: KeyRange, page_rows: int) -> Statement:
-    """The key of the row that is `page_rows` rows past the beginning of `rows`, if that is one of them."""
-    root = named(plan.table, "root")
-    key = key_of(plan, root)
-    return (
-        sa.select(*key)
-        .select_from(root)
-        .where(*chosen(plan, root, rows))
-        .order_by(*key)
-        .offset(page_rows - 1)
-        .limit(1)
-    )
 
 
 # ── tables and columns ──
