@@ -106,6 +106,8 @@ class Leaf(click.Command):
         gc.disable()
         try:
             work: Work = self.callback()
+            # Nor is there garbage in it later: a run would look through all of it every few pages.
+            gc.freeze()
         finally:
             gc.enable()
         return work

@@ -195,7 +195,7 @@ def _nothing(params: RequestParams, answer: Answer) -> _Missing:
 def _capacity(params: RequestParams, answer: Answer) -> _Missing:
     """Returned by every operation on request; in some answers nothing else shows that a write took place."""
     capacity = answer.get("ConsumedCapacity")
-    parts = [capacity] if isinstance(capacity, Mapping) else capacity or []
+    parts = [capacity] if isinstance(capacity, dict) else capacity or []
     if params.get("ReturnConsumedCapacity", "NONE") != "NONE" and not any(
         isinstance(part.get("CapacityUnits"), (int, float)) for part in parts
     ):
@@ -319,7 +319,7 @@ def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
 def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """One part per table; a batch answers with a list, another operation with the part itself."""
     capacity = answer.get("ConsumedCapacity") or []
-    return [part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part]
+    return [part for part in ([capacity] if isinstance(capacity, dict) else capacity) if part]
 
 
 # ── Answers as they come: one frame of HTTP/1.1 ──
