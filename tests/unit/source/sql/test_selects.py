@@ -17,7 +17,7 @@ from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource, count_select, sums_select, without_key_select
 from migrator.source.sql.related import collection_select
-from migrator.source.sql.selects import ColumnType, KeyRange, KeySet, RootSelect, bound_select, root_select
+from migrator.source.sql.selects import ColumnType, KeyRange, KeySet, RootSelect, root_select
 from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import (
@@ -104,12 +104,12 @@ def test_keys_of_several_columns_are_alternatives() -> None:
 
 def test_a_key_column_that_may_be_null_is_asked_for_a_value() -> None:
     key = (column_of(PURCHASE, "customer_id"), column_of(PURCHASE, "id"))
-    statement = bound_select(plan_of(PURCHASE, ["id", "customer_id"], key=key), KeyRange(), 500)
+    statement = RootSelect(plan_of(PURCHASE, ["id", "customer_id"], key=key)).bound(KeyRange(), 500)
     assert 'WHERE root."CustomerId" IS NOT NULL ORDER BY' in sql_of(statement)
 
 
 def test_a_bound_is_the_last_row_of_the_next_page() -> None:
-    statement = bound_select(plan_of(BY_TEXT), KeyRange(("a",)), 500)
+    statement = RootSelect(plan_of(BY_TEXT)).bound(KeyRange(("a",)), 500)
     assert sql_of(statement).endswith(
         'WHERE root."k" > ? ORDER BY root."k" LIMIT ?::INTEGER OFFSET ?::INTEGER'
     )
@@ -189,7 +189,7 @@ def test_every_select_has_the_plans_conditions() -> None:
         root_select(plan, KeyRange()),
         root_select(plan, KeySet(((1,),))),
         collection_select(plan, lines, KeyRange()),
-        bound_select(plan, KeyRange(), 5),
+        RootSelect(plan).bound(KeyRange(), 5),
         without_key_select(plan),
         sums_select(plan, [column_of(PURCHASE, "total")]),
     ]
@@ -341,7 +341,7 @@ def test_a_float_is_selected_and_compared_whole() -> None:
 @pytest.mark.parametrize("declared", ["enum('a','b')", "set('a','b')"])
 def test_an_enum_in_a_key_is_ordered_as_it_is_compared(declared: str) -> None:
     plan = plan_of(table_with_key(declared, TEXT), ["k"])
-    assert mysql_sql_of(bound_select(plan, KeyRange(("a",)), 5)).startswith(
+    assert mysql_sql_of(RootSelect(plan).bound(KeyRange(("a",)), 5)).startswith(
         "SELECT (concat(root.`k`)) AS anon_1 FROM `t` AS root WHERE (concat(root.`k`)) > ? ORDER BY (concat(root.`k`))"
     )
     assert "WHERE root.`k` IN (?)" in mysql_sql_of(root_select(plan, KeySet((("a",),))))

@@ -19,7 +19,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import Address, read_engine, source_url
 from migrator.source.engines.mysql.engine import SQL
 from migrator.source.reader import SqlSource
-from migrator.source.sql.selects import KeyRange, bound_select, root_select
+from migrator.source.sql.selects import KeyRange, RootSelect, root_select
 from tests import pins
 from tests.support_mysql import connect, is_mariadb, numbers, run_script, settings_of
 from tests.support_source import TABLES, list_of, number_of, plan_of
@@ -270,7 +270,7 @@ def test_a_page_is_a_range_of_the_primary_key(mysql_database: str) -> None:
         assert len(bounds) == 40
         assert len(source.read_page(plan, bounds[20], bounds[21])) == 500
     page = root_select(plan, KeyRange(decode_key(bounds[20]), decode_key(bounds[21])))
-    next_bound = bound_select(plan, KeyRange(decode_key(bounds[20])), 500)
+    next_bound = RootSelect(plan).bound(KeyRange(decode_key(bounds[20])), 500)
     for statement, rows in ((page, 700), (next_bound, 20_000)):
         explained = explain(mysql_database, statement)
         assert (explained["type"], explained["key"]) == ("range", "PRIMARY")
