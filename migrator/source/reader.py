@@ -443,7 +443,7 @@ class SqlSource(SqlTotals):
             read = fetched(connection, select.of(chosen, limit and limit + 1), raw)
             if twins_of(plan, read.rows):
                 self._need_no_twins(plan, list(map(read.whole, read.rows)))
-            roots = read.rows if limit is None else list(read.rows)[:limit]
+            roots = read.rows if limit is None else read.rows[:limit]
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(read.whole(roots[-1])))
                 chosen = KeyRange(chosen.after, decode_key(last))

@@ -458,7 +458,9 @@ cdef class Result:
     def __iter__(self):
         return iter(self.rows(0, self.n))
 
-    def __getitem__(self, Py_ssize_t number):
+    def __getitem__(self, number):
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(self.n))]
         if not 0 <= number < self.n:
             raise IndexError(number)
         return self.rows(number, number + 1)[0]

@@ -544,6 +544,7 @@ def test_rows_that_libpq_has_are_a_sequence_of_tuples(rows: list[tuple[Any, ...]
     placed = in_place(rows, 2)
     assert (len(placed), list(placed)) == (len(rows), rows)
     assert [placed[number] for number in range(len(rows))] == rows
+    assert (placed[::3], placed[:2], placed[-2:]) == (rows[::3], rows[:2], rows[-2:])
     assert placed.values((0,)) == [text for text, _ in rows]
     assert placed.values((1, 0)) == [(number, text) for text, number in rows]
     for number in (-1, len(rows)):
