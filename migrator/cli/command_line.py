@@ -106,8 +106,10 @@ class Leaf(click.Command):
         gc.disable()
         try:
             work: Work = self.callback()
-            # Nor is there garbage in it later: a run would look through all of it every few pages.
-            gc.freeze()
+            # Nor is there garbage in it later: a run would look through all of it every few pages. Only once: what a
+            # process that runs several commands has left behind is garbage.
+            if not gc.get_freeze_count():
+                gc.freeze()
         finally:
             gc.enable()
         return work

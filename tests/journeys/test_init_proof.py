@@ -89,7 +89,7 @@ def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Pro
     )
     ended = proposed(trade, "--statements", "team.csv", prove=True)
     assert ended.code == 1, ended.err
-    assert "needs SQL" in ended.out
+    assert "SQL statement" in ended.out
     mapping = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
     assert "    frequency: 5/s\n    budget: {p99_ms: 10}" in mapping
     sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")

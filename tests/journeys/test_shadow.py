@@ -64,7 +64,7 @@ def test_every_pattern_is_clean(shop: Project) -> None:
     found = {one["pattern"]: one for one in ended.data["patterns"]}
     assert set(found) == PATTERNS
     for name, one in found.items():
-        assert one["same"] == one["samples"] == (12 if one["parameters"] else 10), name
+        assert one["same"] == one["samples"] == 12, name
         assert one["empty"] < one["samples"], name
         assert set(one["latency_ms"]) == {"table", "sql"}
     assert found["get_orders_by_status"]["parameters"] == {

@@ -268,7 +268,7 @@ def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: boo
         return chosen if named or not own else own
     if not own or (named and own != chosen):
         missing = f" of {', '.join(sorted(chosen - own))}" if named else ""
-        what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
+        what = f"the journal has no backfill{missing} by job {job.name} into this table"
         raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
     for other, entities in sorted(writers.items()):
         if other != job.name and entities & own:

@@ -264,7 +264,7 @@ class Sizing:
         reads: list[CallReads] = []
         try:
             if not any(number for name, number in rows.items() if name.partition("@")[0] in called.entities):
-                why = "there is no row that it asks for"
+                why = "no row to read"
             elif called.by_sql:
                 reads = self._by_sql(called)
             else:

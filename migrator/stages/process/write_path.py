@@ -266,7 +266,7 @@ def _changed(
     """By pattern that the table answers, why it would have another answer."""
     for name, state in sorted(answered.items()):
         if name in known and name not in own.answers:
-            yield name, f"it is in {state.word}, and this mapping has it no more"
+            yield name, f"it is in {state.word}, and it is not in this mapping"
         elif name in known and known[name].digest != own.answers[name]:
             yield name, f"it is in {state.word}, and its answer changes"
 
