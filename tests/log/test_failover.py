@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,14 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.log.conftest import LogShop, engine_home
-from tests.support_services import LOGICAL_VARIABLE
 from tests.support_standby import Binaries, standby_of
 from tests.support_waiting import until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(LOGICAL_VARIABLE not in os.environ, reason="only with the servers of .ci/engine"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 STANDBY = "standby_of_the_tests"
 
 

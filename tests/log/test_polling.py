@@ -20,7 +20,7 @@ from tests.log.conftest import Killed, LogShop, changes, count_of_marks, writing
 from tests.log.test_from_the_log import WRITES
 from tests.support_pooler import pooler
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 @pytest.fixture
