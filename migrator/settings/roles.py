@@ -107,7 +107,7 @@ ROLES = {
         asks=True,
     ),
     "operator": Role(
-        "capture, shadow, cutover, query, look, clean, decommission",
+        "capture, shadow, cutover, look, clean, decommission",
         (*_OPEN, "BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"),
         asks=True, old_tables=(*_READ_OLD, "UpdateTable"), old_streams=_COPY_OLD,
     ),
@@ -203,8 +203,8 @@ SQL_ROLES = {
         "a service: dual_write in strict mode, Migration.read", rows=True, asks=True, ticket=_DRAWS, mark=("INSERT",)
     ),
     "operator": SqlRole(
-        "shadow, cutover, query, look, clean, recover, decommission", rows=True, asks=True,
-        ticket=_DRAWS, mark=("SELECT",), looks=True, counts=True,
+        "shadow, cutover, look, clean, decommission", rows=True, asks=True,
+        ticket=("SELECT",), mark=("SELECT",), looks=True, counts=True,
     ),
     "reverse": SqlRole("reverse check, start, status, stop and verify, with --repair too", rows=True, writes=True),
     "report": SqlRole("status, report, findings, cutover status", rows=True, ticket=("SELECT",), mark=("SELECT",)),

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 
+from migrator.features.recover.work import raise_epoch
 from migrator.mapping.model.evidence import Move, PatternPhase, State
 from migrator.settings import job as job_settings
 from migrator.stages.core.ownership import keep_direct
@@ -259,15 +261,11 @@ def filled(one: Acting) -> AbstractContextManager[None]:
 
 
 def epoch_raised(one: Acting) -> AbstractContextManager[None]:
-    with one.as_root():
-        one.made.done("recover", str(one.made.job), "source-restored", "--settle", "0s")
-    return nullcontext()
-
-
-def verified(one: Acting) -> AbstractContextManager[None]:
-    """By the role that may read objects."""
-    with one.as_root():
-        assert one.made.run("-q", "verify", str(one.made.job), "--repair", "--settle", "0").code in (0, 1)
+    """The first step of `recover JOB source-restored`, after which a repair is due."""
+    with pytest.MonkeyPatch.context() as environment, desk_of(one.made) as session:
+        for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            environment.setenv(variable, "test")
+        raise_epoch(session, 0)
     return nullcontext()
 
 
@@ -327,7 +325,6 @@ HOOKS: Mapping[str, Callable[[Acting], AbstractContextManager[None]]] = {
     "GROW": grown,
     "SHRINK": shrunk,
     "RELAY": relay_of_root,
-    "VERIFY": verified,
 }
 
 CHANGES = """

@@ -46,7 +46,6 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "cutover rollback JOB customer_by_id",
         "clean JOB --row --entity customer --key 2 --yes --force",
         "decommission check JOB",
-        "recover JOB source-restored",
     ),
 }
 """The commands of a role."""

@@ -63,8 +63,6 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         "clean JOB --row --entity customer --key 2 --yes --force",
         "-q clean JOB --all-items --yes",
         "FILL",
-        "recover JOB source-restored",
-        "VERIFY",
         "COMPLETE",
         "decommission check JOB",
         "clean JOB --attributes --yes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,11 @@ WORKS: Mapping[str, Work] = {
         ("deploy", "backfill"),
         "-q migrate-mapping JOB --yes --settle 0",
     ),
+    "recover": Work(
+        ("relay",),
+        ("relay", "verify"),
+        "-q recover JOB source-restored --settle 0s",
+    ),
     "the way back": Work(
         ("operator", "reverse"),
         ("operator", "reverse"),
@@ -47,6 +53,11 @@ WORKS: Mapping[str, Work] = {
 def prepared(made: Project, name: str, server: Server | None) -> None:
     """What others did before the command."""
     job = str(made.job)
+    if name == "recover":
+        if server is None:
+            with sqlite3.connect(made.folder / "shop.db") as source:
+                source.executescript(in_aws.CHANGES)
+        return
     if name == "migrate-mapping":
         made.done("relay", job, "--once")
         mapping = made.folder / "mapping.yaml"
@@ -119,9 +130,12 @@ def test_rights_in_the_source(
         made.done(*words)
 
 
-def test_rights_on_the_table(tmp_path: Path, auth_dynamodb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of migrate-mapping: what the way back asks of the table the tests of its roles try."""
-    name, work = "migrate-mapping", WORKS["migrate-mapping"]
+@pytest.mark.parametrize("name", ["migrate-mapping", "recover"])
+def test_rights_on_the_table(
+    name: str, tmp_path: Path, auth_dynamodb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the way back asks of the table the tests of its roles try."""
+    work = WORKS[name]
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "test")
     with in_aws.acting(tmp_path, auth_dynamodb) as one:
