@@ -22,7 +22,7 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
 
 ## For every type
 
-- NULL is no attribute. In a list it is DynamoDB's NULL.
+- NULL: the attribute is missing. In a list it is DynamoDB's NULL.
 - Numbers are exact, never through a float: DynamoDB holds 38 digits from 1E-130 to 9.99E+125.
 - A value that its type's form cannot hold (NaN, a 39th digit, a date BC, a zero date) **refuses its own row**, which
   becomes a finding; nothing is rounded, clipped or left out. `|text` keeps such a value, whole:
@@ -47,14 +47,14 @@ SECTIONS = (
     (
         "PostgreSQL",
         (*postgresql_facts.KINDS.rules, *postgresql_facts.KINDS.shapes),
-        "A partitioned table is read once, at the parent; its partitions are no tables of their own.",
+        "A partitioned table is read once, at the parent; its partitions are not read separately.",
     ),
     ("MariaDB and MySQL", (*facts.KINDS.rules, *facts.KINDS.shapes), "A partitioned table is read once."),
     (
         "SQLite",
         (*sqlite_facts.KINDS.rules, *sqlite_facts.KINDS.shapes),
         (
-            "SQLite lets any column hold any value; the declared name says what is meant, and a value that does not "
+            "SQLite lets any column hold any value; the declared name is the intended type, and a value that does not "
             "fit it refuses its row. STRICT tables have the same rules."
         ),
     ),

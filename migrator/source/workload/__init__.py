@@ -1,1 +1,1 @@
-"""What a source is asked and what it holds: its statements as questions, and figures of its tables."""
+"""Queries and statistics of a source: its statements as questions, and figures of its tables."""
