@@ -24,9 +24,9 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.measures import CHANGE_S, Histograms
 from migrator.runtime.values import asdict
 from migrator.settings.job import Job
-from migrator.stages.cutover.watch import LagWatch, tell
+from migrator.stages.cutover.moves import LagWatch, tell
 from migrator.stages.live.capture import of_another
-from migrator.stages.session.live import ONCE, open_live
+from migrator.stages.session.job import ONCE, open_live
 from migrator.stages.session.session import JobSession
 
 

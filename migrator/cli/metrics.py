@@ -20,7 +20,7 @@ from migrator.mapping.model.evidence import PHASES, PatternPhase
 from migrator.mapping.model.instances import Advance
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.runtime.measures import Answers, Counts, Histogram, Labels
-from migrator.stages.core.pace import Pace
+from migrator.stages.core.presence import Pace
 from migrator.stages.reads.metrics import ReadTotals
 from migrator.stages.reads.reads import MappedReads
 from migrator.stages.session.service import Service

@@ -23,7 +23,7 @@ from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, a
 from migrator.runtime.values import asdict
 from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import load_transforms, sound_mapping
-from migrator.stages.cutover.watch import tell
+from migrator.stages.cutover.moves import tell
 from migrator.stages.session.session import JobSession
 
 # ── How a run ended ──

@@ -1,18 +1,26 @@
-"""What surrounds a backfill or a relay at work: its pace, its presence in the journal, its metrics and health."""
+"""What surrounds a backfill or a relay at work: its pace, its presence in the journal, its metrics and health over HTTP."""
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as LateError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from migrator.cli.cutover_text import phases_document
-from migrator.cli.endpoint import Monitored, Readiness, serve
 from migrator.cli.lag import Signs
 from migrator.cli.metrics import (
     CountedProgress,
@@ -26,15 +34,204 @@ from migrator.cli.metrics import (
 )
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.instances import Advance, ProcessKind, Share
-from migrator.runtime.errors import Interrupted, MigratorError
+from migrator.runtime.errors import Interrupted, MigratorError, SettingsError
 from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
-from migrator.stages.core.pace import Pace, Strain
-from migrator.stages.core.presence import Presence, process_of
+from migrator.stages.core.presence import Pace, Presence, Strain, process_of
 from migrator.stages.session.job import JobSource
 from migrator.stages.session.session import JobSession
+
+if TYPE_CHECKING:
+    from migrator.cli.lag import Signs
+
+
+ANSWER_S = 3.0
+"""How long a store may take to answer before the process counts as not ready."""
+KNOWN_FOR_S = 2.0
+
+# ── Whether the process works, and whether what it needs answers ──
+
+
+class Readiness:
+    """Whether each store answers now. `asks`: by the store's name what asks it, raising where it does not answer.
+
+    Answers are kept for KNOWN_FOR_S; one that does not come in ANSWER_S is waited for by nobody, and is not asked again
+    until it came.
+    """
+
+    def __init__(self, asks: Mapping[str, Callable[[], object]], answer_s: float = ANSWER_S) -> None:
+        self._asks = asks
+        self._answer_s = answer_s
+        self._pool = ThreadPoolExecutor(max(1, len(asks)), "readiness")
+        self._under_way: dict[str, Future[object]] = {}
+        self._known: dict[str, str] = {}
+        self._asked_at = float("-inf")
+        self._lock = Lock()
+
+    def faults(self) -> dict[str, str]:
+        """By the store's name 'ok', or why not."""
+        with self._lock:
+            if time.monotonic() - self._asked_at >= KNOWN_FOR_S:
+                for name, ask in self._asks.items():
+                    if name not in self._under_way:
+                        self._under_way[name] = self._pool.submit(ask)
+                until = time.monotonic() + self._answer_s
+                self._known = {name: self._answer(name, until) for name in self._asks}
+                self._asked_at = time.monotonic()
+            return dict(self._known)
+
+    def _answer(self, name: str, until: float) -> str:
+        asked = self._under_way[name]
+        try:
+            asked.result(max(0.0, until - time.monotonic()))
+        except LateError:
+            return f"no answer within {self._answer_s:g} s"
+        except MigratorError as error:
+            fault = str(error)
+        except Exception as error:
+            fault = f"internal error ({type(error).__name__})"
+        else:
+            fault = "ok"
+        del self._under_way[name]
+        return fault
+
+
+# ── The address ──
+
+
+class Monitored(Struct, frozen=True):
+    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' where it does not."""
+
+    metrics: Collector
+    signs: Signs
+    readiness: Readiness
+    phases: Callable[[], Mapping[str, object]]
+    held: Callable[[], str] = lambda: ""
+
+    @property
+    def documents(self) -> Mapping[str, Callable[[], tuple[int, Mapping[str, object]]]]:
+        """By path what gives a status code and JSON."""
+        return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
+
+    def healthz(self) -> tuple[int, dict[str, object]]:
+        """503: the process is stuck, and only a restart helps. A store that is away is no reason for one."""
+        fault = self.signs.fault()
+        return (503 if fault else 200), {"status": "stuck" if fault else "ok", "reason": fault}
+
+    def readyz(self) -> tuple[int, dict[str, object]]:
+        """503: a store that it needs does not answer just now."""
+        stores = self.readiness.faults()
+        is_ready = all(said == "ok" for said in stores.values()) and not self.signs.fault()
+        body: dict[str, object] = {
+            "status": "ready" if is_ready else "not ready",
+            "stores": stores,
+            "held": self.held(),
+        }
+        return (200 if is_ready else 503), body
+
+
+MOST_CONNECTIONS = 16
+REQUEST_S = 5.0
+"""How long a connection may be silent."""
+
+
+class _Server(ThreadingHTTPServer):
+    """Closes its oldest connection when another one is opened beyond the limit: a probe is always answered, and the process
+    has files and threads for its work."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def server_activate(self) -> None:
+        self._open: dict[int, socket.socket] = {}
+        self._lock = Lock()
+        super().server_activate()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            # The process has no files left: the connection waits, and this thread must not spin.
+            time.sleep(_NO_FILES_S)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            while len(self._open) >= MOST_CONNECTIONS:
+                oldest = self._open.pop(next(iter(self._open)))
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[id(request)] = request
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(id(request), None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that is gone is not a fault of the process."""
+
+
+def _is_local(host: str) -> bool:
+    """Whether the host, with a port or without, is this machine's loopback."""
+    return host in _LOCAL or host.rpartition(":")[0] in _LOCAL
+
+
+_LOCAL = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
+_NO_FILES_S = 0.1
+
+
+def serve(monitored: Monitored, host: str, port: int) -> None:
+    """Serves from threads of their own until the process ends. Raises: SettingsError where the port cannot be had."""
+    registry = CollectorRegistry()
+    registry.register(monitored.metrics)
+    is_local = _is_local(host)
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S
+
+        def do_GET(self) -> None:  # the standard library calls it so
+            if is_local and not _is_local(self.headers.get("Host", "")):
+                # A page of another site, which has its name resolve to this address.
+                self._send(421, "text/plain; charset=utf-8", b"the Host header must name this address\n")
+                return
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                encode, kind = choose_encoder(self.headers.get("Accept", ""))
+                self._send(200, kind, encode(registry))
+            elif path in monitored.documents:
+                code, body = monitored.documents[path]()
+                self._send(code, "application/json", json.dumps(body).encode() + b"\n")
+            else:
+                here = f"/metrics, {', '.join(monitored.documents)} are here\n"
+                self._send(404, "text/plain; charset=utf-8", here.encode())
+
+        do_HEAD = do_GET
+
+        def _send(self, code: int, kind: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *words: object) -> None:
+            """Nothing: a line a scrape would hide what matters."""
+
+    class Server(_Server):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        server = Server((host, port), Handler)
+    except OSError as error:
+        what = f"--metrics-port {port}: cannot be served ({error.strerror}); name another one"
+        raise SettingsError(what) from None
+    Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
 
 SPARE_S = 60.0
 

@@ -37,10 +37,10 @@ from migrator.mapping.model.results import BackfillResult
 from migrator.runtime.errors import DIFFERENT, amount
 from migrator.runtime.values import replace
 from migrator.settings.job import Hook, Job
+from migrator.stages import process as runs
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.core.ownership import refuse_source_table
-from migrator.stages.process import session as runs
-from migrator.stages.process.write_path import PathChoice, choose_path
+from migrator.stages.process import PathChoice, choose_path
 from migrator.stages.session.session import JobSession
 
 # ── `migrator backfill`: every row into the table ──

@@ -95,6 +95,6 @@ def relay() -> cli.Work:
     collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);
     3: an edge gave up, the marks wait.
     """
-    from migrator.commands.relay_work import relay
+    from migrator.commands.capture_work import relay
 
     return relay

@@ -1,32 +1,71 @@
-"""`migrator capture`: what tells of every change in the source: triggers that leave marks, or streams of old tables."""
+"""`migrator capture` and `migrator relay`: what marks every change in the source, and what makes items of the marks."""
 
 from __future__ import annotations
 
+import json
+import secrets
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
+from msgspec import Struct
 
 from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import marking_line
-from migrator.cli.lag import STANDINGS
-from migrator.cli.runs import refuse_living
+from migrator.cli.lag import STANDINGS, RelayReport, lag_line, lag_watch, open_line
+from migrator.cli.metrics import relay_part
+from migrator.cli.options import belonging, print_result, say, shown_live, stop_on_signals
+from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file, refuse_living
 from migrator.cli.text import alembic_text, sql_text
+from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
+from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.instances import Standing
-from migrator.runtime.errors import DIFFERENT, MigratorError, RefusedError, SettingsError, amount
+from migrator.mapping.model.instances import Share, Standing
+from migrator.mapping.model.journal import Run
+from migrator.runtime.errors import (
+    DIFFERENT,
+    Interrupted,
+    MigratorError,
+    RefusedError,
+    SettingsError,
+    StoppedError,
+    amount,
+)
+from migrator.runtime.logs import get_logger
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
+from migrator.stages import process as runs
 from migrator.stages.core.ownership import AnotherJournalError
-from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed, of_another
-from migrator.stages.process.write_path import need_unanswered, tell_registered
-from migrator.stages.session.live import ONCE
+from migrator.stages.live.capture import (
+    MEANINGS,
+    ROWS_CAPTURED,
+    CaptureStage,
+    CaptureStatus,
+    Installed,
+    of_another,
+)
+from migrator.stages.live.daemon import Daemon
+from migrator.stages.process import (
+    begin_revision,
+    need_unanswered,
+    tell_registered,
+    tell_unmarked,
+    tell_unverified,
+)
+from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import gatherer_of, keep_direct
-from migrator.stages.session.session import JobSession
+from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
@@ -226,3 +265,236 @@ def _refuse_living(session: JobSession) -> None:
     except AnotherJournalError as error:
         raise SettingsError(f"{error}; --force where no service runs") from None
     refuse_living(session.service_registry())
+
+
+# ──
+# Whether changes still leave marks: a relay whose triggers or streams are gone would be idle, without an error.
+
+LOOK_S = 10.0
+_SHARE = 0.02
+"""Of the time that looks may take, where a source with many tables answers slowly."""
+_log = get_logger("relay")
+
+
+@dataclass
+class CaptureCheck:
+    """`status`: asks the source. Tells of what is not captured at each look, and ends the relay at the second one: a single
+    look may have met an install under way. Of a partition that came it tells once."""
+
+    status: Callable[[], CaptureStatus]
+    clock: Callable[[], float] = time.monotonic
+    _next_at: float | None = None
+    _unmarked: frozenset[str] = frozenset()
+    _partitions: set[str] = field(default_factory=set)
+
+    def __call__(self) -> None:
+        """Raises: SettingsError where changes leave no mark any more; what `status` raises."""
+        started = self.clock()
+        if self._next_at is None:
+            # The start has looked already.
+            self._next_at = started + LOOK_S
+        if started < self._next_at:
+            return
+        capture = self.status()
+        ended = self.clock()
+        self._next_at = ended + max(LOOK_S, (ended - started) / _SHARE)
+        self._judge(capture)
+
+    def _judge(self, capture: CaptureStatus) -> None:
+        open_ = {table.table: table.state for table in capture.tables if table.state not in ROWS_CAPTURED}
+        if capture.installation is None or open_:
+            _log.warning(
+                "changes_leave_no_mark", tables=open_, installed=capture.installation is not None, see=_SEE
+            )
+        before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
+        if lasting := sorted(before & self._unmarked):
+            what = f"changes of {', '.join(lasting)} leave no mark any more: {capture.means} are gone or disabled"
+            raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
+        if set(capture.partitions) - self._partitions:
+            _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
+        self._partitions = set(capture.partitions)
+
+
+_INSTALL = "migrator capture install"
+_SEE = "`migrator capture status`; after `migrator capture install` run `migrator verify --repair`"
+_MEND = "run `migrator capture install`, then `migrator verify --repair`, and start it again"
+
+
+# ──
+# `migrator relay`: marks made into items.
+
+_WRITTEN_ALL_THE_SAME = {"apart"}
+"""Kinds of findings whose rows have their items none the less."""
+RELAYS = "relays"
+"""All relays of a job share its budgets, however they were started."""
+DISCARDED_TRIES = 3
+"""A mark that failed less often may have met a failure that passes."""
+
+
+class _Asked(Struct, frozen=True):
+    """What the command line asked for. `part`: given to a relay that another one has started."""
+
+    once: bool
+    workers: int
+    processes: int
+    part: Part | None
+    options: Mapping[str, Any]
+
+    def words(self, job: Job) -> list[str]:
+        """What the other relays of this command are given."""
+        given = {"--json": True, "--once": self.once, "--workers": self.workers}
+        return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
+
+
+@belonging()
+def relay(
+    session: JobSession,
+    once: bool,
+    dry_run: bool,
+    workers: int,
+    part: str | None,
+    **options: Any,
+) -> int:
+    """The exit code of `migrator relay`."""
+    is_marks_alone = dry_run or options["discard_marks"]
+    processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
+    asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
+    read = _job_of(session.job, asked)
+    with failure_kept("relay", session), ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals(session.stop))
+        if part:
+            end_with_parent(stop)
+        parsed = _mapping_gone_back_to(session)
+        session = stack.enter_context(session.another("relay", job=read, workers=workers, parsed=parsed))
+        runs.need_bucket(read, session.checked.entities)
+        if is_marks_alone:
+            return _marks_alone(session, discard=not dry_run, as_json=options["as_json"])
+        return _work(stack, session, asked)
+
+
+def _job_of(job: Job, asked: _Asked) -> Job:
+    """The job as this relay sees it; hooks are called by the one that has started the others."""
+    if asked.part is None:
+        return runs.divided(job, asked.processes)
+    return replace(runs.with_connections(job, asked.part.connections), hooks=())
+
+
+def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
+    """The journal's mapping, if the job has gone back from that of its file: a supervisor starts the relay again while the
+    file is still the one that was left. None for the file's."""
+    job = session.job
+    own, newest = known_revision(job), session.newest()
+    if own is None or newest is None or newest.revision.mapping == own or not session.changes.is_left(own):
+        return None
+    revision = newest.revision.mapping
+    say(
+        f"warning: {job.mapping}: the job has gone back from this mapping to {revision}, and the relay works by that one."
+        f" Put its file in place ({older_file(job, revision)})"
+    )
+    return kept_mapping(session, revision)
+
+
+def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
+    read, journal, stop = session.job, session.journal, session.stop
+    once, options = asked.once, asked.options
+    edges, run = _open(stack, session, force=options["force"])
+    keep = partial(_keep, edges, CaptureCheck(session.capture_status), force=options["force"])
+    later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
+    lag = lag_watch(read, later, edges.live.marks.state)
+    report = RelayReport(
+        *(session, run, edges.live.marks, edges.open_findings, keep, lag.see),
+        state=edges.live.marks.state(),
+        signs=signs_of(read.tuning),
+        entities=edges.entities_by_table(),
+    )
+    highest = edges.memory.highest()
+    address = address_of(read.tuning.metrics_host, options["metrics_port"])
+    who = asked.part.id if asked.part else secrets.token_hex(8)
+    own = Share(who, RELAYS, connections=runs.taken_by(read, asked.workers))
+    others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
+    watched = Watched("relay", session, report.signs, address, own)
+    pace = watched.open(stack, report.advance, [partial(relay_part, report)])
+    if once and pace.throttle.paused:
+        what = f"job {read.name} is {pace.held}: no change was processed"
+        raise StoppedError(f"{what}. Run `migrator pace {read.path} --resume`, then run this command again")
+    edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
+    daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
+    with RunEnd(journal.end_run, run, read.hooks), shown_live(report.line):
+        _run(daemon, report, others, asked.words(read), once=once)
+    if once:
+        edges.guard()
+    _print_end(report, daemon, as_json=options["as_json"])
+    failed = edges.live.marks.state().failed
+    open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
+    unmarked = session.capture_status().unmarked() if once else []
+    for what in unmarked:
+        click.echo(f"warning: {what}", err=True)
+    if once and stop.is_set() and not session.ownership.is_service():
+        raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
+    return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
+
+
+def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
+    print_result(report.data() | {"left_to_others": daemon.left}, report.summary(), as_json=as_json)
+    if daemon.left:
+        what = f"{amount(daemon.left, 'mark', 'are')} another relay's, which did not finish within a lease"
+        click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
+
+
+def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
+    session.need_installation()
+    if discard:
+        discarded = session.live.marks.discard_failed(DISCARDED_TRIES)
+        data, line = (
+            {"discarded": discarded},
+            f"{amount(discarded, 'mark')} discarded; run `migrator verify --repair`",
+        )
+    else:
+        counts = session.open_findings.counts()
+        state = session.live.marks.state()
+        data = asdict(state) | {"open_findings": counts}
+        if data["slot"] is None:
+            del data["slot"]
+        line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
+    print_result(data, line, as_json=as_json)
+    return 0
+
+
+def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[ConcurrentEdges, Run]:
+    edges, ownership = stack.enter_context(session.open_concurrent()), session.ownership
+    ask = ownership.need_direct if force else ownership.need_rows
+    ask()
+    session.revisions.refuse_old()
+    installation = session.capture_by(edges.live).need_installation(session.plans)
+    edges.guard()
+    tell_unmarked(session, installation, say)
+    tell_unverified(session, installation, say)
+    begin_revision(edges, say, force=force)
+    edges.open_findings.keep_entities(edges.entities)
+    identity = runs.identity_of("relay", session, session.table_id, session.checked.entities)
+    return edges, runs.begin(session.journal, identity, again=True, after=0)
+
+
+def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -> None:
+    """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
+    edges.guard()
+    check_capture()
+    if not force and edges.session.ownership.is_service():
+        click.echo(
+            "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
+        )
+        edges.session.stop.set()
+
+
+def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
+    """`words`: what the relays are given that work beside this one. One that failed is started again, unless `once`."""
+    with ExitStack() as beside:
+        children = others.start(beside, words, daemon.stop, again=not once)
+        # A relay is stopped by an interrupt; what it had taken comes again.
+        with suppress(Interrupted):
+            daemon.run(once=once)
+            if once:
+                children.wait()
+                daemon.recount(report.marks.state().waiting)
+    for printed in filter(None, children.printed):
+        report.others.update(json.loads(printed)["worked"])

@@ -45,9 +45,8 @@ from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.gather import EvidenceGatherer
-from migrator.stages.cutover.moves import Cutover, next_step
-from migrator.stages.cutover.watch import LagWatch, MovedBack, Watch, keep_watch, tell
-from migrator.stages.session.live import ONCE, Live
+from migrator.stages.cutover.moves import Cutover, LagWatch, MovedBack, Watch, keep_watch, next_step, tell
+from migrator.stages.session.job import ONCE, Live
 from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 

@@ -32,12 +32,11 @@ from migrator.runtime.retry import nap
 from migrator.runtime.system import Ticker
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
+from migrator.stages import process as runs
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.core.pace import NoLimit, Pace
 from migrator.stages.core.parallel import OpenPages, PageCall
-from migrator.stages.core.presence import Presence
-from migrator.stages.process import session as runs
-from migrator.stages.process.write_path import Tell, choose_path
+from migrator.stages.core.presence import NoLimit, Pace, Presence
+from migrator.stages.process import Tell, choose_path
 from migrator.stages.session.session import Held, JobSession
 from migrator.stages.verify.scan import direct_items
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions

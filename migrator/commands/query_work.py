@@ -51,7 +51,7 @@ from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
 from migrator.stages.patterns.question import ask
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE
 from migrator.stages.session.session import JobSession
 
 # ── Answers of access patterns and results of replays, as text and JSON ──

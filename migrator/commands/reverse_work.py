@@ -32,7 +32,7 @@ from migrator.stages.reverse.daemon import (
     status_of,
 )
 from migrator.stages.reverse.stage import Reverse
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of, unkept_of
 from migrator.stages.session.session import JobSession
 

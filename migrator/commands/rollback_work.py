@@ -48,7 +48,7 @@ from migrator.stages.cutover.rollback import (
     named,
 )
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import ReverseEdges, gatherer_of, keep_direct, remembered_of, shards_of
 from migrator.stages.session.session import JobSession
 

@@ -33,7 +33,7 @@ from migrator.runtime.errors import MigratorError, SettingsError, amount, verb
 from migrator.runtime.system import has_ended
 from migrator.runtime.values import asdict, replace
 from migrator.stages.live.capture import CAPTURED
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import unkept_of
 from migrator.stages.session.session import JobSession
 

@@ -108,14 +108,17 @@ def local() -> cli.Work:
 
 
 def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
-    from migrator.stages.session import local as servers  # here, so that helps wait for none of it
+    from migrator.stages.session.job import (  # here, so that helps wait for none of it
+        running_servers,
+        stop_servers,
+    )
 
     if stop:
-        stopped = servers.stop()
+        stopped = stop_servers()
         data: dict[str, object] = {"stopped": stopped}
         line = "stopped; its tables are kept" if stopped else "it was not running"
     else:
-        server, line = servers.running()
+        server, line = running_servers()
         data = {"running": server is not None}
         data |= {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
     if as_json:

@@ -48,9 +48,10 @@ from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
 from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages import doctor as health
-from migrator.stages.process.session import need_bucket
+from migrator.stages.process import need_bucket
 from migrator.stages.session.adoption import try_table, try_tickets
 from migrator.stages.session.job import (
+    ONCE,
     Target,
     answered_by_table,
     design_for,
@@ -59,7 +60,6 @@ from migrator.stages.session.job import (
     open_target,
     read_job,
 )
-from migrator.stages.session.live import ONCE
 from migrator.stages.session.reverse import grants_of
 from migrator.stages.session.session import JobSession
 

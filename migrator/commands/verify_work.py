@@ -43,10 +43,10 @@ from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.source import place
+from migrator.stages import process as runs
 from migrator.stages.live.capture import of_another
-from migrator.stages.process import session as runs
-from migrator.stages.process.write_path import need_known
-from migrator.stages.session.live import Live
+from migrator.stages.process import need_known
+from migrator.stages.session.job import Live
 from migrator.stages.session.session import JobSession
 from migrator.stages.verify.page_check import LOOKED_AT, Recheck
 from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, keep_look

@@ -39,13 +39,21 @@ from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
 from migrator.source.adapter.events import EventHooks, Sessions
 from migrator.source.adapter.recording import Recording, Write
-from migrator.stages.patterns.pages import PageRows, Place
 from migrator.stages.patterns.question import Question
-from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.functions import Function, RoutedPattern
 from migrator.stages.reads.metrics import ReadMetrics
-from migrator.stages.reads.reads import Call, MappedReads, PageCall, PhaseCache, Reads, question_named
+from migrator.stages.reads.reads import (
+    Call,
+    MappedReads,
+    PageCall,
+    PageRows,
+    PhaseCache,
+    Place,
+    Reads,
+    question_named,
+)
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from migrator.settings.job import Job, load_job
 from migrator.settings.source import SourceSettings
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.reader import SqlSource
-from migrator.stages.session.live import Live
+from migrator.stages.session.job import Live
 from migrator.stages.session.session import JobSession
 from tests import support_services as services
 from tests.support_mysql import run_script, settings_of

@@ -16,7 +16,7 @@ import pytest
 
 from migrator.main import cli, run
 from migrator.settings import job as job_settings
-from migrator.stages.session import live as live_wiring
+from migrator.stages.session import job as job_wiring
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project
@@ -75,7 +75,7 @@ def test_a_relay_that_runs_once_has_not_looked_at_every_mark(tmp_path: Path, dyn
     shop = filled(cutover_shop(tmp_path, dynamodb_url))
     shop.job.write_text(shop.job.read_text().replace("lease_s: 1", "lease_s: 3600"))
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    with live_wiring.open_live(job_settings.load_job(shop.job, shop.environment), "test") as live:
+    with job_wiring.open_live(job_settings.load_job(shop.job, shop.environment), "test") as live:
         assert len(live.marks.take(10, 3600)) == 1
     process = shop.start("relay", str(shop.job), "--once", "--log-format", "json")
     while "relay_lag" not in (line := process.stderr.readline()):  # type: ignore[union-attr]

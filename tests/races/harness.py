@@ -27,9 +27,8 @@ from migrator.source.reader import SqlSource
 from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath, encoders_of
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.writers import WriterHeartbeats
-from migrator.stages.process.session import begin, identity_of
+from migrator.stages.process import begin, identity_of
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session import live as live_wiring
 from migrator.stages.session.job import Target
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 from migrator.stages.verify.stage import Verify, VerifyOptions
@@ -73,7 +72,7 @@ class Race:
         self.heartbeats = WriterHeartbeats(
             writers,
             self.session.revisions,
-            live_wiring.lifetimes_of(self.shop.job),
+            job_wiring.lifetimes_of(self.shop.job),
             time.monotonic,
             lambda: self.target.store.sent.unanswered,
         )

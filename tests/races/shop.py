@@ -21,8 +21,7 @@ from migrator.settings.job import Job
 from migrator.source.capture.log.marks import LogMarks
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session.job import Target
-from migrator.stages.session.live import Live
+from migrator.stages.session.job import Live, Target
 from migrator.stages.session.session import JobSession
 from tests.support_capture import connect
 from tests.support_fence import no_fence

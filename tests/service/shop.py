@@ -20,7 +20,7 @@ from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.model.table import Item
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
-from migrator.stages.session.live import Live
+from migrator.stages.session.job import Live
 from migrator.stages.session.session import JobSession
 from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES

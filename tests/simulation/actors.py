@@ -14,12 +14,12 @@ from migrator.mapping.model.table import ItemKey, encode_key, split_source
 from migrator.runtime.errors import MigratorError, OldRevisionError, SourceError, StoppedError
 from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, PagePath
-from migrator.stages.core.adoption import Adoption
 from migrator.stages.core.ownership import AnotherJournalError, OlderError
 from migrator.stages.live.refresh import Refresh, RestoredError
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import Strict
 from migrator.stages.live.writers import Purge, WriterLease, fence_off
+from migrator.stages.session.adoption import Adoption
 from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
 from tests.simulation.journal import Identity
 from tests.simulation.rest import comes_to_a_moment, drain, repair_key_requests, under_faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
-from migrator.stages.core.adoption import Adoption
+from migrator.stages.session.adoption import Adoption
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run
 from tests.simulation.broken import found_out

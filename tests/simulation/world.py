@@ -11,11 +11,11 @@ from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import KeyRequest, Root
 from migrator.mapping.model.table import Item, ItemKey, encode_key
 from migrator.stages.backfill.write import Claims, FastPath, PagePath
-from migrator.stages.core.adoption import Adoption
 from migrator.stages.core.ownership import Keeping, OnRecord
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.send import LiveEntity
+from migrator.stages.session.adoption import Adoption
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
 from tests.simulation.database import Database, Reader, Transaction

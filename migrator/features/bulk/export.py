@@ -44,8 +44,14 @@ from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
 from migrator.stages.backfill.write import Claims, Copied, FastPath, Read, encoders_of, key_digest
 from migrator.stages.live.writers import both
-from migrator.stages.process.session import begin, identity_of, need_bucket, pages_of, runs_before
-from migrator.stages.process.write_path import tell_unmarked
+from migrator.stages.process import (
+    begin,
+    identity_of,
+    need_bucket,
+    pages_of,
+    runs_before,
+    tell_unmarked,
+)
 from migrator.stages.session.job import backoff_of, files_at, region_of
 from migrator.stages.session.session import JobSession
 

@@ -42,10 +42,10 @@ from migrator.runtime.errors import RefusedError, SettingsError, TargetError, am
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import asdict
 from migrator.stages.backfill.write import NO_TICKET
-from migrator.stages.core.adoption import KeysOfItems
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.live.relay import live_entities, remembered
-from migrator.stages.process.session import begin, identity_of
+from migrator.stages.process import begin, identity_of
+from migrator.stages.session.adoption import KeysOfItems
 from migrator.stages.session.job import Target, import_request, imports_of
 from migrator.stages.session.session import JobSession
 

@@ -30,8 +30,7 @@ from migrator.settings.definition import definition
 from migrator.settings.job import Job
 from migrator.settings.roles import MARK, ROLES, SQL_ROLES, Place, Rights, old_rights_of, policy, rights_of
 from migrator.settings.transforms import checked_on, sound_mapping
-from migrator.stages.session.job import design_for, read_job
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE, design_for, read_job
 from migrator.stages.session.reverse import grants_of
 from migrator.stages.session.session import JobSession
 

@@ -61,8 +61,7 @@ from migrator.stages.backfill.stage import Backfill, BackfillOptions, sends_noth
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
-from migrator.stages.process.session import RunEdges, identity_of
-from migrator.stages.process.write_path import PathChoice
+from migrator.stages.process import PathChoice, RunEdges, identity_of
 from migrator.stages.session.job import open_database, sampled
 from migrator.stages.session.session import JobSession, open_alone
 from migrator.stages.session.workload import Workload

@@ -40,9 +40,8 @@ from migrator.stages.design.capacity import Around, capacity_of
 from migrator.stages.design.shown import Showing
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.design.views import Views
-from migrator.stages.process.session import MOST_UNASKED, usable_cores
-from migrator.stages.session.job import read_job, region_of, source_name
-from migrator.stages.session.live import ONCE
+from migrator.stages.process import MOST_UNASKED, usable_cores
+from migrator.stages.session.job import ONCE, read_job, region_of, source_name
 from migrator.stages.session.session import JobSession
 from migrator.stages.session.workload import Workload
 

@@ -22,8 +22,7 @@ from migrator.stages.core.ownership import AnotherJobError, AnotherJournalError,
 from migrator.stages.live.refresh import RestoredError
 from migrator.stages.session import adoption as adoption_wiring
 from migrator.stages.session.adoption import guard
-from migrator.stages.session.job import keep_names
-from migrator.stages.session.live import ONCE
+from migrator.stages.session.job import ONCE, keep_names
 from migrator.stages.session.session import JobSession
 
 _REPAIR = (("verify", "--repair"), ("relay", "--once"))

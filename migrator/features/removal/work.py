@@ -37,9 +37,8 @@ from migrator.runtime.errors import (
 from migrator.runtime.values import asdict
 from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
 from migrator.stages.cutover.dependence import before_the_end
-from migrator.stages.process.session import begin
-from migrator.stages.session.job import Target
-from migrator.stages.session.live import ONCE
+from migrator.stages.process import begin
+from migrator.stages.session.job import ONCE, Target
 from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 

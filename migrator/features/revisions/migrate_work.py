@@ -66,15 +66,16 @@ from migrator.stages.core.parallel import TableWalk
 from migrator.stages.live.capture import owned
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
 from migrator.stages.live.writers import both, fence_off, outlive
-from migrator.stages.process.session import (
+from migrator.stages.process import (
     begin,
     identity_of,
+    need_both,
     need_bucket,
+    refuse_changed,
     runs_before,
     scope_of_run,
     taken_by,
 )
-from migrator.stages.process.write_path import need_both, refuse_changed
 from migrator.stages.session.session import ConcurrentEdges, Held, JobSession
 from migrator.stages.verify.stage import VerifyOptions, keep_look
 

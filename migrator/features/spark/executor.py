@@ -31,8 +31,8 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.settings.source import place
 from migrator.settings.transforms import sound_mapping
+from migrator.stages.core.ownership import recording_twins
 from migrator.stages.core.parallel import PageClaims
-from migrator.stages.core.source_checks import recording_twins
 from migrator.stages.session.job import read_job
 from migrator.stages.session.session import JobSession
 

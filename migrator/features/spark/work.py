@@ -31,7 +31,7 @@ from migrator.runtime.system import how_to_install
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.stages.core.parallel import OpenPages, PageCall, Worked
-from migrator.stages.process.session import least_connections, scope_of_run, with_connections
+from migrator.stages.process import least_connections, scope_of_run, with_connections
 from migrator.stages.session.session import JobSession
 
 JAVA = 17

@@ -31,8 +31,8 @@ from migrator.mapping.model.table import (
 from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError, amount
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
+from migrator.stages.core.ownership import need_no_twins, pinned_columns, recording_twins
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
-from migrator.stages.core.source_checks import need_no_twins, pinned_columns, recording_twins
 
 
 class PageRead(Struct, frozen=True):

@@ -21,7 +21,7 @@ from migrator.mapping.patterns.params import kind_of, texts_of
 from migrator.mapping.patterns.results import TooManyError
 from migrator.runtime.system import tell_of_forks
 from migrator.settings.job import ShadowSettings
-from migrator.stages.patterns.recheck import LONGEST, Comparison, PendingMismatch, Sampler
+from migrator.stages.patterns.replay import LONGEST, Comparison, PendingMismatch, Sampler
 from migrator.stages.reads.backends import Bounds, LoopGoneError, ShadowedCall, SideError, blamed
 from migrator.stages.reads.metrics import ReadMetrics
 

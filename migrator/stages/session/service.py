@@ -50,7 +50,7 @@ from migrator.stages.live.service import (
 from migrator.stages.live.service import marking_role as role_of
 from migrator.stages.live.writers import SharedLeases
 from migrator.stages.patterns.question import AT_ONCE, Question
-from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.reads import (

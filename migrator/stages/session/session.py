@@ -68,8 +68,19 @@ from migrator.stages.live.relay import Relay, RelayOptions, WholeTable, live_ent
 from migrator.stages.live.send import LiveEntity
 from migrator.stages.live.writers import Purge, WriterHeartbeats, both
 from migrator.stages.session import job as openings
-from migrator.stages.session.job import JobSource, Requests, Target, backoff_of, design_for, open_target
-from migrator.stages.session.live import DDL_PATIENCE, ONCE, Live, lifetimes_of, open_live
+from migrator.stages.session.job import (
+    DDL_PATIENCE,
+    ONCE,
+    JobSource,
+    Live,
+    Requests,
+    Target,
+    backoff_of,
+    design_for,
+    lifetimes_of,
+    open_live,
+    open_target,
+)
 
 if TYPE_CHECKING:
     from migrator.source.reader import SqlSource

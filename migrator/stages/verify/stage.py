@@ -41,8 +41,8 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
 from migrator.stages.backfill.write import encoders_of
+from migrator.stages.core.ownership import pinned_columns, recording_twins
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
-from migrator.stages.core.source_checks import pinned_columns, recording_twins
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
 from migrator.stages.verify.page_check import PageCheck
 from migrator.stages.verify.scan import (

@@ -12,9 +12,9 @@ from threading import Event, Thread, active_count
 
 import pytest
 
-from migrator.cli.endpoint import MOST_CONNECTIONS, Monitored, Readiness, serve
 from migrator.cli.lag import Signs
 from migrator.cli.metrics import ProcessMetrics
+from migrator.cli.watched import MOST_CONNECTIONS, Monitored, Readiness, serve
 from migrator.runtime.errors import SettingsError, StoppedError
 from tests import pins
 from tests.support_prometheus import fetched, free_port, until
@@ -139,7 +139,7 @@ def test_silent_connections_are_bounded_and_a_probe_is_answered() -> None:
 
 
 def test_a_silent_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migrator.cli.endpoint.REQUEST_S", 0.1)
+    monkeypatch.setattr("migrator.cli.watched.REQUEST_S", 0.1)
     with served() as port, closing(socket.create_connection(("127.0.0.1", port))) as silent:
         silent.settimeout(30)
         assert silent.recv(1) == b""

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from migrator.dynamodb.throttle import WriteLimit
 from migrator.mapping.model.instances import AS_SET, Throttle
 from migrator.runtime.errors import Interrupted, SourceError
-from migrator.stages.core.pace import Pace, Strain
+from migrator.stages.core.presence import Pace, Strain
 from tests import pins
 
 PAUSED = Throttle(paused=True, who="ops@host", since=1.0, reason="INC-7")

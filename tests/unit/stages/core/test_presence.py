@@ -12,8 +12,7 @@ from migrator.dynamodb.throttle import WriteLimit
 from migrator.journal.operations import SqlProcesses
 from migrator.mapping.model.instances import Advance, ProcessState
 from migrator.runtime.errors import StoppedError
-from migrator.stages.core.pace import Pace
-from migrator.stages.core.presence import Presence, process_of
+from migrator.stages.core.presence import Pace, Presence, process_of
 from tests import pins
 from tests.support_journal_file import journal_in_file
 

@@ -17,7 +17,7 @@ from migrator.mapping.model.journal import Finding, Run, RunIdentity
 from migrator.runtime.errors import SourceError
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.core.source_checks import pinned_columns
+from migrator.stages.core.ownership import pinned_columns
 from tests import pins
 from tests.support_mapping import parse_mapping
 

@@ -26,10 +26,10 @@ from migrator.runtime.errors import Interrupted, SourceError, StoppedError
 from migrator.runtime.values import replace
 from migrator.settings.job import Hook, WatchSettings
 from migrator.stages.cutover.evidence import Aggregate, counted
-from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.watch import (
+from migrator.stages.cutover.moves import (
     LAG_AGAIN_S,
     LONGEST_S,
+    Cutover,
     LagWatch,
     MovedBack,
     Watch,

@@ -11,8 +11,8 @@ from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.cursors import Cursor, digest_of, opened, signed
 from migrator.mapping.patterns.designs import Designs
 from migrator.runtime.errors import SettingsError
-from migrator.stages.patterns.pages import SLACK, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question
+from migrator.stages.reads.reads import SLACK, PageRows, Place, refuse_unpaged, sql_page, table_page
 from tests import pins
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore

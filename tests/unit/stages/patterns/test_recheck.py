@@ -8,7 +8,7 @@ from migrator.mapping.model.evidence import DiffKey, Sample
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Example, Hidden
 from migrator.mapping.patterns.diff import diffs
-from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.patterns.replay import Sampler
 
 PATTERN = Pattern(
     "orders", (Param("id", "integer"),), "query", (), parts=(Part("", "Order", ("orderId", "total")),)

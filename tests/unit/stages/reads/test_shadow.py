@@ -17,7 +17,7 @@ from migrator.mapping.model.results import Hidden, PartAnswer
 from migrator.mapping.patterns.results import TooManyError
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import compared
-from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Bounds, SideError
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Breaker, Budget, Shadow
