@@ -26,7 +26,7 @@ from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, RowTree, TableDesign
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.requests import request_for
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source

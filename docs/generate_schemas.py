@@ -11,8 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from migrator.mapping.language.forms import MappingForm
-from migrator.settings.job import JobFile
-from migrator.settings.source import IS_DURATION
+from migrator.settings.job import IS_DURATION, JobFile
 
 # ── The forms of settings, as a person may write them ──
 

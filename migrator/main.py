@@ -18,14 +18,9 @@ import migrator.features.probe.commands
 import migrator.features.spark.commands  # noqa: F401
 from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
 from migrator.cli.inert import plain
-from migrator.commands.backfill import backfill
-from migrator.commands.capture import capture, relay
-from migrator.commands.cutover import cutover
-from migrator.commands.mapping import mapping
-from migrator.commands.reverse import reverse
-from migrator.commands.status import pace, status
-from migrator.commands.table import doctor, local, table
-from migrator.commands.verify import shadow, verify
+from migrator.commands.cutover import cutover, reverse
+from migrator.commands.move import backfill, pace, shadow, status, verify
+from migrator.commands.prepare import capture, doctor, local, mapping, relay, table
 from migrator.features.exports.commands import export
 from migrator.features.init.commands import examples, init
 from migrator.features.look.commands import look, ui

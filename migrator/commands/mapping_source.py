@@ -38,8 +38,7 @@ from migrator.runtime.errors import (
     amount,
     verb,
 )
-from migrator.settings.job import is_job, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session import job

@@ -43,9 +43,8 @@ from migrator.settings.definition import (
     later_requests,
     removal,
 )
-from migrator.settings.job import Job
+from migrator.settings.job import Job, TableOptions
 from migrator.settings.roles import ROLES, SQL_ROLES, SqlRole, rights_of
-from migrator.settings.source import TableOptions
 from migrator.settings.transforms import read_mapping, sound_mapping
 from migrator.stages import doctor as health
 from migrator.stages.process import need_bucket

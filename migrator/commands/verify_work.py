@@ -41,8 +41,7 @@ from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import DIFFERENT, SettingsError, amount
 from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
-from migrator.settings.job import Job
-from migrator.settings.source import place
+from migrator.settings.job import Job, place
 from migrator.stages import process as runs
 from migrator.stages.live.capture import of_another
 from migrator.stages.process import need_known

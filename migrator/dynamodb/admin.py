@@ -36,8 +36,8 @@ from migrator.settings.definition import (
     unsettled,
     wanted_answers,
 )
+from migrator.settings.job import TableOptions
 from migrator.settings.roles import TableRights
-from migrator.settings.source import TableOptions
 
 _What: TypeAlias = tuple[str, str]
 """An action, and the index that it is tried on ('' for the table)."""

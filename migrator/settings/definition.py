@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.values import replace
-from migrator.settings.source import TableOptions, Units
+from migrator.settings.job import TableOptions, Units
 
 # ── The requests that make a mapping's table, with the options that the job asks for ──
 

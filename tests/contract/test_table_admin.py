@@ -14,7 +14,7 @@ from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError
 from migrator.runtime.values import replace
-from migrator.settings.source import TableOptions
+from migrator.settings.job import TableOptions
 from tests import pins
 
 PK, SK = KeyAttribute("PK"), KeyAttribute("SK")

@@ -23,7 +23,7 @@ from migrator.mapping.model.table import Item, ItemKey
 from migrator.mapping.patterns.answers import read_params
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import replace
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims

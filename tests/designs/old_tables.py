@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from migrator.mapping.language.documents import facts_of, key_type
 from migrator.mapping.model.facts import Column, TableFacts
-from migrator.settings.source import DocumentSettings, SourceSettings
+from migrator.settings.job import DocumentSettings, SourceSettings
 from migrator.settings.transforms import read_mapping
 from tests.designs.golden import DESIGNS, Golden, script_of
 from tests.designs.moved import Moved, moved_from

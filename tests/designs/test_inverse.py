@@ -13,7 +13,7 @@ from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.model.table import Item, RowTree
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.settings.job import Job, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import Job, SourceSettings, load_job
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import Live

@@ -17,7 +17,7 @@ from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import RateLimit
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource

@@ -11,7 +11,7 @@ import pytest
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import TooSlowError
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import estimate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session.job import open_source
 from tests import pins

@@ -19,7 +19,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.patterns.requests import request_for
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.design.sizing import Bounds
 from migrator.stages.patterns.param_sampling import RowSample, draw

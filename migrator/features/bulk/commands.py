@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from migrator.cli import command_line as cli
-from migrator.commands.table import table
+from migrator.commands.prepare import table
 
 
 @table.command(name="import", example="jobs/shop.yaml --from s3://shop-migration/items")

@@ -55,8 +55,7 @@ from migrator.runtime.errors import (
 )
 from migrator.runtime.system import how_to_install
 from migrator.runtime.values import replace
-from migrator.settings.job import Job, Tuning, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import Job, SourceSettings, Tuning, load_job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, sends_nothing
 from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults

@@ -33,8 +33,7 @@ from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewr
 from migrator.mapping.model.report import ItemCollection, SampleItem, View
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
-from migrator.settings.job import Job, TargetSettings, Tuning, is_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, is_job
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
 from migrator.stages.design.capacity import Around, capacity_of
 from migrator.stages.design.shown import Showing

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from migrator.cli import command_line as cli
-from migrator.commands.mapping import mapping
+from migrator.commands.prepare import mapping
 
 
 @mapping.command(name="diff", example="git:main mappings/shop.yaml --source env:SHOP_URL")

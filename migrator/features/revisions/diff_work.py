@@ -35,8 +35,7 @@ from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
-from migrator.settings.job import Job, TargetSettings, Tuning, is_job, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
 from migrator.stages.design.sizing import Bounds, Sized, Sizing, TypeTotals
 from migrator.stages.session import job as job_wiring

@@ -28,8 +28,7 @@ from migrator.runtime.errors import (
 from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.system import Ticker
 from migrator.runtime.values import replace
-from migrator.settings.job import Job
-from migrator.settings.source import place
+from migrator.settings.job import Job, place
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.core.ownership import recording_twins
 from migrator.stages.core.parallel import PageClaims

@@ -23,8 +23,7 @@ from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.shards import MEND_OF_SOURCE
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.retry import RateLimit, Retry
-from migrator.settings.job import Job
-from migrator.settings.source import DocumentSettings, SourceSettings
+from migrator.settings.job import DocumentSettings, Job, SourceSettings
 from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
 from migrator.source.dynamodb.capture.install import AwsCalls, CapturedStream, StreamActivity, StreamCapture
 from migrator.source.dynamodb.capture.marks import (

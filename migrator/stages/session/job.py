@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from migrator.dynamodb import embedded
 from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import (
     EMBEDDED,
@@ -25,7 +24,6 @@ from migrator.dynamodb.client import (
     service_client,
 )
 from migrator.dynamodb.control import DynamoStripping, control_state
-from migrator.dynamodb.embedded import Server
 from migrator.dynamodb.failures import in_words
 from migrator.dynamodb.objects import DynamoImports, FolderFiles, S3Files, S3Objects
 from migrator.dynamodb.store import DynamoStore, reads_only
@@ -54,8 +52,15 @@ from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.runtime.values import replace
 from migrator.settings.definition import import_parameters
-from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
-from migrator.settings.source import DocumentSettings, SourceSettings
+from migrator.settings.job import (
+    IN_SOURCE,
+    DocumentSettings,
+    Job,
+    SourceSettings,
+    TargetSettings,
+    Tuning,
+    load_job,
+)
 from migrator.settings.transforms import sound_mapping, table_of
 from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
@@ -565,21 +570,3 @@ def _open_old_live(
 
 def lifetimes_of(job: Job) -> Lifetimes:
     return Lifetimes(job.tuning.request_life_s, job.tuning.silent_s)
-
-
-# ── Servers of the embedded DynamoDB that jobs share on this machine ──
-
-
-def running_servers() -> tuple[Server | None, str]:
-    """The first that runs, and a line for a person."""
-    server = next(filter(None, map(embedded.running, _folders())), None)
-    return server, embedded.status(server)
-
-
-def stop_servers() -> bool:
-    """Stops all, their tables saved; whether there was one. Raises: StoppedError."""
-    return True in [embedded.stop(home) for home in _folders()]
-
-
-def _folders() -> list[Path]:
-    return [embedded.folder(name) for name in embedded.NAMES]

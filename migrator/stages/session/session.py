@@ -50,8 +50,7 @@ from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import MappingError
 from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.runtime.values import replace
-from migrator.settings.job import Job, TargetSettings, Tuning
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning
 from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of

@@ -24,7 +24,7 @@ from migrator.features.exports.python.module import python_module
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import checked_params
 from migrator.runtime.values import replace
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.session.job import open_source
 from tests import pins

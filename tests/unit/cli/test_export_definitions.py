@@ -16,7 +16,7 @@ from migrator.features.exports.terraform import terraform, terraform_file
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.values import replace
 from migrator.settings.definition import definition
-from migrator.settings.source import TableOptions, Units
+from migrator.settings.job import TableOptions, Units
 
 PK = KeyAttribute("PK")
 INDEXES = (

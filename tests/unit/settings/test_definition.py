@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.settings.definition import creation_request, later_requests
-from migrator.settings.source import TableOptions, Units
+from migrator.settings.job import TableOptions, Units
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),))
 DESIGN = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type", ttl="expiresAt", indexes=(GSI1,))

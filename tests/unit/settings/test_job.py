@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from migrator.runtime.errors import MappingError, MigratorError, SettingsError
-from migrator.settings.job import CutoverSettings, Hook, Tuning, WatchSettings, load_job
-from migrator.settings.source import SourceSettings
+from migrator.settings.job import CutoverSettings, Hook, SourceSettings, Tuning, WatchSettings, load_job
 from tests import pins
 
 JOB = "job: 1\nmapping: m.yaml\nsource: sqlite:///shop.db\n"

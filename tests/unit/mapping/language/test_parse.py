@@ -16,7 +16,7 @@ from migrator.mapping.language.document import Document, schema_faults
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.language.value_forms import Form
 from migrator.runtime.errors import MappingError
-from migrator.settings.source import Settings
+from migrator.settings.job import Settings
 from tests import pins
 from tests.golden.heart import HEAD, check
 from tests.support_mapping import parse_mapping

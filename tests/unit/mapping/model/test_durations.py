@@ -17,8 +17,7 @@ from migrator.mapping.model.durations import (
     seconds_of,
 )
 from migrator.runtime.errors import MappingError
-from migrator.settings.job import Job, load_job
-from migrator.settings.source import Duration, Settings
+from migrator.settings.job import Duration, Job, Settings, load_job
 from tests import pins
 
 

@@ -1,0 +1,193 @@
+"""The commands under Move as click sees them: backfill, verify, status and pace; and `shadow`."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli import command_line as cli
+from migrator.cli import names
+from migrator.commands.cutover import own_name
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --max-write-units 500")
+@cli.job_argument
+@cli.entity_option
+@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
+@cli.flag(
+    "--join",
+    "Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
+)
+@cli.part_option
+@cli.spark_option
+@cli.option("--limit", "Only the first rows of each entity.", type=click.IntRange(1))
+@cli.flag("--dry-run", "Read and build everything, write nothing.")
+@cli.flag("--explain", "With --dry-run: show the source's plans for a page.")
+@cli.flag("--restart", "Read and write everything once more after a finished run.")
+@cli.flag("--into-existing", "Write into a table that holds other items; none of them is replaced.")
+@cli.option("--max-write-units", "Write units a second, at most, of table or index.", type=click.IntRange(1))
+@cli.option("--max-cost USD", "Do not start where writing would cost more than this.", type=cli.MONEY)
+@cli.flag("--yes", "Do not ask about the cost (tuning.confirm_above).")
+@cli.flag(
+    "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."
+)
+@cli.metrics_option
+@cli.keys_option
+@cli.json_option
+def backfill() -> cli.Work:
+    """Write every row of the source into the table; go on where a run before this one stopped.
+
+    Exit code 0: all is written; 1: more rows were refused than tuning.max_refused allows (see `migrator status --findings`);
+    3 and 130: stopped, the same command goes on.
+    """
+    from migrator.commands.backfill_work import backfill
+
+    return backfill
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --sample 1%")
+@cli.job_argument
+@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
+@cli.flag(
+    "--join",
+    "Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
+)
+@cli.part_option
+@cli.spark_option
+@cli.option("--sample", "Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
+@cli.option("--seed", "Of the sample; the same seed looks at the same rows again.", type=click.IntRange(0))
+@cli.flag("--repair", "Leave a mark for every row that still differs; the relay does the rest.")
+@cli.flag("--force", "With --repair: also where every access pattern is complete.")
+@cli.flag("--dry-run", "With --repair: say how many rows it would mark, and mark none.")
+@cli.flag("--restart", "Look at everything anew, even where a stopped verify would go on.")
+@cli.duration(
+    "--settle",
+    "How long to wait before differences of a live source are looked at again (default 10s).",
+    "settle_s",
+)
+@cli.option(
+    "--source URL",
+    "Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
+    "source_url",
+)
+@cli.keys_option
+@cli.json_option
+def verify() -> cli.Work:
+    """Compare every row with its items and every item with its row, and totals by plain SQL.
+
+    Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
+    With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
+    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
+    With --source the copy and its check do not share what one user is shown; marks are read by the job's own.
+
+    Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped, the same command goes on.
+    """
+    from migrator.commands.verify_work import verify
+
+    return verify
+
+
+@click.group(cls=cli.Branch)
+def shadow() -> None:
+    """Compare DynamoDB's answers with SQL's."""
+
+
+@shadow.command(example="jobs/shop.yaml --sample 100")
+@cli.job_argument
+@cli.option("--pattern P", "Only this pattern; can be given again.", "names", multiple=True)
+@cli.option(
+    "--sample", "Questions a pattern.", "questions", type=click.IntRange(1), default=200, show_default=True
+)
+@cli.option("--seed", "The same seed asks the same questions of the same rows.", type=click.IntRange(0))
+@cli.duration("--settle", "How long both sides may take to come to the same answer (default 3s).", "settle_s")
+@cli.flag("--control", "Compare SQL with SQL: the noise of the source itself.")
+@cli.option("--workers", "Questions at once.", type=click.IntRange(1, 64), default=4, show_default=True)
+@cli.flag("--dry-run", "Keep nothing of it in the journal.")
+@cli.json_option
+def replay() -> cli.Work:
+    """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
+
+    Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
+    `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
+    does not count.
+
+    Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
+    3 and 130: stopped.
+    """
+    from migrator.commands.query_work import replay
+
+    return replay
+
+
+# ── `migrator status` and `pace`: a job's processes while they are at work ──
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --watch")
+@cli.job_argument
+@cli.json_option
+@click.option(
+    "--watch",
+    "every_s",
+    callback=cli.seconds,
+    is_flag=False,
+    flag_value="5s",
+    metavar="[DURATION]",
+    help="Print it again and again, every 5 s or as said, until Ctrl-C.",
+)
+@cli.flag(
+    "--findings",
+    "List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
+)
+@cli.option(
+    "--run",
+    "With --findings: of this run (default: the newest).",
+    "number",
+    type=int,
+    shell_complete=names.runs,
+)
+@cli.flag(
+    "--all",
+    "Also print the journal, the runs, the writers and the services; with --findings: all, not only the first 100.",
+    "everything",
+)
+@cli.keys_option
+def status() -> cli.Work:
+    """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.
+
+    Warnings follow, if there are any.
+
+    A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
+    minute.
+
+    A finding of live change is open until its row was written well, by a relay or a backfill. Keys show constant
+    text, numbers, UUIDs and times; without --show-keys the rest is masked (…3f9a).
+    """
+    from migrator.commands.status_work import status
+
+    return status
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --max-write-units 200")
+@cli.job_argument
+@click.option(
+    "--pause/--resume",
+    default=None,
+    help="Pause backfills and relays once what is under way is done, or let paused ones continue.",
+)
+@cli.option(
+    "--max-write-units",
+    "Write units a second, at most, of table or index: of a backfill, and of all relays together.",
+    type=click.IntRange(1),
+)
+@cli.flag("--off", "The limit of the job file or of each process's command line, again.")
+@cli.option("--reason", "Shown by `migrator status`, such as the ticket of an incident.", default="")
+@cli.option("--who", "Who does it (default: user@host).", default=own_name)
+@cli.json_option
+def pace() -> cli.Work:
+    """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.
+
+    The journal keeps it, also for processes that begin later. Those at work follow with their next heartbeat. While they are
+    paused, marks wait in the source; services continue, and leave marks.
+    """
+    from migrator.commands.status_work import pace
+
+    return pace

@@ -1,0 +1,275 @@
+"""The commands under Prepare as click sees them, and `mapping`: mapping, table, doctor, local, capture and relay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli import command_line as cli
+from migrator.cli import names
+from migrator.settings.roles import ROLES, SQL_ROLES
+
+_FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+
+
+@click.group(cls=cli.Branch)
+def mapping() -> None:
+    """Check mapping files and try them on single rows."""
+
+
+@mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
+@cli.option(
+    "--source", f"{cli.SOURCE_HELP} Without it only the form is checked.", envvar="MIGRATOR_SOURCE_URL"
+)
+@cli.flag(
+    "--invertible",
+    "Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
+)
+@cli.json_option
+def check() -> cli.Work:
+    """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
+
+    Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
+    named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
+
+    It reads no journal and no DynamoDB table: `migrator doctor JOB` checks both.
+
+    With --invertible it says instead, table by table, which columns items do not give back, why, and the line of the mapping
+    that would keep them.
+
+    Exit code 0: no faults (warnings are printed), or every table comes back; 1: some do not (--invertible); 2: faults.
+    """
+    from migrator.commands.mapping_work import check
+
+    return check
+
+
+@mapping.command(name="try", example="shop.yaml --source env:SHOP_URL --entity order --key 42")
+@_FILE
+@cli.option("--source", cli.SOURCE_HELP, envvar="MIGRATOR_SOURCE_URL", required=True)
+@cli.option("--entity", "The entity to build.", required=True, shell_complete=names.entities)
+@cli.option("--key", "The row's key: 42, or --key a=1 --key b=2.", "keys", multiple=True)
+@cli.json_option
+def try_() -> cli.Work:
+    """Print one row tree and the items that it becomes; without --key the entity's item program, and no row is read.
+
+    A program lists the operations that the mapping is compiled to: what each item is made of, and how each column is read.
+    """
+    from migrator.commands.mapping_source import try_
+
+    return try_
+
+
+@click.group(cls=cli.Branch)
+def table() -> None:
+    """Create the table of a job, compare it with the mapping, and change its indexes."""
+
+
+@table.command(example="jobs/shop.yaml")
+@cli.job_argument
+@cli.flag("--dry-run", "Print the CreateTable request as JSON, create nothing.")
+@cli.json_option
+def create() -> cli.Work:
+    """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
+
+    A table that is there and fits is left as it is.
+    """
+    from migrator.commands.table_work import create
+
+    return create
+
+
+@table.command(name="check", example="jobs/shop.yaml")
+@cli.job_argument
+@click.option(
+    "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
+)
+@cli.json_option
+def check_table() -> cli.Work:
+    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
+    from migrator.commands.table_work import check
+
+    return check
+
+
+@table.command(name="change", example="jobs/shop.yaml")
+@cli.job_argument
+@cli.option(
+    "--as", "Print the lines to edit instead.", "form", type=click.Choice(["cloudformation", "terraform"])
+)
+@cli.flag("--dry-run", "Print the UpdateTable requests as JSON, change nothing.")
+@cli.flag("--yes", "Remove indexes without asking.")
+@cli.json_option
+def change_table() -> cli.Work:
+    """Add the global indexes that the table lacks, then remove those that the mapping does not have, one at a time.
+
+    It waits until DynamoDB has filled each of them. Stopped, it goes on where it is given again. An index that a pattern
+    or a service may still ask is not removed, and none is without a question or --yes. Key and projection of an index
+    cannot be altered: write the new one under another name.
+
+    Exit code 0: the indexes are the mapping's; 1: some are not, or would be changed; 130: stopped.
+    """
+    from migrator.commands.table_work import change
+
+    return change
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml")
+@cli.job_argument
+@cli.flag(
+    "--write",
+    "Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
+)
+@cli.option(
+    "--role ROLE",
+    "Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
+    + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
+    type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
+)
+@cli.flag(
+    "--probe",
+    "Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
+)
+@cli.option(
+    "--to s3://BUCKET/PREFIX",
+    "With --probe: also import a file, which is put there and deleted again.",
+    "bucket",
+)
+@cli.flag("--yes", "With --probe: do not ask before the table is made.")
+@cli.json_option
+def doctor() -> cli.Work:
+    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
+
+    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
+    journal's own file. Exit code 0: nothing failed; 1: something did.
+    """
+    from migrator.commands.table_work import doctor
+
+    return doctor
+
+
+@click.command(cls=cli.Leaf, example="stop")
+@click.argument("stop", type=click.Choice(["stop"]), required=False, metavar="[stop]")
+@cli.json_option
+def local() -> cli.Work:
+    """Show whether the embedded DynamoDB runs on this machine, and where; with the word stop, stop it.
+
+    A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it. Its tables are kept for the next start.
+    """
+    return _stopped_or_shown
+
+
+def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
+    from migrator.stages.session import local as servers  # here, so that helps wait for none of it
+
+    if stop:
+        stopped = servers.stop()
+        data: dict[str, object] = {"stopped": stopped}
+        line = "stopped; its tables are kept" if stopped else "it was not running"
+    else:
+        server, line = servers.running()
+        data = {"running": server is not None}
+        data |= {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
+    if as_json:
+        cli.print_json(data)
+    else:
+        click.echo(line)
+    return 0
+
+
+# ── `migrator capture` and `relay`: marks of changes, and the items that they become ──
+
+
+@click.group(cls=cli.Branch)
+def capture() -> None:
+    """Leave a mark of every change in the source, by triggers, from PostgreSQL's log, by streams of old tables of DynamoDB,
+    or by the services themselves, for the relay to work."""
+
+
+@capture.command(example="jobs/shop.yaml --dry-run")
+@cli.job_argument
+@cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
+@cli.option("--as", "Print a migration file, change nothing.", "form", type=click.Choice(["sql", "alembic"]))
+@cli.option(
+    "--by",
+    "Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
+    " a publication and a replication slot; or triggers (default: as installed, else triggers).",
+    "marked_by",
+    type=click.Choice(["services", "log", "triggers"]),
+)
+@cli.flag("--force", "Also where a pattern that DynamoDB answers gets another answer by this mapping.")
+@cli.json_option
+def install() -> cli.Work:
+    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
+
+    With --by services only the tables are made. Without it on such an installation, triggers are made, and leave
+    the marks from then on.
+
+    With --by log the tables, a publication and a replication slot are made. Without it such an installation stays
+    as it is and is brought up to date; --by triggers replaces it.
+
+    Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
+    """
+    from migrator.commands.capture_work import install
+
+    return install
+
+
+@capture.command(example="jobs/shop.yaml")
+@cli.job_argument
+@cli.json_option
+def status() -> cli.Work:
+    """Compare triggers, or what is read of the log, with mapping and schema, look at streams of old tables, or count the
+    services that leave marks. Of a log, how far its slot is behind.
+
+    Exit code 1 where a change could leave no mark.
+    """
+    from migrator.commands.capture_work import status
+
+    return status
+
+
+@capture.command(example="jobs/shop.yaml")
+@cli.job_argument
+@cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
+@cli.flag("--discard-marks", "Also where marks wait; their changes are lost to the table.")
+@cli.flag("--force", "Also while services run that mark changes; their writes fail then.")
+@cli.json_option
+def uninstall() -> cli.Work:
+    """Take away the triggers, or the slot and the publication, and our tables, so that nothing of ours is left in the
+    source.
+
+    Streams of old tables of DynamoDB stay on: others may read them.
+    """
+    from migrator.commands.capture_work import uninstall
+
+    return uninstall
+
+
+@click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
+@cli.job_argument
+@cli.flag("--once", "Stop when no mark is left; waits for those of others.")
+@cli.option("--workers", "Marks under way at once.", type=click.IntRange(1, 64), default=2, show_default=True)
+@cli.part_option
+@cli.flag("--dry-run", "Count the marks that wait, change nothing.")
+@cli.flag("--discard-marks", "Delete the marks that could not be worked; verify --repair finds their rows.")
+@cli.flag(
+    "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."
+)
+@cli.metrics_option
+@cli.json_option
+def relay() -> cli.Work:
+    """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
+
+    Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
+    hosts with one journal. It starts and ends the others of tuning.relay_processes.
+
+    Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
+    collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);
+    3: an edge gave up, the marks wait.
+    """
+    from migrator.commands.capture_work import relay
+
+    return relay

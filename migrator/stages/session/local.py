@@ -1,0 +1,23 @@
+"""Servers of the embedded DynamoDB that jobs share on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.dynamodb import embedded
+from migrator.dynamodb.embedded import Server
+
+
+def running() -> tuple[Server | None, str]:
+    """The first that runs, and a line for a person."""
+    server = next(filter(None, map(embedded.running, _folders())), None)
+    return server, embedded.status(server)
+
+
+def stop() -> bool:
+    """Stops all, their tables saved; whether there was one. Raises: StoppedError."""
+    return True in [embedded.stop(home) for home in _folders()]
+
+
+def _folders() -> list[Path]:
+    return [embedded.folder(name) for name in embedded.NAMES]
