@@ -18,8 +18,8 @@ from migrator.mapping.model.table import encode_key
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import Address, source_url
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.source.sql.transactions import Writing
 from tests import support_mysql

@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL, Connection
 
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
-from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
+from migrator.source.engines.base import Address, Connecting, ConnectionOptions
 from migrator.source.engines.connect import ENGINES
 from migrator.source.engines.sqlite.engine import SQLITE
 
@@ -35,7 +35,7 @@ def _checked_url(url: URL, supported: str) -> URL:
     return url
 
 
-def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
     """Connections that only read, each transaction one snapshot."""
 
     def connect() -> sqlite3.Connection:

@@ -14,8 +14,8 @@ from sqlalchemy.engine import make_url
 
 from migrator.dynamodb.client import read_secret
 from migrator.runtime.errors import SettingsError, SourceError
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import Address, SecretProviders, address_of, source_url
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import SecretProviders, address_of, source_url
 from migrator.source.reader import SqlSource
 from tests import pins
 from tests.support_mysql import end_sessions, run_script

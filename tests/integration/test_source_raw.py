@@ -19,7 +19,7 @@ from migrator.mapping.model.facts import EntityPlan
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
-from migrator.source.engines.mysql.rows import fetched
+from migrator.source.engines.mysql.connect import fetched
 from migrator.source.engines.postgresql.connect import fetched as postgres_fetched
 from migrator.source.reader import SqlSource
 from tests.language.context import HEAD, checked

@@ -9,8 +9,8 @@ import pytest
 
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
-from migrator.source.engines.base import LONGEST_STATEMENT_S, ConnectionOptions
-from migrator.source.engines.connect import Address, source_url, write_engine
+from migrator.source.engines.base import LONGEST_STATEMENT_S, Address, ConnectionOptions
+from migrator.source.engines.connect import source_url, write_engine
 from migrator.source.reader import SqlSource
 from tests.support_mysql import settings_of
 

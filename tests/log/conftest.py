@@ -21,8 +21,8 @@ import pytest
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.log.protocol import SlotStream
 from migrator.source.capture.log.reader import LogReader
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import Address, source_url
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import source_url
 from migrator.source.sql.transactions import Writing
 from tests import support_services as services
 from tests.journeys.command import ROOT, Project, project

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.mapping.model.capture import MarkedBy
 from migrator.source.capture.log.install import LogCapture
-from migrator.source.capture.log.marks import LogMarks
+from migrator.source.capture.log.reader import LogMarks
 from tests import support_services as services
 from tests.journeys.small import small_shop
 from tests.log.conftest import TABLES, LogShop, open_reader

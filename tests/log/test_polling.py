@@ -10,10 +10,10 @@ from contextlib import closing
 import pytest
 
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.capture.log.polling import PolledSlot, open_stream
+from migrator.source.capture.log.protocol import PolledSlot, open_stream
 from migrator.source.capture.log.reader import LogReader
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import Address, source_url
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import source_url
 from migrator.source.sql.transactions import Writing
 from tests import support_services as services
 from tests.log.conftest import Killed, LogShop, changes, count_of_marks, writing

@@ -18,7 +18,7 @@ from migrator.mapping.model.live import Mark, MarksState
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
-from migrator.source.capture.log.marks import LogMarks
+from migrator.source.capture.log.reader import LogMarks
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.job import Live, Target

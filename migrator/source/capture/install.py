@@ -241,10 +241,7 @@ class _Existing(Struct, frozen=True):
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
-    row = counter(connection, ddl) if has_tables(connection, ddl) else None
-    if row is None:
-        return None
-    return Installation(row.installation, row.job, row.version, row.epoch, row.ticket, row.marked_by)
+    return counter(connection, ddl) if has_tables(connection, ddl) else None
 
 
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:

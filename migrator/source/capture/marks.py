@@ -11,11 +11,10 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.wire import mark_of, write_keys
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
     TICKETS_AN_EPOCH,
@@ -334,21 +333,6 @@ def _json(text: str) -> Any:
 FIRST_EPOCH = 1
 
 
-class Counter(Struct, frozen=True):
-    """The one row of the ticket's table."""
-
-    epoch: int
-    number: int
-    installation: str
-    version: int
-    job: str
-    marked_by: MarkedBy
-
-    @property
-    def ticket(self) -> int:
-        return self.epoch * TICKETS_AN_EPOCH + self.number
-
-
 class SqlTickets:
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -365,7 +349,7 @@ class SqlTickets:
         return self._writing.look("reading the last ticket", self._counter).ticket
 
     def installation(self) -> str:
-        return self._writing.look("reading capture's installation", self._counter).installation
+        return self._writing.look("reading capture's installation", self._counter).id
 
     def raise_epoch(self, above: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
@@ -390,7 +374,7 @@ class SqlTickets:
     def close(self) -> None:
         self._writing.close()
 
-    def _counter(self, connection: Connection, ddl: Ddl) -> Counter:
+    def _counter(self, connection: Connection, ddl: Ddl) -> Installation:
         current = counter(connection, ddl)
         if current is None or current.version != VERSION:
             what_is_wrong = (
@@ -401,7 +385,10 @@ class SqlTickets:
         return current
 
 
-def counter(connection: Connection, ddl: Ddl) -> Counter | None:
+def counter(connection: Connection, ddl: Ddl) -> Installation | None:
     statement = f"SELECT epoch, number, installation, version, job, marked_by FROM {ddl.ticket} WHERE id = 1"
     row = connection.execute(sa.text(statement)).first()
-    return None if row is None else Counter(*row)
+    if row is None:
+        return None
+    epoch, number, installation, version, job, marked_by = row
+    return Installation(installation, job, version, epoch, epoch * TICKETS_AN_EPOCH + number, marked_by)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from threading import Lock as ThreadLock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -253,13 +255,35 @@ Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
 """(table and user of each open transaction; why they cannot be seen)."""
 
 
-class UrlKeeper(Protocol):
-    """The provider of a database's URL, asked whenever a connection is made (source/engines/connect.py)."""
+LIFE_S = 60.0
+"""How long an answer is cached; a token of AWS IAM lives for 15 minutes."""
+
+
+class Address:
+    """The URL of a database, from `ask` at most once in LIFE_S. Safe to use from many threads; never shown."""
+
+    def __init__(self, ask: Callable[[], URL], clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = ThreadLock()
+        self._known: URL | None = None
+        self._asked_at = 0.0
+
+    @classmethod
+    def of(cls, url: URL | Address) -> Address:
+        return url if isinstance(url, Address) else cls(lambda: url)
 
     def url(self) -> URL:
-        """The URL. Raises: SettingsError, whose message holds nothing of the URL."""
+        """The URL, no older than LIFE_S. Raises: SettingsError, without anything of the answer."""
+        with self._lock:
+            if self._known is None or self._clock() - self._asked_at > LIFE_S:
+                self._known, self._asked_at = self._ask(), self._clock()
+            return self._known
 
-    def forget(self) -> None: ...
+    def forget(self) -> None:
+        """Drops the cached URL, which is no longer right, so that the next call asks again."""
+        with self._lock:
+            self._known = None
 
 
 class Connecting(Struct, frozen=True):
@@ -281,7 +305,7 @@ class Connecting(Struct, frozen=True):
     rds: tuple[str, ...]
     extra: tuple[str, str] | None
     checked_url: Callable[[URL, str], URL]
-    open: Callable[[UrlKeeper, ConnectionOptions], sa.Engine]
+    open: Callable[[Address, ConnectionOptions], sa.Engine]
     raw: frozenset[KindName]
     fetched: Callable[[Connection, sa.Executable, frozenset[int]], RawPage]
 
@@ -349,22 +373,14 @@ class Sql(Struct, frozen=True):
     traits: frozenset[Trait]
 
 
-class Explaining(Struct, frozen=True):
-    """Query plans. `word`: put before a statement, by the server's product. `plan`: reads a plan from column names, rows and
-    the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement; None of
-    an engine without estimates.
-    """
-
-    word: Callable[[sa.Dialect], str]
-    plan: Callable[[Sequence[str], Sequence[Row], int], Plan]
-    expected: Callable[[Sequence[str], Sequence[Row]], int | None] | None
-
-
 class Server(Struct, frozen=True):
     """Facts about the server. `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, time-out;
     `product`: the version with the product's name. `session`: SQL for the id of our session, None where there is none.
     `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
-    `rows_at_least`: a number of rows that a table very probably has; None where nothing says so. `replication`: by the
+    `rows_at_least`: a number of rows that a table very probably has; None where nothing says so.
+    `explain`: the word before a statement whose plan is asked for, by the server's product. `plan`: reads a plan from column
+    names, rows and the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement;
+    None of an engine without estimates. `replication`: by the
     server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
     `recorded`: None where it records none. `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: their right."""
 
@@ -373,7 +389,9 @@ class Server(Struct, frozen=True):
     session: sa.TextClause | None
     sends_to_the_end: bool
     rows_at_least: Callable[[Connection, TableFacts], int | None]
-    explaining: Explaining
+    explain: Callable[[sa.Dialect], str]
+    plan: Callable[[Sequence[str], Sequence[Row], int], Plan]
+    expected: Callable[[Sequence[str], Sequence[Row]], int | None] | None
     replication: Callable[[sa.Dialect], Replication | None]
     hides_rows: bool
     recorded: Recorded | None

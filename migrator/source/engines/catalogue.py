@@ -36,10 +36,6 @@ class TypeRule(Struct, frozen=True):
     no_key: str = ""
 
 
-REFUSED = "none"
-"""The form of a type that `check` refuses."""
-
-
 # ── What a column holds, by the type that the source declares for it ──
 
 _ARGUMENTS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")

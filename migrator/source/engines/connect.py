@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from threading import Lock
 
 from msgspec import Struct
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -18,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import small_text
 from migrator.runtime.values import replace
-from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.base import Engine as DatabaseEngine
 from migrator.source.engines.mysql.engine import MYSQL
 from migrator.source.engines.postgresql.engine import POSTGRESQL
@@ -129,37 +127,7 @@ def _unsupported(drivername: str) -> str:
 
 # ── The database's URL: from the job, or asked from a secret provider whenever it is needed ──
 
-LIFE_S = 60.0
-"""How long an answer is cached; a token of AWS IAM lives for 15 minutes."""
-
 COMMAND_LIMIT_S = 30.0
-
-
-class Address:
-    """The URL of a database, from `ask` at most once in LIFE_S. Safe to use from many threads; never shown."""
-
-    def __init__(self, ask: Callable[[], URL], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
-        self._clock = clock
-        self._lock = Lock()
-        self._known: URL | None = None
-        self._asked_at = 0.0
-
-    @classmethod
-    def of(cls, url: URL | Address) -> Address:
-        return url if isinstance(url, Address) else cls(lambda: url)
-
-    def url(self) -> URL:
-        """The URL, no older than LIFE_S. Raises: SettingsError, without anything of the answer."""
-        with self._lock:
-            if self._known is None or self._clock() - self._asked_at > LIFE_S:
-                self._known, self._asked_at = self._ask(), self._clock()
-            return self._known
-
-    def forget(self) -> None:
-        """Drops the cached URL, which is no longer right, so that the next call asks again."""
-        with self._lock:
-            self._known = None
 
 
 class SecretProviders(Struct, frozen=True):

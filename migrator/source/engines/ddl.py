@@ -199,3 +199,5 @@ def shown_word(column: str, word: str) -> str:
 
 
 Side = Literal["OLD", "NEW"]
+EVENTS: dict[str, tuple[Side, ...]] = {"INSERT": ("NEW",), "UPDATE": ("OLD", "NEW"), "DELETE": ("OLD",)}
+IMAGES = {"OLD": "image_before", "NEW": "image_after"}

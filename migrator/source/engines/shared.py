@@ -15,7 +15,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.server_errors import refuses_login
-from migrator.source.engines.base import LONGEST_ANSWER_BYTES, ConnectionOptions, UrlKeeper
+from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
 
 # ──
 # What the SQL of most engines shares: texts, comments, parameters, functions that read the clock,
@@ -152,7 +152,7 @@ OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
 
 
 def server_engine(
-    address: UrlKeeper, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
+    address: Address, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
 ) -> sa.Engine:
     """`arguments`: what a connection is made with beside what its URL says."""
     first = address.url()

@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection, Dialect
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.rows import Check, RefusalKind, RefusedChange, Row, RowChange
 from migrator.runtime.retry import Retry
-from migrator.source.engines.base import ConnectionOptions, RowWriting
-from migrator.source.engines.connect import Address, place_of, write_engine
+from migrator.source.engines.base import Address, ConnectionOptions, RowWriting
+from migrator.source.engines.connect import place_of, write_engine
 from migrator.source.engines.shared import OUR_TRIGGER
 from migrator.source.sql.transactions import Committing, of_the_source
 

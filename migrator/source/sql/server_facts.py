@@ -102,9 +102,9 @@ class PageSelect(Struct, frozen=True):
 
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
     """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
-    explaining = engine_at(connection).server.explaining
+    server = engine_at(connection).server
     names, rows = _answer_of(connection, statement.select)
-    lines, whole = explaining.plan(names, rows, page_rows)
+    lines, whole = server.plan(names, rows, page_rows)
     # PostgreSQL says names of tables, the others aliases.
     tables_known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
     tables = {name: tables_known.get(name) for name in whole}
@@ -128,17 +128,17 @@ def examine(connection: Connection, statement: sa.Executable, params: Mapping[st
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
     """How many rows the database expects of a statement, which is not run; None of SQLite, which does not say."""
-    explaining = engine_at(connection).server.explaining
-    if explaining.expected is None:
+    server = engine_at(connection).server
+    if server.expected is None:
         return None
-    return explaining.expected(*_answer_of(connection, statement))
+    return server.expected(*_answer_of(connection, statement))
 
 
 def _answer_of(
     connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[Row]]:
     """Names of columns and rows of the plan that answers the select."""
-    word = engine_at(connection).server.explaining.word(connection.dialect)
+    word = engine_at(connection).server.explain(connection.dialect)
 
     def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
         text, parameters, context = event_arguments[2:5]

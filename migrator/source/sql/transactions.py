@@ -42,8 +42,8 @@ from migrator.runtime.server_errors import (
 from migrator.runtime.system import tell_of_forks
 from migrator.runtime.values import replace
 from migrator.source.engines import shared
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import ENGINES, Address, engine_at, place_of, read_engine, write_engine
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import ENGINES, engine_at, place_of, read_engine, write_engine
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.selects import Key
 

@@ -66,9 +66,8 @@ from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.dynamodb.opening import open_document_live, open_document_source, open_reader, sample_of
 from migrator.source.dynamodb.source import DocumentSource
-from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.engines.base import Address, ConnectionOptions, name_of
 from migrator.source.engines.connect import (
-    Address,
     SecretProviders,
     address_of,
     extra_for,
@@ -459,9 +458,8 @@ def open_captured(
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
     # They need psycopg, an extra that other sources do without.
     from migrator.source.capture.log.install import LogCapture
-    from migrator.source.capture.log.marks import LogActivity, LogMarks
-    from migrator.source.capture.log.polling import open_stream
-    from migrator.source.capture.log.reader import LogReader
+    from migrator.source.capture.log.protocol import open_stream
+    from migrator.source.capture.log.reader import LogActivity, LogMarks, LogReader
 
     reader = LogReader(writing, partial(open_stream, writing, address, name))
     marks = LogMarks(writing, reader, wait, is_over)

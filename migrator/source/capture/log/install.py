@@ -23,7 +23,6 @@ from migrator.source.capture.install import (
     refusals,
     trigger_drop_steps,
 )
-from migrator.source.capture.log.marks import LogMarks
 from migrator.source.capture.log.place import (
     COLUMNS,
     HAS_PUBLICATION,
@@ -39,6 +38,7 @@ from migrator.source.capture.log.place import (
     tables_of,
     tables_text,
 )
+from migrator.source.capture.log.reader import LogMarks
 from migrator.source.engines.ddl import Ddl, respelled
 from migrator.source.engines.postgresql.capture import literal, quoted
 from migrator.source.engines.postgresql.server import NAMED, named

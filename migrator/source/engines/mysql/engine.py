@@ -18,6 +18,7 @@ from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import (
+    Address,
     Connecting,
     ConnectionOptions,
     Engine,
@@ -27,17 +28,12 @@ from migrator.source.engines.base import (
     Sql,
     Statements,
     Typed,
-    UrlKeeper,
     single,
 )
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.mysql import facts
-from migrator.source.engines.mysql import facts as types_mysql
-from migrator.source.engines.mysql.capture import CAPTURING
-from migrator.source.engines.mysql.grants import GRANTING
-from migrator.source.engines.mysql.row_writing import ROWS
-from migrator.source.engines.mysql.server import ERRORS, SERVER, WRITERS
-from migrator.source.engines.mysql.triggers import declared_word
+from migrator.source.engines.mysql.capture import CAPTURING, declared_word
+from migrator.source.engines.mysql.server import ERRORS, GRANTING, ROWS, SERVER, WRITERS
 from migrator.source.engines.shared import (
     AS_TEXT,
     BACKSLASHED,
@@ -343,7 +339,7 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.mysql import connect  # needs PyMySQL, an extra that SQLite does without
 
     defaults: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
@@ -361,9 +357,9 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
 
 
 def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[int]) -> RawPage:
-    from migrator.source.engines.mysql import rows
+    from migrator.source.engines.mysql import connect
 
-    return rows.fetched(connection, statement, raw)
+    return connect.fetched(connection, statement, raw)
 
 
 MYSQL = Engine(
@@ -386,7 +382,7 @@ MYSQL = Engine(
     sql=SQL,
     schema=Schema(
         reflected=facts.reflected,
-        kinds=types_mysql.KINDS,
+        kinds=facts.KINDS,
         has_schemas=True,
         has_materialized_views=False,
         loosely_typed=False,

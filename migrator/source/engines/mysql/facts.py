@@ -26,6 +26,15 @@ _OF_MYSQL = {"VEC_ToText({column})": "VECTOR_TO_STRING({column})"}
 """MySQL's words for what MariaDB has under another name."""
 
 
+def quoted(name: str) -> str:
+    # Backticks, which mean a name in every sql_mode.
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
 # ── Texts with half a surrogate pair: utf8mb3, ucs2 and utf32 on MariaDB, ucs2 on MySQL ──
 
 UCS2 = " character set ucs2"

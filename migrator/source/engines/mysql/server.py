@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from migrator.mapping.model.facts import TableFacts
+from migrator.mapping.model.facts import Column, TableFacts
+from migrator.mapping.model.rows import RefusalKind
 from migrator.runtime.server_errors import mysql_number
+from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Ask,
     Changes,
     Errors,
-    Explaining,
+    Grant,
+    Granting,
     Mark,
     Open,
+    Place,
     Plan,
     Replication,
     Row,
+    RowWriting,
     Server,
     Verdict,
     Writers,
+    as_text,
     no_replica,
+    refuse_inexact,
+    refuse_longer,
+    single,
 )
-from migrator.source.engines.mysql.facts import RECORDED
+from migrator.source.engines.mysql.facts import RECORDED, literal, quoted
 from migrator.source.engines.shared import drops_unchecked, part_of, split
 
 # ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
@@ -131,7 +144,9 @@ SERVER = Server(
     session=sa.text("SELECT CONNECTION_ID()"),
     sends_to_the_end=True,
     rows_at_least=_rows_at_least,
-    explaining=Explaining(_explain, _plan, _expected),
+    explain=_explain,
+    plan=_plan,
+    expected=_expected,
     replication=replication,
     hides_rows=False,
     recorded=RECORDED,
@@ -288,3 +303,178 @@ def _is_connecting(cause: BaseException) -> bool:
 
 
 ERRORS = Errors(_reasons, _is_connecting, lambda _: None)
+
+
+# ── Rows written into MariaDB and MySQL: values in the form of the column, refusals by the server's numbers ──
+
+
+def _prepare(connection: Any) -> None:
+    """A key of 0 is a key, and no wish for the next number; and triggers of ours that refuse others let it pass."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
+        cursor.execute("SET @migrator_reverse = DATABASE()")
+
+
+def _bound(column: Column, value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, bytes)):
+        return value
+    refuse_inexact(column, value)
+    refuse_longer(column, value)
+    name = column.kind.name
+    if name == "bits":
+        return int(value, 2)
+    if name == "set":
+        return ",".join(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # The session's zone is UTC; MariaDB takes no offset in a moment.
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    if name == "float":
+        # The greatest FLOAT, as short as it is written, is out of its own range.
+        return single(value) if column.kind.single else float(value)
+    return as_text(column.kind, value)
+
+
+_BY_NUMBER: dict[int, RefusalKind] = {
+    **dict.fromkeys((1216, 1217, 1451, 1452), "foreign key"),
+    **dict.fromkeys((1062, 1169, 1586), "unique"),
+    **dict.fromkeys((1048, 1364), "not null"),
+    **dict.fromkeys((1264, 1265, 1292, 1366, 1406, 1411, 1690, 3140, 3819, 4025), "value"),
+    1644: "trigger",
+}
+"""Source: MariaDB Knowledge Base, "MariaDB Error Code Reference"; MySQL Reference Manual, "Server Error Messages"."""
+
+
+def _refusal(error: BaseException) -> RefusalKind | None:
+    return _BY_NUMBER.get(mysql_number(error))
+
+
+SEQUENCES = sa.text("""
+    SELECT COLUMN_NAME, COLUMN_DEFAULT FROM information_schema.COLUMNS
+    WHERE TABLE_NAME = :table AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND COLUMN_DEFAULT LIKE 'nextval(%'
+""")
+"""Of columns whose default draws from a sequence, which MariaDB has since 10.3: nextval(`schema`.`name`)."""
+
+
+def _move_counters(connection: Connection, table: TableFacts) -> None:
+    """MariaDB's sequences: SETVAL moves one up alone. InnoDB moves AUTO_INCREMENT past each number that is inserted."""
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
+    for name, default in connection.execute(SEQUENCES, {"table": table.real, "schema": table.schema}).all():
+        highest = connection.exec_driver_sql(f"SELECT max({quote(name)}) FROM {place}").scalar()
+        if isinstance(highest, (int, Decimal)):
+            sequence = default[len("nextval(") : -1]
+            connection.exec_driver_sql(f"SELECT SETVAL({sequence}, {int(highest)}, 1)")
+
+
+ROWS = RowWriting(
+    prepare=_prepare,
+    begin=lambda _: None,
+    end=lambda _: None,
+    bound=_bound,
+    upserts=False,
+    defer="",
+    overriding="",
+    locks=" FOR UPDATE",
+    refusal=_refusal,
+    move_counters=_move_counters,
+    unchanging=lambda *_: frozenset(),
+    # ON UPDATE of a column does nothing where the statement gives the column a value, as all of ours do.
+    changing_triggers=(
+        "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE ACTION_TIMING = 'BEFORE'"
+        " AND EVENT_MANIPULATION <> 'DELETE' AND EVENT_OBJECT_TABLE = :name"
+        " AND EVENT_OBJECT_SCHEMA = coalesce(:schema, DATABASE())"
+    ),
+)
+
+
+# ── Rights on MariaDB and MySQL: what a user needs, whether it has it, and the GRANT that gives it ──
+
+_GRANTED = sa.text("""
+    SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
+    UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
+    UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
+""")
+_SEQUENCE = re.compile(
+    r"""nextval\((?P<quote>[`"])(?P<schema>.+)(?P=quote)\.(?P=quote)(?P<name>.+)(?P=quote)\)"""
+)
+"""The server quotes names as the session does."""
+_MAKES = ("CREATE", "SELECT", "INSERT", "UPDATE", "DELETE", "DROP")
+
+
+def _needed(
+    connection: Connection,
+    role: SqlRole,
+    read: Collection[Place],
+    captured: Collection[Place],
+    written: Collection[Place],
+) -> Iterator[Grant]:
+    """A trigger acts with the rights of the user that made it, which reads the changed row's columns; and only who may
+    make triggers is shown those that there are."""
+    home = str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one())
+    for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
+        for right in _MAKES if role.installs else rights:
+            yield Grant("table", home, name, right)
+    for schema, name in captured:
+        yield Grant("table", schema, name, "TRIGGER")
+        if role.installs:
+            yield Grant("table", schema, name, "SELECT")
+    # MariaDB shows a table's triggers to a user who may write it, MySQL to one alone who may make some.
+    rights = WRITES if getattr(connection.dialect, "is_mariadb", False) else (*WRITES, "TRIGGER")
+    yield from (Grant("table", schema, name, right) for schema, name in written for right in rights)
+    for place in written:
+        # An INSERT needs both, though it says the number itself.
+        for schema, name in _sequences(connection, place):
+            yield from (Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
+    yield from (Grant("table", schema, name, "SELECT") for schema, name in read)
+
+
+def _sequences(connection: Connection, place: Place) -> Iterator[Place]:
+    """Those that the defaults of the table's columns draw from."""
+    schema, table = place
+    for row in connection.execute(SEQUENCES, {"table": table, "schema": schema}):
+        if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
+            quote = found["quote"]
+            yield found["schema"].replace(quote * 2, quote), found["name"].replace(quote * 2, quote)
+
+
+def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
+    may = rights_of_user(connection)
+    return [grant for grant in grants if not may(grant.right, grant.schema, grant.name)]
+
+
+def _statement(grants: Sequence[Grant], user: str) -> str:
+    """`user`: name@host, or a name for every host."""
+    first = grants[0]
+    name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
+    on = f"{quoted(first.schema)}.{quoted(first.name)}"
+    rights = ", ".join(grant.right for grant in grants)
+    return f"GRANT {rights} ON {on} TO {literal(name)}@{literal(host)}"
+
+
+def rights_of_user(connection: Connection) -> Callable[..., bool]:
+    """A test whether the user has a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
+    rights = list(connection.execute(_GRANTED))
+    by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
+
+    def may(right: str, schema: str, name: str = "") -> bool:
+        return by_role or any(
+            row.right_name == right
+            and (row.name in ("", name) and (row.schema in ("", schema) or is_like(schema, row.schema)))
+            for row in rights
+        )
+
+    return may
+
+
+def is_like(name: str, pattern: str) -> bool:
+    """Whether a database's name matches the pattern of a GRANT, in which % and _ are wildcards unless escaped."""
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    signs = {"%": ".*", "_": "."}
+    return bool(
+        re.fullmatch(
+            "".join(signs.get(character) or re.escape(character[-1]) for character in parts), name, re.DOTALL
+        )
+    )
+
+
+GRANTING = Granting(_needed, _missing, _statement)

@@ -17,6 +17,7 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines.base import (
+    Address,
     Connecting,
     ConnectionOptions,
     Engine,
@@ -29,14 +30,12 @@ from migrator.source.engines.base import (
     Sql,
     Statements,
     Typed,
-    UrlKeeper,
 )
 from migrator.source.engines.catalogue import Below, Links
 from migrator.source.engines.catalogue import Place as TablePlace
 from migrator.source.engines.postgresql import facts
 from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA, quoted
-from migrator.source.engines.postgresql.row_writing import ROWS, SEQUENCES
-from migrator.source.engines.postgresql.server import ERRORS, SERVER, WRITERS, has_blocks
+from migrator.source.engines.postgresql.server import ERRORS, ROWS, SEQUENCES, SERVER, WRITERS, has_blocks
 from migrator.source.engines.shared import (
     ANSI_STRING,
     AS_TEXT,
@@ -478,7 +477,7 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.postgresql import connect  # needs psycopg, an extra that SQLite does without
 
     defaults = {

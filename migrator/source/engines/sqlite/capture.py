@@ -13,11 +13,12 @@ from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
 from migrator.source.engines.ddl import (
     DELETES_LISTED,
+    EVENTS,
+    IMAGES,
     REFUSES,
     UPDATES_LISTED,
     VERSION,
     ExistingTrigger,
-    Side,
     Trigger,
     columns_note,
     refusal,
@@ -42,8 +43,6 @@ MARK_COLUMNS = f"""\
     lease_owner TEXT,
     changed_at REAL NOT NULL DEFAULT ({_NOW}),
     version INTEGER NOT NULL DEFAULT {VERSION}"""
-_EVENTS: dict[str, tuple[Side, ...]] = {"INSERT": ("NEW",), "UPDATE": ("OLD", "NEW"), "DELETE": ("OLD",)}
-_IMAGES = {"OLD": "image_before", "NEW": "image_after"}
 
 
 class SqliteDdl:
@@ -72,7 +71,7 @@ class SqliteDdl:
         return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
 
     def _bodies(self, captured: Captured, note: str = "") -> dict[str, str]:
-        bodies = {f"AFTER {event}": self._body(captured, event) for event in _EVENTS}
+        bodies = {f"AFTER {event}": self._body(captured, event) for event in EVENTS}
         bodies |= self._replaced(captured)
         return {event: body.replace("\nBEGIN\n", f"\nBEGIN\n{note}", 1) for event, body in bodies.items()}
 
@@ -82,7 +81,7 @@ class SqliteDdl:
         raised = f"SELECT RAISE(ABORT, {literal(refusal(captured.name))})"
         body = f" FOR EACH ROW WHEN NOT {allowed}\nBEGIN\n    {raised};\nEND"
         digest, on = digest_of(body), quoted(captured.table.real)
-        names = {event: trigger_name(captured.name, f"{REFUSES}{event.lower()}", digest) for event in _EVENTS}
+        names = {event: trigger_name(captured.name, f"{REFUSES}{event.lower()}", digest) for event in EVENTS}
         return [
             Trigger(
                 *(captured.name, name, digest, (f"CREATE TRIGGER {name} BEFORE {event} ON {on}{body}",)),
@@ -128,8 +127,8 @@ class SqliteDdl:
         return image(columns, row)
 
     def _body(self, captured: Captured, event: str) -> str:
-        columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
-        targets = ", ".join(["table_name", *(_IMAGES[side] for side in sides)])
+        columns, sides = columns_of(captured, captured.columns), EVENTS[event]
+        targets = ", ".join(["table_name", *(IMAGES[side] for side in sides)])
         values = ",\n        ".join([literal(captured.name), *(image(columns, side) for side in sides)])
         when = _when(captured) if event == "UPDATE" else ""
         return (

@@ -27,11 +27,11 @@ from migrator.runtime.errors import LongAnswerError, SettingsError
 from migrator.source.engines import shared
 from migrator.source.engines.base import (
     LONGEST_ANSWER_BYTES,
+    Address,
     Connecting,
     ConnectionOptions,
     Engine,
     Errors,
-    Explaining,
     Outcomes,
     Plan,
     Row,
@@ -42,7 +42,6 @@ from migrator.source.engines.base import (
     Sql,
     Statements,
     Typed,
-    UrlKeeper,
     Writers,
     as_text,
     refuse_inexact,
@@ -60,7 +59,6 @@ from migrator.source.engines.shared import (
     lexer,
 )
 from migrator.source.engines.sqlite import facts
-from migrator.source.engines.sqlite import facts as types_sqlite
 from migrator.source.engines.sqlite.capture import CAPTURING
 
 
@@ -394,7 +392,7 @@ class _BoundedCursor(sqlite3.Cursor):
         raise LongAnswerError
 
 
-def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
     # as_uri() escapes special characters of the file name; mode=rw never creates a file. Reads use it also: with mode=ro
     # SQLite refuses to roll back what a killed process left unfinished. A protected file is opened for reading only.
     uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=rw"
@@ -549,7 +547,9 @@ _SERVER = Server(
     session=None,
     sends_to_the_end=False,
     rows_at_least=lambda *_: None,
-    explaining=Explaining(lambda _: "EXPLAIN QUERY PLAN", _plan, None),
+    explain=lambda _: "EXPLAIN QUERY PLAN",
+    plan=_plan,
+    expected=None,
     replication=lambda _: None,
     hides_rows=False,
     recorded=None,
@@ -595,7 +595,7 @@ SQLITE = Engine(
     sql=SQL,
     schema=Schema(
         reflected=facts.reflected,
-        kinds=types_sqlite.KINDS,
+        kinds=facts.KINDS,
         has_schemas=False,
         has_materialized_views=False,
         loosely_typed=True,

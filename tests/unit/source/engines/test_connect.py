@@ -16,11 +16,10 @@ import sqlalchemy as sa
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.source.engines import connect
+from migrator.source.engines.base import LIFE_S, Address
 from migrator.source.engines.connect import (
     ENGINES,
-    LIFE_S,
     SUPPORTED,
-    Address,
     SecretProviders,
     address_of,
     engine_at,

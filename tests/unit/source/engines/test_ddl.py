@@ -8,7 +8,7 @@ from migrator.mapping.model.facts import Captured, Column, Kind, TableFacts
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.mysql.triggers import MysqlDdl
+from migrator.source.engines.mysql.capture import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl
 from migrator.source.engines.sqlite.capture import SqliteDdl
 from tests import pins

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.engines.mysql.grants import is_like
+from migrator.source.engines.mysql.server import is_like
 
 
 @pytest.mark.parametrize(

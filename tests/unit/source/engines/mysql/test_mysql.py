@@ -15,8 +15,8 @@ from migrator.mapping.items.values import decoder
 from migrator.mapping.model.facts import EntityPlan, Kind, SchemaFacts
 from migrator.mapping.model.table import decode_key
 from migrator.runtime.errors import RowError, SourceError
-from migrator.source.engines.base import ConnectionOptions
-from migrator.source.engines.connect import Address, read_engine, source_url
+from migrator.source.engines.base import Address, ConnectionOptions
+from migrator.source.engines.connect import read_engine, source_url
 from migrator.source.engines.mysql.engine import SQL
 from migrator.source.reader import SqlSource
 from migrator.source.sql.selects import KeyRange, RootSelect, root_select
