@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from migrator.source.engines.catalogue import REFUSED, TypeRule
+from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import facts as postgresql_facts
 from migrator.source.engines.sqlite import facts as sqlite_facts
@@ -88,7 +88,7 @@ def _name(name: str) -> str:
 
 
 def _form(rule: TypeRule) -> str:
-    if rule.form != REFUSED:
+    if rule.form != "none":
         return rule.form
     return f"refused: write `{rule.kind.instead.replace('{column}', 'x')}`"
 
@@ -99,7 +99,7 @@ def _example(rule: TypeRule) -> str:
 
 
 def _as_key(rule: TypeRule) -> str:
-    if rule.form == REFUSED:
+    if rule.form == "none":
         return "no: it has no form"
     if rule.no_key:
         return f"no: {rule.no_key}"

@@ -377,10 +377,10 @@ class Server(Struct, frozen=True):
     """Facts about the server. `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, time-out;
     `product`: the version with the product's name. `session`: SQL for the id of our session, None where there is none.
     `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
-    `rows_at_least`: a number of rows that a table very probably has; None where nothing says so.
-    `explain`: the word before a statement whose plan is asked for, by the server's product. `plan`: reads a plan from column
+    `rows_at_least`: a number of rows that a table very probably has; None if the statistics are unknown.
+    `explain`: the word before a statement that returns its plan, by the server's product. `plan`: reads a plan from column
     names, rows and the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement;
-    None of an engine without estimates. `replication`: by the
+    None for an engine without estimates. `replication`: by the
     server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
     `recorded`: None where it records none. `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: their right."""
 
