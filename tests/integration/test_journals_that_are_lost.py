@@ -131,18 +131,6 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
     shop.done("verify", str(shop.job), "--settle", "0s")
 
 
-def test_the_former_journal_is_another_one_from_then_on(shop: Project) -> None:
-    files = lose(shop)
-    shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
-    for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):
-        if file not in files:
-            file.unlink()
-    for file in files:
-        file.rename(file.with_suffix(""))
-    refused = shop.run("relay", str(shop.job), "--once")
-    assert (refused.code, LOST in refused.err) == (2, True)
-
-
 @pytest.mark.parametrize("stale", [False, True], ids=["captured", "a trigger is missing"])
 def test_an_older_copy_of_the_journal_is_told_and_repaired(shop: Project, stale: bool) -> None:
     """A backup of the journal from before some moves and some writes; what is `stale` is installed first."""

@@ -98,17 +98,6 @@ def test_an_evicted_instance_stays_on_the_list_where_the_move_is_refused(bare: P
     assert gone.id not in known(bare)
 
 
-def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
-    job = str(bare.job)
-    for words in (["advance"], ["ramp", "50"]):
-        force(bare, words[0], job, PATTERN, *words[1:])
-    gone = dead(bare, DEAD_S)
-    bare.done("cutover", "ramp", job, PATTERN, "5", "--evict", gone.id)
-    line = bare.done("cutover", "status", "--history", job, "--json").data[-1]
-    assert line["reason"] == pins.text()
-    assert gone.id not in known(bare)
-
-
 def test_no_instance_is_evicted_where_no_answer_can_be_asked_for(proven: Project) -> None:
     gone = dead(proven, DEAD_S)
     asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--one-way", "--evict", gone.id)

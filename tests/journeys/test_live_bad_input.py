@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -259,21 +258,6 @@ def test_a_relay_may_be_there_before_the_first_backfill(shop: Project) -> None:
     assert clean(shop)
 
 
-def test_a_lost_journal_is_told(shop: Project) -> None:
-    job = str(shop.job)
-    change(shop, RENAME)
-    shop.done("relay", job, "--once")
-    shutil.rmtree(shop.folder / ".migrator")
-    for words in (["backfill", job], ["backfill", job, "--into-existing"], ["relay", job, "--once"]):
-        refused = shop.run(*words)
-        assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
-    change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    again = shop.done("recover", job, "journal-lost", "--settle", "0s")
-    assert pins.said(again.out, "now")
-    assert "path: conditional" in shop.done("backfill", job, "--into-existing").err
-    assert clean(shop)
-
-
 @pytest.mark.parametrize("hours", [-30, 30])
 def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the machine that a relay is on: it makes the times of tombstones, and nothing else."""
@@ -293,23 +277,3 @@ def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch
     shop.done("relay", job, "--once")
     shop.done("clean", "--tombstones", job)
     assert (marks(shop), clean(shop)) == (0, True)
-
-
-def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: Project) -> None:
-    job, source = str(shop.job), shop.folder / "shop.db"
-    change(shop, RENAME)
-    shop.done("relay", job, "--once")
-    shutil.copyfile(source, shop.folder / "backup.db")
-    change(shop, "DELETE FROM invoice WHERE id < 4", "INSERT INTO customer VALUES (99, 'new')")
-    shop.done("relay", job, "--once")
-    shutil.copyfile(shop.folder / "backup.db", source)
-    change(shop, "UPDATE customer SET name = 'after' WHERE id = 5")
-    for command in (["relay", "--once"], ["backfill", "--restart"]):
-        refused = shop.run(command[0], *command[1:], job)
-        assert refused.code == 2
-        why = "restored to an older state, or capture was uninstalled and installed anew"
-        assert pins.said(refused.err, "epoch", why=why, job=job)
-    assert marks(shop) == 1
-    found = shop.done("recover", job, "source-restored", "--settle", "0s")
-    assert pins.said(found.err, "marked", job=job)
-    assert clean(shop)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests import pins
 from tests.journeys.command import ROOT, Project, tuned
 from tests.journeys.test_processes import (
@@ -62,16 +60,6 @@ def need_verify_survives(made: Project, step: str) -> None:
     assert driver.returncode == 0, err
     assert "process_ended" in err
     need_compared(made)
-
-
-@pytest.mark.parametrize("step", ["write", "checkpoint"])
-def test_a_backfill_whose_process_is_killed_at_a_step_of_a_page_is_whole(shop: Project, step: str) -> None:
-    need_backfill_survives(shop, step)
-
-
-def test_a_verify_whose_process_is_killed_is_whole(shop: Project) -> None:
-    shop.done("backfill", str(shop.job))
-    need_verify_survives(shop, "checkpoint")
 
 
 def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(

@@ -343,9 +343,3 @@ def test_a_folder_that_may_not_be_written_to_is_told(shop: Project) -> None:
     assert ended.code == 2
     assert "/proc" in ended.err
     assert pins.said(ended.err)
-
-
-def test_an_unknown_job_is_told(shop: Project) -> None:
-    ended = shop.run("report", "nojob.yaml")
-    assert ended.code == 2
-    assert "nojob.yaml" in ended.err

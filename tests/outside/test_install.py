@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from docs.generate_site import ROOT
 
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -31,6 +33,7 @@ def lines() -> list[str]:
     return [line.strip() for line in run[1].replace("\\\n", "").split("&&")]
 
 
+@pytest.mark.nightly
 def test_the_lines_of_the_image_install_migrator_in_an_empty_folder(tmp_path: Path) -> None:
     source, place = tmp_path / "src", tmp_path / "opt"
     source.mkdir()

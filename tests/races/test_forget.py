@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from migrator.mapping.model.results import Forgotten
 from migrator.stages.core.removal import Forget
 from tests.races.harness import Race
@@ -31,20 +29,6 @@ def forget(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forgotten
     traces = forgetting.look()
     assert (traces.is_there, traces.waiting, traces.items) == (False, 0, 0)
     return forgetting.forget(traces)
-
-
-def test_a_row_that_is_gone_is_found_and_forgotten(race: Race) -> None:
-    race.sql(*ROWS, TAG)
-    race.fill()
-    assert stage(race, "tag", "[7]").look().is_there
-    race.sql("DELETE FROM tags")
-    assert stage(race, "tag", "[7]").look().waiting == 1
-    race.work()
-    assert forget(race, "tag", "[7]").young == 1
-    done = forget(race, "tag", "[7]", LATER_S)
-    assert (done.is_all, done.gone["tombstones"]) == (True, 1)
-    assert set(stage(race, "tag", "[7]").look().counts.values()) == {0}
-    race.comes_to_rest()
 
 
 def test_a_slow_page_that_read_the_row_finds_that_it_is_late(race: Race) -> None:
@@ -126,7 +110,3 @@ def test_a_row_that_comes_back_is_written_anew(race: Race) -> None:
     race.sql(TAG.replace("red", "blue"))
     race.comes_to_rest()
     assert ("TAGS#1", "blue#7") in race.live()
-
-
-def _nothing(_: Any) -> None:
-    return

@@ -195,17 +195,3 @@ def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
     assert race.command("verify", "--repair", "--settle", "0s").code == 1
     race.comes_to_rest()
     assert race.item("USER#1")["name"] == "Unseen"
-
-
-@pytest.mark.engines("postgresql")
-@pytest.mark.triggers
-def test_triggers_that_were_disabled_are_told(race: Race) -> None:
-    assert race.command("capture", "status").code == 0
-    race.sql("ALTER TABLE users DISABLE TRIGGER USER")
-    try:
-        status = race.command("capture", "status")
-        assert (status.code, "disabled" in status.out) == (1, True)
-    finally:
-        race.sql("ALTER TABLE users ENABLE TRIGGER USER")
-        assert race.command("capture", "install").code == 0
-    assert race.command("capture", "status").code == 0
