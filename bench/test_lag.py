@@ -22,7 +22,7 @@ import pytest
 from bench.measure import Tables
 from bench.shapes import fill_users
 from bench.test_relay import USERS, filled, sink_before
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.live import MarkedBy
 from tests.support_services import own_postgres
 
 # Else the fixture of a server refuses a test that is collected outside of tests/.

@@ -21,7 +21,7 @@ import pytest
 
 from bench.measure import Tables
 from bench.shapes import engine_of, fill_users, more_users
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.live import MarkedBy
 from tests.journeys.command import Project, project
 from tests.storms.shop import MAPPING, marks_left, open_shop, service
 

@@ -16,7 +16,7 @@ from migrator.runtime.errors import MigratorError, SettingsError
 # All else is imported where it is first needed: a process that only imports this module (a worker of another kind, a
 # command of the service's own) pays for next to nothing.
 if TYPE_CHECKING:
-    from migrator.mapping.patterns.handed import Answer, Parts, Records
+    from migrator.mapping.patterns.answers import Answer, Parts, Records
     from migrator.settings.job import ReadSettings
     from migrator.stages.reads.functions import RoutedPattern
     from migrator.stages.reads.reads import MappedReads, Page
@@ -27,7 +27,7 @@ _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _Application: TypeAlias = Callable[[MutableMapping[str, Any], _Messages, _Send], Awaitable[None]]
 _ELSEWHERE = {
-    **dict.fromkeys(("Answer", "Parts", "Records"), "migrator.mapping.patterns.handed"),
+    **dict.fromkeys(("Answer", "Parts", "Records"), "migrator.mapping.patterns.answers"),
     "Page": "migrator.stages.reads.reads",
     "RoutedPattern": "migrator.stages.reads.functions",
 }

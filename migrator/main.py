@@ -13,10 +13,8 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-import migrator.features.bulk.commands
-import migrator.features.probe.commands
-import migrator.features.spark.commands  # noqa: F401
-from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
+import migrator.features.bulk.commands  # noqa: F401
+from migrator.cli.command_line import ENGINES, LOG, PROBES, Branch, CommandLine, log_from
 from migrator.cli.inert import plain
 from migrator.commands.cutover import cutover, reverse
 from migrator.commands.move import backfill, pace, shadow, status, verify
@@ -80,6 +78,21 @@ def cli(ctx: click.Context) -> None:
     """
     log_from(**ctx.meta.get(LOG, {}))
 
+
+def _probe(*given: Any, **asked: Any) -> int:
+    from migrator.features.probe.work import probe
+
+    return probe(*given, **asked)
+
+
+def _open_spark(*given: Any) -> Any:
+    from migrator.features.spark.work import open_spark
+
+    return open_spark(*given)
+
+
+PROBES["dynamodb"] = _probe
+ENGINES["spark"] = _open_spark
 
 for _commands in SECTIONS.values():
     for _command in _commands:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from migrator.features.init.design.written import Asked, Proposal, proposal_of, wanted_of
+from migrator.features.init.written import Asked, Proposal, proposal_of, wanted_of
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import SchemaFacts

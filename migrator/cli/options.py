@@ -35,7 +35,7 @@ from migrator.mapping.model.facts import Column, EntityPlan
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.table import SourceKey, decode_key, encode_key
-from migrator.mapping.patterns.key_lookups import bindable, is_held
+from migrator.mapping.patterns.param_sources import bindable, is_held
 from migrator.runtime import logs
 from migrator.runtime.errors import (
     INTERRUPTED,

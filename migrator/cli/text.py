@@ -17,9 +17,9 @@ from rich.text import Text
 from migrator.cli.inert import plain
 from migrator.mapping.items.wire import Estimate, Price
 from migrator.mapping.language.redaction import integers_of, json_text, masked_keys
-from migrator.mapping.model.capture import Step
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Slot
 from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import Step
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import Item, RowTree

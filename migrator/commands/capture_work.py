@@ -28,11 +28,11 @@ from migrator.cli.text import alembic_text, sql_text
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import Others, Part, end_with_parent, options_of
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Share, Standing
 from migrator.mapping.model.journal import Run
+from migrator.mapping.model.live import MarkedBy
 from migrator.runtime.errors import (
     DIFFERENT,
     Interrupted,

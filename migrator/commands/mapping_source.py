@@ -15,8 +15,7 @@ from migrator.cli.options import entity_named, row_key
 from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.check.patterns import question_warnings, sparse_keys
-from migrator.mapping.inverse.rows import compile_inverse
-from migrator.mapping.inverse.tables import TableInverse
+from migrator.mapping.inverse.rows import TableInverse, compile_inverse
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.program import compile_program, program_lines

@@ -17,9 +17,16 @@ from migrator.cli.text import SHOWN
 from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.mapping.language.redaction import key_templates, masked_keys
 from migrator.mapping.model.journal import Progress
+from migrator.mapping.model.live import (
+    MOST,
+    Check,
+    RowDifference,
+    RowsVerified,
+    StreamJournal,
+    Unkept,
+    WaitingRow,
+)
 from migrator.mapping.model.mapping import Mapping, Template
-from migrator.mapping.model.rows import MOST, Check, RowDifference, RowsVerified, Unkept, WaitingRow
-from migrator.mapping.model.shards import StreamJournal
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, StoppedError, amount, verb
 from migrator.runtime.values import asdict, picked
 from migrator.stages.cutover.rollback import ROWS_OF_ITEMS, WAY_BACK

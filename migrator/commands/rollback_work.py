@@ -22,8 +22,7 @@ from migrator.commands.cutover_work import (
     refuse_moved,
 )
 from migrator.mapping.model.evidence import Line, PatternPhase, State
-from migrator.mapping.model.rows import ReverseJournal
-from migrator.mapping.model.shards import StreamJournal
+from migrator.mapping.model.live import ReverseJournal, StreamJournal
 from migrator.runtime.errors import (
     CLEAN,
     Interrupted,

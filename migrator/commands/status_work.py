@@ -28,7 +28,7 @@ from migrator.commands.reverse_work import unkept_data, unkept_lines
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle
 from migrator.mapping.model.journal import SCANS, Run
-from migrator.mapping.model.rows import Unkept
+from migrator.mapping.model.live import Unkept
 from migrator.runtime.errors import MigratorError, SettingsError, amount, verb
 from migrator.runtime.system import has_ended
 from migrator.runtime.values import asdict, replace

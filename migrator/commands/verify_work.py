@@ -33,9 +33,8 @@ from migrator.commands.processes import (
     sharing,
     stage_of,
 )
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.live import Root
+from migrator.mapping.model.live import Installation, Root
 from migrator.mapping.model.results import Sample, VerifyResult
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import DIFFERENT, SettingsError, amount

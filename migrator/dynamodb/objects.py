@@ -23,8 +23,7 @@ from migrator.dynamodb.failures import (
     no_credentials,
     passes_at,
 )
-from migrator.mapping.model.edges import Probe
-from migrator.mapping.model.files import ImportFault, ImportState
+from migrator.mapping.model.edges import ImportFault, ImportState, Probe
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks

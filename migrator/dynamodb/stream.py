@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from migrator.dynamodb.answers import IncompleteAnswerError
 from migrator.dynamodb.failures import error_code, gave_up, in_words, passes_at
 from migrator.mapping.items.wire import decode_item
-from migrator.mapping.model.shards import (
+from migrator.mapping.model.live import (
     ALL_OF_IT,
     MEND,
     Position,

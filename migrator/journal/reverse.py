@@ -23,8 +23,16 @@ from migrator.journal.records import Records
 from migrator.journal.schema import reverse_key, reverse_row
 from migrator.journal.schema import stream_shard as shards
 from migrator.mapping.items.wire import read_key, write_key
-from migrator.mapping.model.rows import RowId, Unkept, WaitingRow
-from migrator.mapping.model.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
+from migrator.mapping.model.live import (
+    FORGOTTEN_S,
+    Checkpoint,
+    Checkpoints,
+    RowId,
+    Shard,
+    Unkept,
+    WaitingRow,
+    allotted,
+)
 from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.runtime.values import asdict, replace
 

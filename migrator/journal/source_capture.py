@@ -13,11 +13,11 @@ from migrator.journal.database import Database, bring_back, reading, repeatable,
 from migrator.journal.records import Records
 from migrator.journal.schema import source_mark
 from migrator.mapping.items.wire import mark_of, write_keys
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
     TICKETS_AN_EPOCH,
     Image,
+    Installation,
     KeptMark,
     Mark,
     MarksState,

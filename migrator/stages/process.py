@@ -18,9 +18,8 @@ from migrator.dynamodb.control import control_state
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
-from migrator.mapping.difference.difference import Difference
+from migrator.mapping.difference.difference import Compared, Difference, refusals
 from migrator.mapping.difference.difference import Revision as Mapped
-from migrator.mapping.difference.faults import Compared, refusals
 from migrator.mapping.difference.steps import ANSWERED
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
@@ -28,12 +27,11 @@ from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
 from migrator.mapping.items.program import python_alone
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.language.plan import columns_digest
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import ObjectStore, Rows
 from migrator.mapping.model.evidence import State
 from migrator.mapping.model.instances import Answered, Revision, Standing
 from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
-from migrator.mapping.model.live import Memory
+from migrator.mapping.model.live import Installation, Memory
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import (
     Interrupted,

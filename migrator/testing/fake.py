@@ -30,10 +30,7 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.model.results import Rows
-from migrator.mapping.patterns.answers import read_member
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.handed import kinds_of
-from migrator.mapping.patterns.results import Record, records_of, rows_of
+from migrator.mapping.patterns.answers import Designs, Record, kinds_of, read_member, records_of, rows_of
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.dynamodb.client import service_client
 from migrator.dynamodb.objects import FolderFiles, S3Files
-from migrator.mapping.model.files import Files
+from migrator.mapping.model.edges import Files
 from migrator.runtime.errors import TargetError
 from tests import pins
 

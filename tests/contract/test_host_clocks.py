@@ -18,8 +18,7 @@ from migrator.journal.source_capture import JournalMarks
 from migrator.journal.writers import SqlInstances, SqlWriters
 from migrator.mapping.model.instances import Advance, Instance, ProcessState, Share
 from migrator.mapping.model.journal import Page, RunIdentity
-from migrator.mapping.model.live import LONGEST_WAIT_S, Mark
-from migrator.mapping.model.shards import Shard
+from migrator.mapping.model.live import LONGEST_WAIT_S, Mark, Shard
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from tests.journeys.test_read_only_folder import read_only

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.journal.reverse import SqlReverseJournal, SqlUnkept
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.rows import ReverseJournal, RowId, Unkept, WaitingRow
+from migrator.mapping.model.live import ReverseJournal, RowId, Unkept, WaitingRow
 from migrator.mapping.model.table import ItemKey
 from tests.fakes.reverse import FakeReverseJournal
 

@@ -13,7 +13,7 @@ from migrator.journal.database import Database
 from migrator.journal.reverse import READERS, STREAMS, SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import stream_shard
-from migrator.mapping.model.shards import Checkpoint, Shard, StreamJournal
+from migrator.mapping.model.live import Checkpoint, Shard, StreamJournal
 from migrator.runtime.values import replace
 from tests.fakes.stream_journal import FakeStreamJournal
 

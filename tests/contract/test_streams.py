@@ -17,7 +17,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.stream import DynamoStream
 from migrator.mapping.items.wire import encode_item
-from migrator.mapping.model.shards import Position, StreamRecord
+from migrator.mapping.model.live import Position, StreamRecord
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import LostRecordsError
 from migrator.runtime.retry import Retry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.features.look.work import Look
-from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import AskedKey
 from migrator.settings.transforms import read_mapping
 from migrator.stages.design.views import Partitions
 from migrator.stages.patterns.question import statement_faults

@@ -22,7 +22,7 @@ from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Pattern
-from migrator.mapping.patterns.results import handed
+from migrator.mapping.patterns.answers import handed
 from tests.exports.shipped import Shipped
 
 CLIENT = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}

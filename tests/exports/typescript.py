@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from migrator.features.exports.model import Model, model_of
-from migrator.features.exports.typescript.electrodb import (
+from migrator.features.exports.electrodb import (
     Around,
     Identifiers,
     Refusals,
     runtime_names,
     vocabulary,
 )
-from migrator.features.exports.typescript.electrodb import Item as Spoken
+from migrator.features.exports.electrodb import Item as Spoken
+from migrator.features.exports.model import Model, model_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of

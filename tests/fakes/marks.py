@@ -7,8 +7,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.mapping.model.capture import Installation
-from migrator.mapping.model.live import TICKETS_AN_EPOCH, Change, Image, KeptMark, Mark, MarksState, Root
+from migrator.mapping.model.live import (
+    TICKETS_AN_EPOCH,
+    Change,
+    Image,
+    Installation,
+    KeptMark,
+    Mark,
+    MarksState,
+    Root,
+)
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.values import replace
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
-from migrator.mapping.model.rows import Check, RefusalKind, RefusedChange, RowChange, RowId, WaitingRow
+from migrator.mapping.model.live import Check, RefusalKind, RefusedChange, RowChange, RowId, WaitingRow
 from migrator.mapping.model.table import ItemKey
 
 MemoryRow = dict[str, Any]

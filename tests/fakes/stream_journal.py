@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from migrator.mapping.model.shards import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
+from migrator.mapping.model.live import FORGOTTEN_S, Checkpoint, Checkpoints, Shard, allotted
 from migrator.runtime.values import replace
 
 

@@ -12,8 +12,7 @@ from migrator.features.exports.python.module import python_module
 from migrator.features.exports.python.rows import names_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.items.values import JSON_NULL
+from migrator.mapping.items.values import JSON_NULL, Undecodable
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.model.table import Item, RowTree
 from tests.exports.generated import items_of, row_of

@@ -14,8 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.cli.text import alembic_text, sql_text
-from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.live import MarkedBy
 from migrator.mapping.model.table import KeyAttribute, TableDesign
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace

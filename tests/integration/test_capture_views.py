@@ -6,8 +6,8 @@ import pytest
 
 from migrator.mapping.items.changes import captured_tables, needs_memory
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.model.capture import MarkedBy
 from migrator.mapping.model.facts import Captured, EntityPlan
+from migrator.mapping.model.live import MarkedBy
 from migrator.runtime.errors import MappingError
 from migrator.settings.transforms import checked_on
 from tests import pins

@@ -13,7 +13,7 @@ from migrator.dynamodb.control import ControlItem
 from migrator.features.look.work import Look, Looked, shown
 from migrator.mapping.model.report import FINE, LookReport
 from migrator.mapping.model.table import TOMBSTONE, Item
-from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import AskedKey
 from migrator.runtime.errors import SettingsError
 from migrator.stages.design.shown import Showing
 from migrator.stages.design.views import asked_key

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.capture import CaptureState
 from migrator.mapping.model.facts import TableFacts
-from migrator.mapping.model.rows import RowChange
+from migrator.mapping.model.live import CaptureState, RowChange
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import address_of

@@ -15,7 +15,7 @@ from migrator.mapping.inverse.rows import compile_inverse, rows_for
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.rows import RowChange
+from migrator.mapping.model.live import RowChange
 from migrator.runtime.errors import RowError, StoppedError
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import ConnectionOptions

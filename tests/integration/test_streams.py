@@ -16,7 +16,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.stream import DynamoStream
 from migrator.journal.reverse import SqlStreamJournal
-from migrator.mapping.model.shards import Position, StreamRecord
+from migrator.mapping.model.live import Position, StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import Check, StreamReader, begin
 from tests.support_journal_file import journal_in_file

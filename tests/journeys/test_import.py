@@ -19,7 +19,7 @@ import pytest
 
 from migrator.features.bulk.export import keep_state
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.files import Manifest, manifest_digest
+from migrator.mapping.model.edges import Manifest, manifest_digest
 from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import Project

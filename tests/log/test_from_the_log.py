@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.live import MarkedBy
 from migrator.source.capture.log.install import LogCapture
 from migrator.source.capture.log.reader import LogMarks
 from tests import support_services as services

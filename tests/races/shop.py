@@ -13,8 +13,7 @@ from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.capture import MarkedBy
-from migrator.mapping.model.live import Mark, MarksState
+from migrator.mapping.model.live import Mark, MarkedBy, MarksState
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.values import replace
 from migrator.settings.job import Job

@@ -14,8 +14,7 @@ from greenlet import getcurrent
 from migrator.mapping.items.wire import decode, encode_item
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import Captured, Column, TableFacts
-from migrator.mapping.model.live import Change, KeptMark, Mark
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import Change, KeptMark, Mark, StreamRecord
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.values import replace
 from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks

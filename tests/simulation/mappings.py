@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.changes import captured_tables, needs_memory
-from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.mapping.items.items import CompiledEntity, ImageKeys, compile_image_keys, no_keys
 from migrator.mapping.items.rows import Row
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.table import Item, ItemKey

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.model.facts import TableFacts
-from migrator.mapping.model.live import Mark
-from migrator.mapping.model.rows import Check, RefusedChange, RowChange
-from migrator.mapping.model.shards import ALL_OF_IT, Position, RecordPage, Shard, StreamRecord, StreamState
+from migrator.mapping.model.live import (
+    ALL_OF_IT,
+    Check,
+    Mark,
+    Position,
+    RecordPage,
+    RefusedChange,
+    RowChange,
+    Shard,
+    StreamRecord,
+    StreamState,
+)
 from migrator.mapping.model.table import Item, ItemKey, TableDesign
 from tests.simulation.database import Database, Kept, _image
 from tests.simulation.scheduler import Scheduler

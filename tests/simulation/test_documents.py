@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.model.facts import Captured
-from migrator.mapping.model.live import KeptMark
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import KeptMark, StreamRecord
 from migrator.runtime.values import replace
 from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
 from tests.simulation.actors import run

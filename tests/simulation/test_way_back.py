@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.rows import Check, RowChange, WaitingRow
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import Check, RowChange, StreamRecord, WaitingRow
 from migrator.mapping.model.table import encode_key
 from migrator.runtime.errors import StoppedError
 from migrator.stages.reverse.daemon import ReverseStatus, WhileDirect

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any, cast
 
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
-from migrator.mapping.model.rows import Unkept
+from migrator.mapping.model.live import Unkept
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.values import replace

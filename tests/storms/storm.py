@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.mapping.model.capture import MarkedBy
+from migrator.mapping.model.live import MarkedBy
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults

@@ -31,8 +31,16 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import decode
-from migrator.mapping.model.edges import Receipt
-from migrator.mapping.model.files import MANIFEST, PAGES, PARTS, Files, Manifest, PartFile, manifest_digest
+from migrator.mapping.model.edges import (
+    MANIFEST,
+    PAGES,
+    PARTS,
+    Files,
+    Manifest,
+    PartFile,
+    Receipt,
+    manifest_digest,
+)
 from migrator.mapping.model.journal import Run, SegmentState
 from migrator.mapping.model.results import BackfillResult
 from migrator.mapping.model.table import EncodedItem, TableDesign

@@ -23,10 +23,10 @@ from migrator.features.bulk.export import Opened, keep_state, open_bulk, state_o
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import key_text
 from migrator.mapping.items.wire import decode_item
-from migrator.mapping.model.edges import UNIMPORTED, TableState
-from migrator.mapping.model.files import (
+from migrator.mapping.model.edges import (
     MANIFEST,
     PARTS,
+    UNIMPORTED,
     Files,
     Imported,
     ImportFault,
@@ -34,6 +34,7 @@ from migrator.mapping.model.files import (
     Manifest,
     PartFile,
     TableImports,
+    TableState,
     manifest_digest,
 )
 from migrator.mapping.model.journal import Finding, Run, RunIdentity

@@ -81,13 +81,13 @@ def export() -> cli.Work:
 
 
 def _terraform(*given: Any) -> list[str]:
-    from migrator.features.exports.terraform import terraform
+    from migrator.features.exports.definitions import terraform
 
     return terraform(*given)
 
 
 def _cloudformation(*given: Any) -> list[str]:
-    from migrator.features.exports.cloudformation import cloudformation
+    from migrator.features.exports.definitions import cloudformation
 
     return cloudformation(*given)
 

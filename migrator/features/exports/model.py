@@ -37,8 +37,7 @@ from migrator.mapping.model.mapping import (
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, TableDesign
-from migrator.mapping.patterns.designs import Designs
-from migrator.mapping.patterns.handed import kinds_for
+from migrator.mapping.patterns.answers import Designs, kinds_for
 
 Origin = Literal["row", "parent", "children", "sql", "transform"]
 """Where a row's value comes from: its own column, a joined parent, rows that were collected or climbed to, SQL of the

@@ -11,14 +11,22 @@ from typing import Any, TypeAlias
 import click
 
 from migrator.cli.command_line import print_json
-from migrator.features.exports.cloudformation import TEMPLATE, cdk_python, cdk_typescript, cloudformation_file
-from migrator.features.exports.file import REVISION_DIGITS, Definition, comment, head_of
+from migrator.features.exports.definitions import (
+    REVISION_DIGITS,
+    TEMPLATE,
+    Definition,
+    cdk_python,
+    cdk_typescript,
+    cloudformation_file,
+    comment,
+    head_of,
+    terraform_file,
+)
+from migrator.features.exports.electrodb import electrodb_typescript
 from migrator.features.exports.json_schema import json_schema
 from migrator.features.exports.model import Model, model_of
 from migrator.features.exports.python.expressions import UnsaidError, function_name
 from migrator.features.exports.python.module import python_module
-from migrator.features.exports.terraform import terraform_file
-from migrator.features.exports.typescript.electrodb import electrodb_typescript
 from migrator.features.exports.workbench import SAMPLES, made_up, workbench_file
 from migrator.features.exports.workbench import real as real_items
 from migrator.mapping.language.redaction import redaction_of

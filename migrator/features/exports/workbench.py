@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from migrator.features.exports.file import Definition
+from migrator.features.exports.definitions import Definition
 from migrator.features.exports.model import ItemType, Model
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import WIRE_TYPES, encode_item

@@ -18,9 +18,9 @@ from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
 from migrator.cli.options import print_result, progress, stop_on_signals
 from migrator.commands.query_work import replay_progress
-from migrator.features.init.design.documents import SampledTable, mapping_text, seen_in
-from migrator.features.init.design.placing import Access, Design
-from migrator.features.init.design.written import (
+from migrator.features.init.documents import SampledTable, mapping_text, seen_in
+from migrator.features.init.placing import Access, Design
+from migrator.features.init.written import (
     Asked,
     Proposal,
     default_statements,

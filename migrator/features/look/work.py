@@ -40,9 +40,8 @@ from migrator.mapping.model.table import (
     key_order,
 )
 from migrator.mapping.patterns.diff import differences
-from migrator.mapping.patterns.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import AskedKey, stored_keys
 from migrator.mapping.patterns.param_sources import shown as key_forms
-from migrator.mapping.patterns.param_sources import stored_keys
 from migrator.runtime.errors import CLEAN, DIFFERENT, RowError, SettingsError
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job

@@ -27,7 +27,7 @@ from migrator.cli.inert import plain
 from migrator.cli.options import print_folded, say, stdout, stop_on_signals
 from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
-from migrator.mapping.capacity.ways import Host
+from migrator.mapping.capacity.advice import Host
 from migrator.mapping.items.changes import unread_tables
 from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, Writes
 from migrator.mapping.model.report import ItemCollection, SampleItem, View

@@ -32,7 +32,7 @@ from migrator.features.report.gather import (
     ReportRecords,
     ReportSides,
 )
-from migrator.mapping.capacity.ways import Host
+from migrator.mapping.capacity.advice import Host
 from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, Writes
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import PHASES, SIDES, Side

@@ -20,14 +20,15 @@ from migrator.cli.inert import plain
 from migrator.cli.page import about, hours_text, money
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import (
+    Compared,
     Difference,
     EntityDifference,
     Part,
     Revision,
     TypeDifference,
+    refusals,
 )
-from migrator.mapping.difference.faults import Compared, refusals
-from migrator.mapping.difference.patterns import PatternDifference
+from migrator.mapping.difference.meaning import PatternDifference
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping

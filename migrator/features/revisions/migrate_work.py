@@ -24,8 +24,7 @@ from migrator.commands.processes import stage_of
 from migrator.commands.table_work import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
 from migrator.features.revisions.diff_work import Side, measured_work, work_lines
-from migrator.mapping.difference.difference import Difference, Revision
-from migrator.mapping.difference.faults import Compared
+from migrator.mapping.difference.difference import Compared, Difference, Revision
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,
@@ -42,11 +41,10 @@ from migrator.mapping.difference.steps import (
 )
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Estimate
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
 from migrator.mapping.model.journal import Page, Run, RunIdentity
-from migrator.mapping.model.live import OpenFindings, Outcome, Root
+from migrator.mapping.model.live import Installation, OpenFindings, Outcome, Root
 from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign
 from migrator.runtime.errors import (
     CLEAN,

@@ -10,8 +10,17 @@ import json
 from collections.abc import Iterator, Sequence
 
 from migrator.mapping.difference.difference import index_text
-from migrator.mapping.difference.meaning import KEPT, WHEN, EntityMeaning, Parts, meanings
-from migrator.mapping.difference.patterns import JUDGED, asks_for, pattern_form, reached
+from migrator.mapping.difference.meaning import (
+    JUDGED,
+    KEPT,
+    WHEN,
+    EntityMeaning,
+    Parts,
+    asks_for,
+    meanings,
+    pattern_form,
+    reached,
+)
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping, Pattern
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from migrator.mapping.difference.difference import Difference
-from migrator.mapping.difference.patterns import PatternDifference
+from migrator.mapping.difference.meaning import PatternDifference
 from migrator.mapping.model.evidence import PatternPhase, Phase
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
 from migrator.mapping.model.live import Root

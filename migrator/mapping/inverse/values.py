@@ -1,18 +1,24 @@
-"""Values of a column as they stand in attributes and in texts, read back into the heart's decoded form."""
+"""Values read back: of a column as attributes and texts have them, through filters undone, by the widths of texts."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 from msgspec import Struct
 
 from migrator.mapping.items import values
+from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, sample_of, specs_of
+from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Filter, Ref
 from migrator.runtime.errors import RowError
 
 Cause = Literal[
@@ -217,3 +223,254 @@ def padded_text(format_spec: str, kind: Kind, text: Any) -> str:
 
 def _plain_number(whole: str, fraction: str) -> str:
     return (whole.lstrip("0") or "0") + (f".{fraction.rstrip('0')}".rstrip("."))
+
+
+def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loosely_typed: bool) -> Undone:
+    """How the column's value, of this kind, is read out of what the reference makes of it.
+
+    It gives the decoded form of the heart (mapping/items/values.py): what that takes for one value comes back as one.
+    """
+    if kind.name == "plain" and not loosely_typed:
+        lost = Loss("type", "its type is not declared: a text may have been a time")
+        return Undone(lost, lost)
+    if kind.name == "plain" and ref.format is not None:
+        kind = Kind("float")
+    value = Undone(attribute_reader(kind), text_reader(kind), raw=True)
+    if ref.format is not None:
+        value = both(after(value.of_text, partial(padded_text, ref.format, kind)))
+    for place, used in enumerate(ref.filters):
+        spec = FILTERS[used.name]
+        if spec.undecodable and ref.format is None and keeps_every_value(ref.filters[: place + 1]):
+            value = text_kept(value, kind, loosely_typed=loosely_typed)
+        else:
+            value = STEPS[used.name](used, value, kind, around, nullable)
+    return value
+
+
+# ── Filters, each undone ──
+
+Step = Callable[[Filter, Undone, Kind, FilterContext, bool], Undone]
+
+
+def _lost(cause: Cause, why: str) -> Step:
+    return lambda used, *_: both(Loss(cause, why.format(*used.args)))
+
+
+def _text(_: Filter, value: Undone, *__: object) -> Undone:
+    return both(value.of_text)
+
+
+_CASED: dict[str, Reading] = {
+    "uuid": str.lower,
+    "boolean": str.lower,
+    "date": str,
+    "integer": str,
+    "number": str,
+    "bits": str,
+}
+"""Kinds whose texts have one case, and what gives it back."""
+
+
+def _case(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
+    if kind.name not in _CASED or not value.raw:
+        return both(Loss("case", f"{used.name} maps 'a' and 'A' to one text"))
+    return both(after(value.of_text, _CASED[kind.name]))
+
+
+def _trim(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
+    if kind.name == "text" or not value.raw:
+        return both(Loss("spaces", "trim removes spaces at both ends"))
+    return both(value.of_text)
+
+
+def _or(used: Filter, value: Undone, _: Kind, __: FilterContext, nullable: bool) -> Undone:
+    """Where no value of the column has the argument's form, that is a NULL again."""
+    if not nullable:
+        return value
+    return Undone(_null_as(used.args[0], value.of_attribute), _null_as(used.args[0], value.of_text))
+
+
+def _null_as(text: str, read: Reading | Loss) -> Reading | Loss:
+    if isinstance(read, Loss):
+        return read
+    if _fits(read, text):
+        return Loss("null", f"NULL and '{text}' become the same")
+    return lambda value: None if value == text else read(value)
+
+
+def _map(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:
+    read = value.of_text
+    if isinstance(read, Loss):
+        return both(read)
+    names: dict[str, str] = {}
+    for text, name in around.maps[used.args[0]].items():
+        if not _fits(read, text):
+            continue
+        if name in names:
+            return both(
+                Loss("map", f"the map '{used.args[0]}' maps both '{names[name]}' and '{text}' to '{name}'")
+            )
+        names[name] = text
+
+    def unmapped(name: Any) -> Any:
+        if not isinstance(name, str) or name not in names:
+            raise ValueError(f"the map '{used.args[0]}' does not make this value")
+        return read(names[name])
+
+    return both(unmapped)
+
+
+def _fits(read: Reading, text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+_ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
+
+
+def _escape(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:
+    def unescaped(text: Any) -> str:
+        text = text_itself(text)
+        try:
+            plain = _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
+        except UnicodeDecodeError:
+            raise ValueError("it is not escaped as migrator escapes") from None
+        if FILTERS[used.name].make((), around)(plain) != text:
+            raise ValueError("it is not escaped as migrator escapes")
+        return plain
+
+    return both(after(value.of_text, unescaped))
+
+
+_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+
+
+def _desc(_: Filter, value: Undone, *__: object) -> Undone:
+    return both(
+        after(value.of_text, lambda text: text.translate(_COMPLEMENT) if isinstance(text, str) else text)
+    )
+
+
+def _json(_: Filter, value: Undone, *__: object) -> Undone:
+    def parsed(text: Any) -> Any:
+        try:
+            return json.loads(text, parse_float=Decimal)
+        except (TypeError, ValueError, InvalidOperation, RecursionError):
+            raise ValueError("it is not JSON") from None
+
+    return both(after(value.of_attribute, parsed))
+
+
+_DIGITS = {"s": 0, "basic": 0, "ms": 3, "ms,basic": 3, "": 6}
+_BASIC = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)")
+
+
+def _iso(used: Filter, _: Undone, kind: Kind, __: FilterContext, ___: bool) -> Undone:
+    form = ",".join(used.args)
+    if kind.name == "plain":
+        return both(Loss("type", "the time may have been a date"))
+    if kind.name == "timestamp" and (6 if kind.precision is None else kind.precision) > _DIGITS[form]:
+        return both(
+            Loss("cut", f"iso:{form} cuts the time to {'seconds' if not _DIGITS[form] else 'milliseconds'}")
+        )
+    forward = FILTERS[used.name].make(used.args, FilterContext())
+    return both(_moment_reader(kind, forward))
+
+
+def _moment_reader(kind: Kind, forward: Callable[[Any], str]) -> Reading:
+    def read(text: Any) -> Any:
+        text = text_itself(text)
+        moment = datetime.fromisoformat(_BASIC.sub(r"\1-\2-\3T\4:\5:\6", text))
+        value = moment.date() if kind.name == "date" else moment
+        if forward(value) != text:
+            raise ValueError("it is not in the form that migrator writes")
+        return value
+
+    return read
+
+
+def _day(used: Filter, _: Undone, kind: Kind, *__: object) -> Undone:
+    if kind.name != "date" or (used.name == "bucket" and used.args[0] != "day"):
+        return both(Loss("cut", f"{used.name} keeps a part of the time"))
+    return both(text_reader(kind))
+
+
+def _epoch(used: Filter, _: Undone, kind: Kind, around: FilterContext, __: bool) -> Undone:
+    if kind.name != "date":
+        return both(Loss("cut", "epoch cuts the time to seconds"))
+    if around.timezone not in (None, "UTC"):
+        return both(Loss("cut", f"in the zone {around.timezone} two days may begin at one time"))
+    return both(day_of)
+
+
+def day_of(seconds: Any) -> date:
+    """The date whose midnight, in UTC, these seconds since 1970 are."""
+    try:
+        day = date(1970, 1, 1) + timedelta(days=int(seconds) // 86_400)
+    except (OverflowError, TypeError, ArithmeticError):
+        raise ValueError("this time is not a date") from None
+    if epoch_seconds(day) != seconds:
+        raise ValueError("it is not midnight")
+    return day
+
+
+STEPS: dict[str, Step] = {
+    "iso": _iso,
+    "epoch": _epoch,
+    "lower": _case,
+    "upper": _case,
+    "trim": _trim,
+    "or": _or,
+    "map": _map,
+    "text": _text,
+    "escape": _escape,
+    "hash": _lost("digest", "a hash cannot be reversed"),
+    "shard": _lost("many", "shard:{0} has {0} values"),
+    "desc": _desc,
+    "json": _json,
+    "path": lambda used, value, *_: value,
+    "first": _lost("many", "first is another row's value"),
+    "at": _lost("many", "at:{0} is another row's value"),
+    "depth": _lost("many", "depth counts rows"),
+    "bucket": _day,
+    "date": _day,
+    "month": _lost("cut", "month keeps a part of the time"),
+    "year": _lost("cut", "year keeps a part of the time"),
+    "geohash": _lost("many", "geohash:{0} is a cell, not a place"),
+}
+
+
+# ── Texts that are always as long ──
+
+
+def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
+    """Characters of the reference's text where they are always as many; None otherwise."""
+    filters = [used for used in ref.filters if not FILTERS[used.name].keeps_width]
+    if ref.format is not None:
+        return None if filters else format_width(ref.format)[0]
+    odd_texts = any(spec.undecodable for spec in specs_of(ref))
+    if kind is None or len(filters) > 1 or odd_texts:
+        return None
+    if not filters:
+        return {"uuid": 36, "date": 10}.get(kind.name)
+    spec = FILTERS[filters[0].name]
+    if (
+        spec.width != "fixed"
+        or spec.values > 1
+        or (spec.moment and loosely_typed and kind.name == "timestamp")
+    ):
+        return None
+    return len(sample_of(filters[0], zone=kind.zone))
+
+
+def ends_in_path(ref: Ref) -> bool:
+    """Whether the text ends in the row's own value, behind those of its ancestors."""
+    return specs_of(ref)[-1].holds_list
+
+
+def may_be_missing(ref: Ref) -> bool:
+    """Whether a list may have no such value."""
+    return any(used.name == "at" for used in ref.filters)

@@ -15,8 +15,7 @@ import pygeohash
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.scalars import moment_of
-from migrator.mapping.items.values import json_text
+from migrator.mapping.items.values import json_text, moment_of
 from migrator.mapping.model.facts import Alike, Kind, KindName
 from migrator.mapping.model.mapping import Filter, Ref
 from migrator.mapping.model.table import CLIMB_LEVELS

@@ -13,9 +13,16 @@ from msgspec import Struct
 
 from migrator.mapping.items import values
 from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, specs_of
-from migrator.mapping.items.scalars import NoFormError, Undecodable, of_column
 from migrator.mapping.items.templates import format_width
-from migrator.mapping.items.values import Decoder, decoder, fitting, json_text
+from migrator.mapping.items.values import (
+    Decoder,
+    NoFormError,
+    Undecodable,
+    decoder,
+    fitting,
+    json_text,
+    of_column,
+)
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Kind
 from migrator.mapping.model.mapping import (
     Condition,

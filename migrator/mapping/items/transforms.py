@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from migrator.mapping.items.rows import Row, decoder_of, decoding_steps
-from migrator.mapping.items.scalars import Undecodable, as_text
-from migrator.mapping.items.values import Decoder, decoder, stored
+from migrator.mapping.items.values import Decoder, Undecodable, as_text, decoder, stored
 from migrator.mapping.model.facts import EntityPlan, Kind
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import RowError

@@ -1,15 +1,133 @@
-"""Ports of live change: marks, tickets, remembered keys, writers, database activity."""
+"""Ports of live change: capture, marks, tickets, streams, remembered keys, writers, rows that are written back."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from migrator.mapping.model.edges import WiredItem
+from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.table import EncodedItem, Item, ItemKey, SourceKey
+
+# ──
+# What the capture stage needs of a source: triggers that are there, and the statements that put them
+# there.
+
+CaptureState = Literal[
+    "captured",
+    "services",
+    "missing",
+    "partition",
+    "stale",
+    "disabled",
+    "extra",
+    "refused",
+    "unread",
+    "lost",
+    "unidentified",
+]
+
+MarkedBy = Literal["triggers", "services", "log"]
+"""What leaves the marks: triggers of ours, the services themselves, by the adapter that they import, or a reader of the
+database's log."""
+
+
+class TableCapture(Struct, frozen=True):
+    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
+    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
+    `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
+    tells us of all its changes.
+    `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns of keys or links.
+
+    Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
+    """
+
+    table: str
+    state: CaptureState
+    came: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+class Step(Struct, frozen=True):
+    """Statements of one transaction (MariaDB and MySQL commit each), and what takes them back. `table`: '' for ours."""
+
+    table: str
+    statements: tuple[str, ...]
+    undo: tuple[str, ...] = ()
+
+
+class Installation(Struct, frozen=True):
+    """What is installed, for which job. `ticket`: the last one drawn."""
+
+    id: str
+    job: str
+    version: int
+    epoch: int
+    ticket: int
+    marked_by: MarkedBy = "triggers"
+
+
+class CaptureRecord(Protocol):
+    """The record that capture is installed, of a source that keeps nothing of ours. Every method is one transaction."""
+
+    def installed(self) -> Installation | None: ...
+
+    def install(self) -> None:
+        """A new installation, whatever was before: marks that were to come were lost, or none was. Its tickets go on."""
+
+    def uninstall(self) -> None:
+        """Its tickets stay known."""
+
+
+class Capture(Protocol):
+    """Capture in one source. Every method is one transaction of its own, tried again where a lock was in the way.
+
+    Raises, from every method: SourceError, without values; Interrupted.
+    """
+
+    @property
+    def means(self) -> str:
+        """What captures the changes, in the plural: triggers, streams, publication and slot."""
+
+    def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
+        """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
+
+    def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
+        """All reasons why changes of the tables cannot be captured, with what to do."""
+
+    def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
+        """Changes of the tables that would leave no mark, and that must not be made therefore."""
+
+    def installation(self) -> Installation | None: ...
+
+    def install_steps(
+        self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
+    ) -> list[Step]:
+        """What is still to be done until every table is captured as it should be; nothing for what is so already.
+
+        Where services have left the marks so far, triggers come first, and only then it is they that leave them.
+        """
+
+    def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
+        """What is still to be done until no other than `migrator reverse` can write these tables.
+
+        An install that captures such a table again takes it back.
+        """
+
+    def uninstall_steps(self) -> list[Step]:
+        """What takes away everything of ours; our tables last."""
+
+    def taken_away(self, tables: Sequence[str]) -> str:
+        """What an uninstall has done, whose steps were of these tables, as a sentence for people."""
+
+    def do(self, step: Step) -> None: ...
+
+    def states(self, tables: Sequence[Captured]) -> list[TableCapture]: ...
+
 
 # ──
 # What live change needs beside the data's edges: marks and tickets in the source, memory and writers in
@@ -418,3 +536,357 @@ class Activity(Protocol):
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
         """Marks by table, '' for rows that are to be looked at, and changes of these tables that are none yet; capture must
         be installed."""
+
+
+FRESH_S = 23 * 3600.0
+"""A shard of which all is worked up to a moment that is not longer ago has lost nothing that is not worked.
+
+A stream keeps each record for 24 hours; the hour less is for clocks that differ and for lists of shards that come late.
+Source: Developer Guide, "Change data capture for DynamoDB Streams".
+"""
+
+ALL_OF_IT = "NEW_AND_OLD_IMAGES"
+"""The view of a stream that a reader needs: what a record was before says which rows it concerned."""
+
+MEND = (
+    "restart the stream (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
+    " writes the rows of lost changes"
+)
+"""Of the way back. `migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write
+themselves."""
+
+MEND_OF_SOURCE = (
+    "run `migrator capture install`, which restarts the stream, then `migrator verify --repair`, which captures the rows of"
+    " lost changes"
+)
+"""Of a stream that tells what changes in the source."""
+
+# ── the stream ──
+
+
+class Shard(Struct, frozen=True):
+    """`parent`: '' for none. One that the stream does not name any more was closed longer ago than it keeps records."""
+
+    id: str
+    parent: str = ""
+
+
+class StreamState(Struct, frozen=True):
+    """The stream of a table as it is now. `arn`: '' where there never was one; a table that was created anew, or whose
+    stream was switched off and on, has another. `view`: which images its records hold."""
+
+    arn: str
+    is_on: bool
+    view: str
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """One change of one item. Images say which rows may have changed, and are never applied: by the time that a record is
+    read the item may be newer (see docs/decisions/0029-streams.md).
+
+    `created_at`: seconds since 1970 by the service's clock, rounded down to whole ones. `old_wired`, `new_wired`: the
+    images in DynamoDB's own form, which tells a set from a list.
+    """
+
+    sequence: str
+    created_at: float
+    keys: Item
+    old: Item | None = None
+    new: Item | None = None
+    old_wired: WiredItem | None = field(default=None, compare=False, repr=False)
+    new_wired: WiredItem | None = field(default=None, compare=False, repr=False)
+
+
+class RecordPage(Struct, frozen=True):
+    """Records of one shard in their order. `next_iterator`: None where the shard was closed and this was its last page."""
+
+    records: list[StreamRecord]
+    next_iterator: str | None
+
+
+class Position(Struct, frozen=True):
+    """`sequence`: of the record at which, or after which, a reader begins; '' for the other two."""
+
+    kind: Literal["TRIM_HORIZON", "LATEST", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
+    sequence: str = ""
+
+
+class StreamSource(Protocol):
+    """The stream of one table. Every call retries what can pass and raises StoppedError when it does not.
+
+    `mend`: what to do where changes may be lost; the end of messages."""
+
+    table: str
+    mend: str
+
+    def state(self) -> StreamState:
+        """Raises: TargetError where there is no such table."""
+
+    def iterator(self, stream: str, shard: str, position: Position) -> str:
+        """Where `records` begins; it is valid for 15 minutes.
+
+        Raises: LostRecordsError where the stream holds this place, or the shard, no more.
+        """
+
+    def records(self, stream: str, shard: str, iterator: str, limit: int) -> RecordPage:
+        """The next records, `limit` or fewer (1,000 and 1 MB at most); none where there are none yet.
+
+        Raises: ExpiredIteratorError; LostRecordsError as above.
+        """
+
+
+# ── how far it is worked ──
+
+
+class Checkpoint(Struct, frozen=True):
+    """How far a shard is worked. `sequence`: of the last record of those that all are; '' for none yet. `passed_at`:
+    whatever was created before it is worked, by the journal's clock. `owner`: the reader that has it until `leased_until`;
+    '' for none.
+    """
+
+    shard: str
+    parent: str
+    sequence: str
+    passed_at: float
+    is_finished: bool = False
+    owner: str = ""
+    leased_until: float = 0.0
+
+
+class Checkpoints(Struct, frozen=True):
+    """Those of a stream's shards, and the time by the journal's clock at which they were read."""
+
+    now: float
+    shards: tuple[Checkpoint, ...]
+
+    def lags_s(self) -> dict[str, float]:
+        """By shard that is not finished, the seconds it is behind; also of one that waits for its parent or a reader."""
+        open_shards = (shard for shard in self.shards if not shard.is_finished)
+        return {shard.shard: max(0.0, self.now - shard.passed_at) for shard in open_shards}
+
+
+class StreamJournal(Protocol):
+    """Checkpoints of the stream of one table, for one job. Every method is one transaction; all times are the journal's.
+
+    A reader is named by its `owner`, which no other one ever has.
+    """
+
+    def stream(self) -> str:
+        """The stream that was begun with; '' for none."""
+
+    def begin(self, stream: str) -> None:
+        """From now on it is this one, and nothing of it is worked yet. Checkpoints of the one before are forgotten."""
+
+    def list_shards(self, stream: str, shards: Sequence[Shard], age_s: float) -> None:
+        """The stream named these shards so many seconds ago.
+
+        One that is new is known to have been absent when it was asked before, so that all its records are younger.
+        Finished ones that it has not named for days are forgotten.
+        """
+
+    def claim(self, stream: str, owner: str, lease_s: float) -> Checkpoints:
+        """The shards that are the reader's for so long, by `allotted`; what it had beyond them is free at once.
+
+        Call it between two batches only: what it loses must not be under way.
+        """
+
+    def renew(self, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]) -> set[str]:
+        """The shards that still are the reader's, now for so long from now on; how far each of them is passed."""
+
+    def save(self, stream: str, owner: str, done: Checkpoint) -> bool:
+        """The checkpoint: `sequence`, `passed_at`, `is_finished`. False, with nothing kept, where another reader has it."""
+
+    def leave(self, stream: str, owner: str) -> None:
+        """The reader has ended: what it had may be claimed at once."""
+
+    def read(self, stream: str) -> Checkpoints:
+        """All shards that are known."""
+
+
+# ── pure ──
+
+FORGOTTEN_S = 48 * 3600.0
+"""A finished shard that the stream has not named for so long is never named again: it keeps a closed one for a day."""
+
+
+def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: float) -> list[Checkpoint]:
+    """The shards that one of so many readers is to hold: an equal part, those that it has before others, the oldest first.
+
+    Only shards whose parents are finished or gone: an item's changes go on in a child of the shard that they were in, so
+    that they would be worked in another order otherwise.
+    """
+    unfinished = {shard.shard for shard in shards if not shard.is_finished}
+    ready = [shard for shard in shards if shard.shard in unfinished and shard.parent not in unfinished]
+    own = [shard for shard in ready if shard.owner == owner]
+    free = [
+        shard for shard in ready if shard.owner != owner and not (shard.owner and shard.leased_until > now)
+    ]
+    free.sort(key=lambda shard: (shard.passed_at, shard.shard))
+    return (own + free)[: -(-len(ready) // max(1, readers))]
+
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row, or the key of one, by written column names, each value in the decoded form of the heart."""
+Check: TypeAlias = Callable[[], None]
+"""Raises StoppedError where another process may do the work by now."""
+
+RefusalKind = Literal["foreign key", "unique", "not null", "value", "trigger"]
+"""`foreign key`: a parent is missing or children are left; `value`: its type, range or a CHECK; `trigger`: one of the
+source's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What the row with this key is to be. `values`: of all columns that are written, the key's among them; None: no row."""
+
+    table: TableFacts = field(repr=False)
+    key: Row = field(repr=False)
+    values: Row | None = field(repr=False)
+
+
+class RefusedChange(Struct, frozen=True):
+    """A change that the source does not take as it is now. It holds no value of a row but in `change`."""
+
+    change: RowChange
+    kind: RefusalKind
+
+
+class RowWriter(Protocol):
+    """Writes rows of the source. Every call does no harm when it is done twice."""
+
+    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+        """Makes the rows so, in this order, in one transaction; where one is refused, in one each, so that the others go on.
+
+        Rows that want each other's values of a unique index are then tried together, where a column of it may be NULL; and
+        rows that refer to each other, where a foreign key may be NULL or deferred.
+        A row is deleted only where no other row refers to it: no key's ON DELETE acts. `check` is asked before each
+        transaction.
+        Raises: SourceError; what `check` raises.
+        """
+
+    def move_counters(self, tables: Sequence[TableFacts]) -> None:
+        """What the source numbers new rows by goes past the highest number that a row has."""
+
+
+# ── what is remembered on the way back ──
+
+RowId: TypeAlias = tuple[str, SourceKey]
+"""A table by its written name, and the row's key as text."""
+Waits = Literal["gone", "refused", "misfit", "claims", "changing"]
+"""`gone`: no item holds the row, and it goes once all shards have passed that time. `refused`: by the source. `misfit`: an
+item of it fits no row. `claims`: its items say different things, or one is missing. `changing`: its items were others at
+each reading, or changed while it waited."""
+
+
+class WaitingRow(Struct, frozen=True):
+    """A row that is looked at again. `due_at`: a time of the journal's: for `gone`, the one that all shards have to have
+    passed. `looks`: how often that was so, and no item held it. `tries`: how often it waited for the same reason; `why`: in
+    words, without values."""
+
+    row: RowId
+    waits: Waits
+    due_at: float
+    why: str = ""
+    looks: int = 0
+    tries: int = 0
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether somebody has to look at it: nothing that is likely to come mends it."""
+        return self.waits == "misfit" or self.tries >= TRIES
+
+
+TRIES = 8
+"""With pauses that double from half a second, these are about a minute."""
+
+
+class ReverseJournal(Protocol):
+    """Keys and waiting rows of one job and its table. Every method is one transaction, and may be done twice."""
+
+    def remember(self, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
+        """These items hold the row, or held it. Kept until `forget`."""
+
+    def keys_of(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]: ...
+
+    def rows_of(self, keys: Collection[ItemKey]) -> set[RowId]:
+        """Rows that any of these items holds, or held."""
+
+    def wait(self, rows: Collection[WaitingRow]) -> None:
+        """Each in place of what was said of its row before."""
+
+    def done(self, rows: Collection[RowId]) -> None:
+        """They wait no more."""
+
+    def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
+        """The rows are deleted: neither they nor their keys are kept of those that still wait as it says here. Of another
+        one a process has found an item meanwhile."""
+
+    def withdraw(self, tables: Collection[str]) -> None:
+        """Rows of these tables wait no more, for no process makes them of items any more. Their keys stay."""
+
+    def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
+        """Those due first come first. `tables`: whose rows; None: of all."""
+
+    def waiting_of(self, rows: Collection[RowId]) -> dict[RowId, WaitingRow]: ...
+
+    def ask_to_stop(self) -> None:
+        """Every process that has begun by now is to end."""
+
+    def stopped_at(self) -> float:
+        """When they were last asked; 0 for never."""
+
+    def now(self) -> float: ...
+
+
+# ── what a comparison of rows with the rows that items make came to ──
+
+RowDifferenceKind = Literal["no item", "no row", "different", "claims", "misfit"]
+"""`no item`: no item holds the row; `no row`: items hold a row that is not there; `claims`: its items say different things,
+or one is missing; `misfit`: an item of it fits no row."""
+
+MOST = 1_000_000
+"""Rows that may differ before the rest is not looked at: nothing is like what the items say then."""
+
+
+class RowDifference(Struct, frozen=True):
+    """`table`: '' for an item of which nothing tells whose it is; `key` is the item's then. `why` holds no value."""
+
+    kind: RowDifferenceKind
+    table: str
+    key: SourceKey
+    why: str = ""
+
+
+class Unkept(Struct, frozen=True):
+    """Attributes of items that no row keeps, each with how many items have it, by (item type, attribute).
+
+    `extra`: those that rows do not make, so that no column has them; `forms`: those with another type or value than the same
+    row gives them, such as a set in place of a list.
+    """
+
+    extra: Mapping[tuple[str, str], int] = {}
+    forms: Mapping[tuple[str, str], int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.extra or self.forms)
+
+
+class RowsVerified(Struct, frozen=True):
+    """`counts`: by table and kind. `differences`: the first of them. `is_cut`: so many differ that the rest was not looked
+    at. `unkept`: what is lost when items are made of these rows again."""
+
+    rows: Mapping[str, int]
+    items: int
+    counts: Mapping[tuple[str, RowDifferenceKind], int]
+    differences: tuple[RowDifference, ...]
+    is_cut: bool = False
+    unkept: Unkept = Unkept()
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.counts
+
+    def of_kinds(self, *kinds: RowDifferenceKind) -> int:
+        return sum(number for (_, kind), number in self.counts.items() if kind in kinds)

@@ -1,27 +1,89 @@
-"""Parameters and answers of access patterns: texts to parameters; items and SQL rows to the same attributes."""
+"""Parameters and answers of access patterns: from texts, items and SQL rows, and as a service's callers get them."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from decimal import Decimal, InvalidOperation
-from typing import Any, TypeGuard
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from functools import partial
+from typing import Any, TypeAlias, TypeGuard
+from uuid import UUID
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FilterContext, distance_m
+from migrator.mapping.items.filters import FilterContext, distance_m, specs_of
 from migrator.mapping.items.rows import Places, compile_ref
-from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
-from migrator.mapping.items.values import attribute, decoder, stored
-from migrator.mapping.model.evidence import Member
-from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import Mapping, Param, ParamType, Part, Pattern
+from migrator.mapping.items.values import (
+    NotHeldError,
+    attribute,
+    checked_number,
+    decoder,
+    stored,
+    without_advice,
+)
+from migrator.mapping.model.evidence import Member, Side
+from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of, kind_of
+from migrator.mapping.model.mapping import Expression, Mapping, Param, ParamType, Part, Pattern, Ref
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
-from migrator.mapping.patterns.designs import Behind, Designs
 from migrator.mapping.patterns.params import param_text
 from migrator.runtime.errors import RowError, SettingsError, did_you_mean
+from migrator.runtime.values import replace
+
+Behind = tuple[Kind, Ref] | None
+"""The column behind an attribute, with its filters; None for an attribute of several columns."""
+
+Written = Dict[str, Expression]
+"""What an item's attributes are made of, those included that keep their column's name."""
+
+_TIMES = frozenset({"timestamp", "date"})
+
+
+class Designs:
+    def __init__(self, plans: Sequence[EntityPlan] = ()) -> None:
+        self._of_type: dict[str, list[tuple[EntityPlan, Written]]] = defaultdict(list)
+        self._having: dict[str, list[tuple[EntityPlan, Written]]] = defaultdict(list)
+        self._columns: dict[tuple[str, str], set[Behind]] = defaultdict(set)
+        for plan in plans:
+            for item in plan.entity.items:
+                written = attributes_of(plan, item)
+                for name in written:
+                    self._having[name].append((plan, written))
+                for type_ in ("", item.type):
+                    self._of_type[type_].append((plan, written))
+                    for name, expression in written.items():
+                        self._columns[type_, name].add(_column(plan, expression))
+
+    def columns(self, type_: str, name: str) -> set[Behind]:
+        """Columns behind the attribute in items of the type; '': of any type."""
+        return set(self._columns.get((type_, name), ()))
+
+    def of_part(self, part: Part) -> Iterator[tuple[EntityPlan, Written]]:
+        """Items that may be in the part: of its type, or of any that has all of its attributes."""
+        if part.type:
+            yield from self._of_type.get(part.type, ())
+            return
+        wanted = set(part.attributes)
+        # Of many tables few have the rarest of the attributes.
+        candidates = (self._having.get(name, []) for name in wanted)
+        for plan, written in min(candidates, key=len, default=self._of_type[""]):
+            if written.keys() >= wanted:
+                yield plan, written
+
+
+def _column(plan: EntityPlan, expression: Expression) -> Behind:
+    if not isinstance(expression, Ref) or len(expression.paths) != 1:
+        return None
+    kind = kind_of(expression.paths[0], plan)
+    # A statement may already give the text that a filter makes; only for times can the two be told apart.
+    if kind is None or not (expression.column or kind.name in _TIMES):
+        return None
+    return kind, replace(expression, paths=("",))
+
 
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 
@@ -259,3 +321,330 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return checked_number(value)
     return values.attribute(str(value) if type(value).__name__ == "UUID" else value)
+
+
+Kinds: TypeAlias = "Dict[str, Kind]"
+"""By attribute what its column holds; without those that are no column's own value."""
+
+
+class Records(list[dict[str, Value]]):
+    """Dicts by attribute. `origin`: the side that gave them, 'sql' or 'table' (DynamoDB)."""
+
+    def __init__(self, rows: Iterable[dict[str, Value]], origin: Side, kinds: Kinds | None = None) -> None:
+        super().__init__(rows)
+        self.origin: Side = origin
+        self._kinds = kinds or {}
+
+    def typed(self) -> list[dict[str, Any]]:
+        """The same with values of Python's own types, alike from both sides.
+
+        Of an attribute that is a column as it stands: datetime (aware where the column's type has a zone), date, time, UUID,
+        Decimal, float. All else is as it was, and so is a value that its type has no form for.
+        """
+        return [_typed_record(record, self._kinds) for record in self]
+
+
+class Parts(dict[str, "Records | dict[str, Value] | None"]):
+    """The answer of a pattern with parts: by part its records, or one dict or None where it says `one: true`. `origin`:
+    the side that gave all of them, 'sql' or 'table' (DynamoDB)."""
+
+    def __init__(
+        self,
+        parts: Dict[str, Records | dict[str, Value] | None],
+        origin: Side,
+        kinds: Dict[str, Kinds] | None = None,
+    ) -> None:
+        super().__init__(parts)
+        self.origin: Side = origin
+        self._kinds = kinds or {}
+
+    def typed(self) -> dict[str, Any]:
+        """The same with values of Python's own types: see `Records.typed`."""
+        return {name: self._typed_part(name, part) for name, part in self.items()}
+
+    def _typed_part(self, name: str, part: Records | dict[str, Value] | None) -> Any:
+        if isinstance(part, dict):
+            return _typed_record(part, self._kinds.get(name, {}))
+        return part if part is None else part.typed()
+
+
+Answer: TypeAlias = "Records | Parts"
+"""What a caller is given."""
+
+
+def kinds_for(designs: Designs, part: Part) -> dict[str, Kind]:
+    """By attribute of the part what its column holds, where its value is that of a column, of one type."""
+    found = {name: _kind(designs, part, name) for name in part.attributes}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _kind(designs: Designs, part: Part, name: str) -> Kind | None:
+    kinds = {_own_kind(column) for column in designs.columns(part.type, name)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _own_kind(column: Behind) -> Kind | None:
+    if column is None or not all(spec.moment for spec in specs_of(column[1])):
+        return None
+    return Kind(column[0].name, element=column[0].element, fields=column[0].fields)
+
+
+_PYTHON: dict[KindName, Callable[[Any], Any]] = {
+    "timestamp": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "uuid": UUID,
+    "number": Decimal,
+    "float": float,
+}
+
+
+def _typed_record(record: Dict[str, Value], kinds: Kinds) -> dict[str, Any]:
+    return {name: _typed(value, kinds.get(name)) for name, value in record.items()}
+
+
+def _typed(value: Any, kind: Kind | None) -> Any:
+    if kind is None or value is None:
+        return value
+    if kind.element is not None and isinstance(value, list):
+        # Of arrays in arrays the kind is that of the innermost values.
+        return [_typed(inner, kind if isinstance(inner, list) else kind.element) for inner in value]
+    if isinstance(value, dict):
+        fields = dict(kind.fields)
+        return {name: _typed(inner, fields.get(name, kind.element)) for name, inner in value.items()}
+    return _converted(value, kind.name)
+
+
+def _converted(value: Any, name: KindName) -> Any:
+    convert = _PYTHON.get(name)
+    # `|text` keeps, as a text, a number that has no form; infinity and zero dates are texts that are no times.
+    if convert is None or isinstance(value, str) is (name in ("number", "float")):
+        return value
+    try:
+        return convert(value)
+    except ValueError:
+        return value
+
+
+# ── values that a test gives a fake, in the types that it likes ──
+
+_KIND_OF: tuple[tuple[type, KindName], ...] = (
+    (datetime, "timestamp"),
+    (date, "date"),
+    (time, "time"),
+    (UUID, "uuid"),
+    (Decimal, "number"),
+    (float, "float"),
+)
+
+
+def kinds_of(records: Iterable[Dict[str, Any]]) -> dict[str, Kind]:
+    """By attribute the kind that values of Python's own types are of."""
+    found: dict[str, Kind] = {}
+    for record in records:
+        for name, value in record.items():
+            kind = next((Kind(kind) for type_, kind in _KIND_OF if isinstance(value, type_)), None)
+            if kind is not None:
+                found[name] = kind
+    return found
+
+
+Rows = list[tuple[Any, ...]]
+Record = Dict[str, Any]
+_EXACT = Context(prec=400)
+_LONGEST_INTEGER = Decimal(10) ** 40
+_FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
+
+
+def handed(pattern: Pattern, parts: Dict[str, Rows], origin: Side, kinds: Dict[str, Kinds]) -> Answer:
+    """The answer for a caller: dicts by attribute; of a pattern with parts such by part. `kinds`: by part.
+
+    A part of `one: true` is one dict, or None. All lists and dicts are the caller's own. Equal numbers are of one form: an
+    int where it is whole, else a Decimal without useless zeros.
+    """
+    by_part = {
+        part.name: records(part, parts[part.name], origin, kinds.get(part.name, {})) for part in pattern.parts
+    }
+    if not pattern.parts[0].name:
+        return by_part[""]
+    one = {part.name for part in pattern.parts if part.one}
+    return Parts(
+        {name: next(iter(found), None) if name in one else found for name, found in by_part.items()},
+        origin,
+        kinds,
+    )
+
+
+def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
+    """A part's rows as dicts by attribute."""
+    return Records(
+        (dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows), origin, kinds
+    )
+
+
+def own_value(value: Any) -> Any:
+    """A copy of the value in a form that is the same from both sides."""
+    if isinstance(value, Decimal):
+        return _plain_number(value)
+    if isinstance(value, dict):
+        return {name: own_value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [own_value(inner) for inner in value]
+    return value
+
+
+def _plain_number(value: Decimal) -> int | Decimal:
+    if value == value.to_integral_value() and abs(value) < _LONGEST_INTEGER:
+        return int(value)
+    return value.normalize(_EXACT)
+
+
+# ── answers of a service's own functions ──
+
+
+def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Record]]:
+    """The answer's records by part, as copies of our own: the caller may change those it has.
+
+    `answer`: a list of records, one record or None; of a pattern with parts a dict of such by part.
+    Raises: SettingsError for any other form, or another name of a part; TooManyError beyond `at_most` records.
+    """
+    if not pattern.parts[0].name:
+        return {"": _records_of(pattern.parts[0], answer, at_most)}
+    names = [part.name for part in pattern.parts]
+    if not isinstance(answer, Dict):
+        raise SettingsError(
+            f"it returned {_called(answer)}, but {pattern.name} has parts: {', '.join(names)}"
+        )
+    unknown = [str(name) for name in answer if name not in names]
+    missing = [name for name in names if name not in answer]
+    if unknown or missing:
+        lacking = f"it did not return part '{missing[0]}'" if missing else ""
+        raise SettingsError("; ".join(word for word in (_other_part(unknown, names), lacking) if word))
+    return {part.name: _records_of(part, answer[part.name], at_most) for part in pattern.parts}
+
+
+def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
+    """The message for parts that the pattern does not have. A key may be a value of a row, so it is quoted only if it is
+    similar to a part's name."""
+    for name in unknown:
+        if guess := _likely(name, names):
+            return f"it returned the part '{name}'{guess}"
+    return f"it returned a part of an unknown name; known: {', '.join(names)}" if unknown else ""
+
+
+def _likely(name: str, names: Iterable[str]) -> str:
+    """'; did you mean …?', or '' where no known name is like it."""
+    guess = did_you_mean(name, names)
+    return guess if guess.startswith("; did") else ""
+
+
+def rows_of(part: Part, records: Sequence[Record], readers: Sequence[Any] = ()) -> Rows:
+    """The records as rows of the part's attributes, in the form of items. `readers`: as for `plain_rows`."""
+    rows = [tuple(record.get(name) for name in part.attributes) for record in records]
+    return plain_rows(part, rows, readers)
+
+
+def names_fault(part: Part, ours: Sequence[Record], others: Sequence[Record]) -> str:
+    """The fault in the names of `ours`: an attribute that no record has, though the other side has it or a name is similar;
+    '' for none. An item may lack an attribute that has no value."""
+    if not ours:
+        return ""
+    given = {str(name) for record in ours for name in record}
+    unknown = given - set(part.attributes)
+    there = {name for record in others for name, value in record.items() if value is not None}
+    for name in part.attributes:
+        if name in given or (others and name not in there):
+            continue
+        if guess := _likely(name, unknown):
+            return f"it does not return '{name}'{guess}"
+        if not given & set(part.attributes):
+            return f"it does not return '{name}' or any other attribute of the pattern"
+    return ""
+
+
+class TooManyError(SettingsError):
+    """An answer of more rows than are compared."""
+
+
+def _records_of(part: Part, answer: Any, at_most: int) -> list[Record]:
+    if answer is None:
+        return []
+    records_given = [answer] if _is_record(answer) else answer
+    if not isinstance(records_given, Sequence) or isinstance(records_given, (str, bytes)):
+        raise SettingsError(
+            f"it returned {_called(answer)}; return a list of dicts, dataclasses, named tuples or rows"
+        )
+    if len(records_given) > at_most:
+        raise TooManyError(f"more than {at_most:,} rows; not compared")
+    return [_record(part, record) for record in records_given]
+
+
+def _is_record(value: Any) -> bool:
+    named = isinstance(value, Dict) or hasattr(value, "_asdict") or hasattr(value, "_mapping")
+    return named or (is_dataclass(value) and not isinstance(value, type))
+
+
+def _record(part: Part, value: Any) -> Record:
+    """The record with all of its names; only the values of attributes that the part returns are read."""
+    return {name: _settled(get()) if name in part.attributes else None for name, get in _fields(value)}
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The names, each with a function that reads its value."""
+    if hasattr(value, "_sa_instance_state"):
+        # Objects of an ORM, dataclasses among them: reading a field may query the database while a caller waits.
+        raise _no_record(value)
+    if isinstance(value, Dict):
+        named = value
+    elif hasattr(value, "_mapping"):  # a row of SQLAlchemy's
+        named = value._mapping
+    elif hasattr(value, "_asdict"):
+        named = value._asdict()
+    elif is_dataclass(value) and not isinstance(value, type):
+        return ((field.name, partial(getattr, value, field.name)) for field in fields(value))
+    else:
+        raise _no_record(value)
+    return ((str(name), partial(named.__getitem__, name)) for name in named)
+
+
+def _no_record(value: Any) -> SettingsError:
+    return SettingsError(f"its rows are {_called(value)}; return dicts, dataclasses, named tuples or rows")
+
+
+def _called(value: Any) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
+def _settled(value: Any) -> Any:
+    """A copy of the value in a form that items have, or that a driver gives and can be converted.
+
+    Raises: SettingsError for any other value: it could change between two comparisons.
+    """
+    if isinstance(value, Dict):
+        return {str(name): _settled(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_settled(inner) for inner in value]
+    if isinstance(value, (set, frozenset)):
+        return _sorted([_settled(inner) for inner in value])
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if type(value).__name__ == "Binary":  # boto3's own class for binary values
+        return bytes(value.value)
+    # Members of enumerations may be texts or numbers, and are shown otherwise.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, _FORMS):
+        return value
+    raise SettingsError(
+        f"it returns {_called(value)} in a row, which items cannot have; return a plain value"
+    )
+
+
+def _sorted(values: list[Any]) -> list[Any]:
+    """As sets of DynamoDB are read."""
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=repr)

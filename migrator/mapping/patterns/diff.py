@@ -17,7 +17,7 @@ from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import CompareRules, Normaliser, Part, Pattern, Ref
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, Value
-from migrator.mapping.patterns.designs import Designs, Written
+from migrator.mapping.patterns.answers import Designs, Written
 
 # ── Normalisers: both answers under a pattern's rules of comparison ──
 

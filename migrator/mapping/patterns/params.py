@@ -11,8 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from migrator.mapping.items.filters import bucket, following
-from migrator.mapping.items.scalars import NotHeldError, checked_number, without_advice
-from migrator.mapping.items.values import decoder, encodable, text
+from migrator.mapping.items.values import (
+    NotHeldError,
+    checked_number,
+    decoder,
+    encodable,
+    text,
+    without_advice,
+)
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Param, ParamType, Pattern
 from migrator.runtime.errors import RowError, SettingsError, did_you_mean

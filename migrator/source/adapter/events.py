@@ -15,9 +15,8 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
 from sqlalchemy.pool import QueuePool
 
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.facts import Captured
-from migrator.mapping.model.live import Change
+from migrator.mapping.model.live import Change, Installation
 from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver

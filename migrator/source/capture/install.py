@@ -12,9 +12,15 @@ from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.changes import captured_name, captured_tables
-from migrator.mapping.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
-from migrator.mapping.model.live import ActivityCounts
+from migrator.mapping.model.live import (
+    ActivityCounts,
+    CaptureState,
+    Installation,
+    MarkedBy,
+    Step,
+    TableCapture,
+)
 from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.values import replace
 from migrator.source.capture.marks import FIRST_EPOCH, counter

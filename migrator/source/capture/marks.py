@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.wire import mark_of, write_keys
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.live import (
     LONGEST_WAIT_S,
     TICKETS_AN_EPOCH,
     Change,
+    Installation,
     Mark,
     MarksState,
     Root,

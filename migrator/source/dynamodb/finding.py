@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from migrator.dynamodb.tables import DescribedIndex, DescribedTable, TableReader
-from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import Undecodable
 from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import TableFacts

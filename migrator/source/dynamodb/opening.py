@@ -19,8 +19,8 @@ from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import EntityPlan
+from migrator.mapping.model.live import MEND_OF_SOURCE
 from migrator.mapping.model.mapping import Mapping
-from migrator.mapping.model.shards import MEND_OF_SOURCE
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.job import DocumentSettings, Job, SourceSettings

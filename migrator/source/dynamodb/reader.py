@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.model.shards import (
+from migrator.mapping.model.live import (
     ALL_OF_IT,
     FRESH_S,
     Checkpoint,

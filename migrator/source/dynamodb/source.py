@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import Undecodable
 from migrator.mapping.items.wire import encode
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.documents import DIALECT, facts_of, key_type

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import Undecodable
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import (
     CollectionPlan,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.items.values import json_text
+from migrator.mapping.items.values import Undecodable, json_text
 from migrator.mapping.items.wire import decode, number_text
 from migrator.mapping.language.documents import TYPE_NAMES, held_as, key_type
 from migrator.mapping.model.edges import WiredItem

@@ -12,8 +12,7 @@ import orjson
 from msgspec import Struct
 
 from migrator.mapping.model.edges import WiredItem
-from migrator.mapping.model.live import Change, Mark
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import Change, Mark, StreamRecord
 from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from migrator.runtime.logs import get_logger
 from migrator.source.dynamodb.capture.marks import RecordImages

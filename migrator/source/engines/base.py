@@ -29,7 +29,7 @@ from decimal import Decimal
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.values import decoder, json_text
-from migrator.mapping.model.rows import RefusalKind
+from migrator.mapping.model.live import RefusalKind
 
 
 class RowWriting(Struct, frozen=True):

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
-from migrator.mapping.model.rows import Check, RefusalKind, RefusedChange, Row, RowChange
+from migrator.mapping.model.live import Check, RefusalKind, RefusedChange, Row, RowChange
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import Address, ConnectionOptions, RowWriting
 from migrator.source.engines.connect import place_of, write_engine

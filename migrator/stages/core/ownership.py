@@ -12,7 +12,6 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.values import key_doubt
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.plan import Change, changes
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import (
     UNIMPORTED,
     UNREPAIRED,
@@ -28,7 +27,7 @@ from migrator.mapping.model.edges import (
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Run, RunIdentity
-from migrator.mapping.model.live import Memory, Tickets
+from migrator.mapping.model.live import Installation, Memory, Tickets
 from migrator.runtime.errors import (
     MigratorError,
     MissingNameError,

@@ -16,13 +16,20 @@ from migrator.mapping.check.keys import patterns_reading, types_read
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.items.changes import captured_name, direct_tables
 from migrator.mapping.language.plan import columns_digest
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.evidence import Evidence, Line, PatternPhase, Phases, State
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Newest, Revision, ServiceRegistry
 from migrator.mapping.model.journal import Run, RunIdentity
-from migrator.mapping.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
+from migrator.mapping.model.live import (
+    Activity,
+    ActivityCounts,
+    Installation,
+    Marks,
+    MarksState,
+    Writer,
+    Writers,
+)
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import TOMBSTONE, Item, TableDesign
 from migrator.runtime.errors import SettingsError, SourceError, StoppedError, TargetError

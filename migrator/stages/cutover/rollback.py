@@ -10,9 +10,7 @@ from msgspec import Struct
 from migrator.mapping.items.items import project, stamp
 from migrator.mapping.model.edges import Control, ItemOwner
 from migrator.mapping.model.evidence import Line
-from migrator.mapping.model.live import Memory, Root, Tickets
-from migrator.mapping.model.rows import Unkept
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import Memory, Root, StreamRecord, Tickets, Unkept
 from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
 from migrator.runtime.errors import RefusedError, amount
 from migrator.settings.job import CutoverSettings

@@ -10,11 +10,16 @@ from msgspec import Struct
 
 from migrator.mapping.capacity.advice import (
     Design,
+    Filling,
+    Host,
     advice_of,
     changing_keys,
+    cheapest_of,
+    fastest_of,
     narrowed,
     refusals,
     unasked,
+    ways_of,
     write_units_per_s,
 )
 from migrator.mapping.capacity.collections import ItemCollection, Measured
@@ -25,7 +30,6 @@ from migrator.mapping.capacity.design import (
     unasked_entries,
     unmapped_columns,
 )
-from migrator.mapping.capacity.ways import Filling, Host, cheapest_of, fastest_of, ways_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.wire import Price
 from migrator.mapping.model.capacity import (

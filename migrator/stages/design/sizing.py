@@ -10,9 +10,16 @@ from typing import cast
 import orjson
 from msgspec import Struct
 
-from migrator.mapping.capacity.collections import ItemCollections, Measured
+from migrator.mapping.capacity.collections import (
+    Call,
+    CallReads,
+    ItemCollections,
+    Measured,
+    Reads,
+    condition_text,
+    reads_of,
+)
 from migrator.mapping.capacity.design import narrower
-from migrator.mapping.capacity.reads import Call, CallReads, Reads, condition_text, reads_of
 from migrator.mapping.items.items import CompiledEntity, project, stamp
 from migrator.mapping.items.wire import (
     ENTRY_OVERHEAD_BYTES,
@@ -26,7 +33,7 @@ from migrator.mapping.model.capacity import PatternReads, TypeSize
 from migrator.mapping.model.edges import Questions, Rows
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import ITEM_BYTES, Item, RowTree, TableDesign
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs
 from migrator.mapping.patterns.param_sources import reachable_keys
 from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw

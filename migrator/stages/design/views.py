@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from migrator.mapping.items.items import CompiledEntity, items_for, project
-from migrator.mapping.items.scalars import checked_number
+from migrator.mapping.items.values import checked_number
 from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import kept_columns
 from migrator.mapping.model.journal import Finding
@@ -31,8 +31,7 @@ from migrator.mapping.model.table import (
     Value,
     key_order,
 )
-from migrator.mapping.patterns.key_lookups import AskedKey, RowLookup, row_lookups
-from migrator.mapping.patterns.param_sources import shown, stored_keys
+from migrator.mapping.patterns.param_sources import AskedKey, RowLookup, row_lookups, shown, stored_keys
 from migrator.runtime.errors import (
     Interrupted,
     MigratorError,

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from migrator.mapping.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, EntityPlan
-from migrator.mapping.model.live import Marks, Tickets
+from migrator.mapping.model.live import Capture, Installation, MarkedBy, Marks, Step, TableCapture, Tickets
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.logs import get_logger

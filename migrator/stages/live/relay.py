@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
-from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.reach import ImageKeys, Reach, reach_of
+from migrator.mapping.items.items import CompiledEntity, ImageKeys, Reach, reach_of
 from migrator.mapping.model.edges import RootFinder, RowReader
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding

@@ -12,12 +12,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.model.capture import Capture, Installation
 from migrator.mapping.model.edges import RootFinder
 from migrator.mapping.model.instances import Lifetimes, Revisions, Standing
 from migrator.mapping.model.live import (
+    Capture,
     Change,
     ChangeMarks,
+    Installation,
     Mark,
     Root,
     ShownMarks,

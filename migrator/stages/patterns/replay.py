@@ -19,7 +19,7 @@ from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, Evidenc
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay, ReplayResult
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs
 from migrator.mapping.patterns.diff import as_text
 from migrator.runtime.errors import Interrupted, MigratorError, amount
 from migrator.runtime.retry import nap

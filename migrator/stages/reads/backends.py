@@ -14,7 +14,7 @@ from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.mapping import Part, Pattern, Statement
 from migrator.mapping.model.results import PartAnswer
-from migrator.mapping.patterns.results import Record, TooManyError, names_fault, records_of, rows_of
+from migrator.mapping.patterns.answers import Record, TooManyError, names_fault, records_of, rows_of
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.stages.patterns.question import Question
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.patterns.answers import records_of
 from migrator.mapping.patterns.params import checked_params
-from migrator.mapping.patterns.results import records_of
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import Question

@@ -28,12 +28,10 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.mapping import Pattern, Statement
 from migrator.mapping.model.results import PartAnswer, Request, Rows
 from migrator.mapping.model.table import Item
-from migrator.mapping.patterns.answers import answer_of
-from migrator.mapping.patterns.cursors import Cursor, Start, digest_of, opened, row_digest, signed
+from migrator.mapping.patterns.answers import Answer, Records, TooManyError, answer_of, handed, records
 from migrator.mapping.patterns.diff import as_text
-from migrator.mapping.patterns.handed import Answer, Records
 from migrator.mapping.patterns.params import checked_params, texts_of
-from migrator.mapping.patterns.results import TooManyError, handed, records
+from migrator.mapping.patterns.requests import Cursor, Start, digest_of, opened, row_digest, signed
 from migrator.runtime.errors import MigratorError, SettingsError, TargetError, did_you_mean, reason_of
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, tell_of_forks

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from migrator.mapping.model.evidence import DiffKey, Sample, Side
 from migrator.mapping.model.results import Example
+from migrator.mapping.patterns.answers import TooManyError
 from migrator.mapping.patterns.params import kind_of, texts_of
-from migrator.mapping.patterns.results import TooManyError
 from migrator.runtime.system import tell_of_forks
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.replay import LONGEST, Comparison, PendingMismatch, Sampler

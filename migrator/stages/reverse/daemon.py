@@ -13,15 +13,18 @@ from msgspec import Struct, field
 from migrator.mapping.inverse.rows import Inverse
 from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.capture import Capture, Step
 from migrator.mapping.model.facts import EntityPlan, ForeignKey, TableFacts
-from migrator.mapping.model.rows import Check, ReverseJournal, WaitingRow
-from migrator.mapping.model.shards import (
+from migrator.mapping.model.live import (
     ALL_OF_IT,
+    Capture,
+    Check,
     Checkpoints,
+    ReverseJournal,
+    Step,
     StreamJournal,
     StreamRecord,
     StreamState,
+    WaitingRow,
 )
 from migrator.runtime.errors import Interrupted, MigratorError, SourceError, StoppedError
 from migrator.runtime.logs import get_logger

@@ -17,7 +17,7 @@ from migrator.mapping.check.values import SPELLED
 from migrator.mapping.inverse.rows import Inverse, Told, is_same, row_of, told_by
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
-from migrator.mapping.model.rows import (
+from migrator.mapping.model.live import (
     Check,
     RefusedChange,
     ReverseJournal,
@@ -25,10 +25,10 @@ from migrator.mapping.model.rows import (
     RowChange,
     RowId,
     RowWriter,
+    StreamRecord,
     WaitingRow,
     Waits,
 )
-from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import (
     Item,
     ItemKey,

@@ -11,12 +11,10 @@ from typing import Any, Protocol
 
 from migrator.mapping.inverse.rows import Told, is_same
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.items.scalars import NoFormError
-from migrator.mapping.items.values import decoder
+from migrator.mapping.items.values import NoFormError, decoder
 from migrator.mapping.model.facts import Column, EntityPlan, Slot
 from migrator.mapping.model.journal import Progress, Tally
-from migrator.mapping.model.mapping import Entity
-from migrator.mapping.model.rows import (
+from migrator.mapping.model.live import (
     MOST,
     Check,
     Row,
@@ -26,6 +24,7 @@ from migrator.mapping.model.rows import (
     RowsVerified,
     Unkept,
 )
+from migrator.mapping.model.mapping import Entity
 from migrator.mapping.model.table import Item, ItemKey, RowTree, SourceKey, item_key_text
 from migrator.mapping.patterns.diff import differences
 from migrator.runtime.errors import Interrupted, RowError

@@ -33,13 +33,13 @@ from migrator.journal.lease import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.model.capture import Capture, MarkedBy
-from migrator.mapping.model.edges import NameKind, WiredItem
+from migrator.mapping.model.edges import PARTS, Files, NameKind, TableImports, WiredItem
 from migrator.mapping.model.evidence import ROUTES
-from migrator.mapping.model.files import PARTS, Files, TableImports
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import (
     Activity,
+    Capture,
+    MarkedBy,
     SlotLag,
     TriedMarks,
     TriedTickets,

@@ -16,7 +16,7 @@ from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Progress
-from migrator.mapping.model.shards import StreamJournal
+from migrator.mapping.model.live import StreamJournal
 from migrator.runtime.retry import Retry, running_s
 from migrator.source.dynamodb.reader import StreamReader, Work, begin
 from migrator.source.engines.base import ConnectionOptions, name_of

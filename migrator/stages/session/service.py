@@ -14,13 +14,19 @@ from msgspec import Struct
 
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window
 from migrator.mapping.model.instances import Instance
-from migrator.mapping.model.live import ChangeMarks, ConditionalStore, Memory, Tickets, WriterKind
+from migrator.mapping.model.live import (
+    ChangeMarks,
+    ConditionalStore,
+    Installation,
+    Memory,
+    Tickets,
+    WriterKind,
+)
 from migrator.mapping.model.results import Hidden
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
 from migrator.runtime.values import replace
 from migrator.settings.job import Job, ReadSettings

@@ -36,15 +36,14 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import groups_text
 from migrator.mapping.difference.answers import answer_digests, items_digest
 from migrator.mapping.items.changes import marked_columns
-from migrator.mapping.items.reach import image_keys
+from migrator.mapping.items.items import image_keys
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import columns_digest
-from migrator.mapping.model.capture import Installation
 from migrator.mapping.model.edges import ControlState
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.mapping.model.journal import Run
-from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Root, Tickets
+from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Installation, Root, Tickets
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import MappingError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.features.exports.typescript.electrodb import electrodb_typescript
+from migrator.features.exports.electrodb import electrodb_typescript
 from tests.designs.golden import NAMES, ROOT, Golden, GoldenQuery, script_of
 from tests.designs.moved import Moved, moved, moved_by
 from tests.exports.odd_parameters import NOTES, QUESTIONS, REFUSED, SCRIPT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.exports.typescript.electrodb import electrodb_typescript
+from migrator.features.exports.electrodb import electrodb_typescript
 from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.designs.golden import NAMES, ROOT

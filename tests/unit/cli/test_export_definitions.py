@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from migrator.features.exports.cloudformation import (
+from migrator.features.exports.definitions import (
     cdk_python,
     cdk_typescript,
     cloudformation,
     cloudformation_file,
+    terraform,
+    terraform_file,
 )
-from migrator.features.exports.terraform import terraform, terraform_file
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.values import replace
 from migrator.settings.definition import definition

@@ -7,7 +7,7 @@ from typing import cast
 from structlog.testing import capture_logs
 
 from migrator.commands.capture_work import LOOK_S, CaptureCheck
-from migrator.mapping.model.capture import CaptureState, Installation, TableCapture
+from migrator.mapping.model.live import CaptureState, Installation, TableCapture
 from migrator.runtime.errors import SettingsError
 from migrator.stages.live.capture import CaptureStatus
 from tests import pins

@@ -12,7 +12,7 @@ from importlib import resources
 
 from msgspec import Struct
 
-from migrator.features.exports.file import comment, construct_name, template
+from migrator.features.exports.definitions import comment, construct_name, template
 from migrator.features.exports.model import (
     Answered,
     Attribute,

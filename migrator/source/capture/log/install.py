@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.model.capture import MarkedBy, Step, TableCapture
 from migrator.mapping.model.facts import Captured, columns_of
+from migrator.mapping.model.live import MarkedBy, Step, TableCapture
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from migrator.source.capture.install import (

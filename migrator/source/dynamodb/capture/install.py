@@ -14,25 +14,24 @@ from typing import Protocol
 from msgspec import Struct
 
 from migrator.mapping.items.changes import captured_tables
-from migrator.mapping.model.capture import (
-    CaptureRecord,
-    CaptureState,
-    Installation,
-    MarkedBy,
-    Step,
-    TableCapture,
-)
 from migrator.mapping.model.facts import Captured, EntityPlan, TableFacts
-from migrator.mapping.model.live import ActivityCounts, MarkKeeper
-from migrator.mapping.model.shards import (
+from migrator.mapping.model.live import (
     ALL_OF_IT,
     FRESH_S,
+    ActivityCounts,
+    CaptureRecord,
+    CaptureState,
     Checkpoint,
+    Installation,
+    MarkedBy,
+    MarkKeeper,
     Position,
+    Step,
     StreamJournal,
     StreamRecord,
     StreamSource,
     StreamState,
+    TableCapture,
 )
 from migrator.runtime.errors import (
     LostRecordsError,

@@ -15,11 +15,20 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 from msgspec import Struct
 
-from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import Undecodable
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import Captured, Column
-from migrator.mapping.model.live import Image, KeptMark, Mark, MarkKeeper, MarksState, Root
-from migrator.mapping.model.shards import Checkpoint, StreamJournal, StreamRecord
+from migrator.mapping.model.live import (
+    Checkpoint,
+    Image,
+    KeptMark,
+    Mark,
+    MarkKeeper,
+    MarksState,
+    Root,
+    StreamJournal,
+    StreamRecord,
+)
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace

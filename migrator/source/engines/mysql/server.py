@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Column, TableFacts
-from migrator.mapping.model.rows import RefusalKind
+from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.server_errors import mysql_number
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import shared

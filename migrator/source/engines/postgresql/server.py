@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Column, Kind, TableFacts
-from migrator.mapping.model.rows import RefusalKind
+from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.server_errors import mysql_number
 from migrator.source.engines import shared
 from migrator.source.engines.base import (

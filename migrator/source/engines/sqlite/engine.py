@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, Connection
 
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
-from migrator.mapping.model.rows import RefusalKind
+from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.errors import LongAnswerError, SettingsError
 from migrator.source.engines import shared
 from migrator.source.engines.base import (

@@ -27,7 +27,7 @@ from migrator.features.bulk.export import (
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.encoder import Encoder, compile_encoder
-from migrator.mapping.model.files import MANIFEST, Manifest
+from migrator.mapping.model.edges import MANIFEST, Manifest
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.table import source_text
 from migrator.runtime.errors import SettingsError, StoppedError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.capacity.reads import PAGE_BYTES, CallReads, Reads, condition_text, reads_of
+from migrator.mapping.capacity.collections import PAGE_BYTES, CallReads, Reads, condition_text, reads_of
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item
 from migrator.mapping.patterns.requests import Requests

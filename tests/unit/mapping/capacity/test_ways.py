@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.mapping.capacity.ways import (
+from migrator.mapping.capacity.advice import (
     EXPORT_US,
     JOINED_US,
     PLAIN_US,

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.difference.difference import Difference, Revision, difference
-from migrator.mapping.difference.faults import Compared, refusals
+from migrator.mapping.difference.difference import Compared, Difference, Revision, difference, refusals
 from migrator.mapping.items.items import items_for
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import Fault, RowError

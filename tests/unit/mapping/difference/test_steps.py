@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from migrator.mapping.difference.difference import Difference, EntityDifference, SchemaDifference
-from migrator.mapping.difference.patterns import PatternDifference
+from migrator.mapping.difference.meaning import PatternDifference
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,

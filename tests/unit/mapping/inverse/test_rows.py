@@ -15,13 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.mapping.inverse.filters import STEPS
-from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
-from migrator.mapping.inverse.tables import TableInverse
+from migrator.mapping.inverse.rows import Inverse, TableInverse, compile_inverse, rows_for
+from migrator.mapping.inverse.values import STEPS
 from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.items.items import CompiledEntity, items_for, objects_for
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.items.values import JSON_NULL
+from migrator.mapping.items.values import JSON_NULL, Undecodable
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.language.document import text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.changes import captured_tables, needs_memory
-from migrator.mapping.items.items import compile_entity, items_for
-from migrator.mapping.items.reach import ImageKeys, compile_image_keys
+from migrator.mapping.items.items import ImageKeys, compile_entity, compile_image_keys, items_for
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.mapping.model.shards import Checkpoint, Checkpoints, allotted
+from migrator.mapping.model.live import Checkpoint, Checkpoints, allotted
 from migrator.runtime.values import replace
 
 NOW = 1000.0

@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from migrator.mapping.model.mapping import Part
-from migrator.mapping.patterns.answers import plain_rows, readers_for
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs, plain_rows, readers_for
 from tests.golden.heart import check, facts, table
 
 TEXT = """

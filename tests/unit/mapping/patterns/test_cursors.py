@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.mapping.patterns.cursors import Cursor, opened, signed
+from migrator.mapping.patterns.requests import Cursor, opened, signed
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from tests import pins

@@ -6,10 +6,8 @@ from itertools import combinations
 from migrator.mapping.check.values import meeting_items
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Part, Pattern
-from migrator.mapping.patterns.answers import readers_for
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs, kinds_for, readers_for
 from migrator.mapping.patterns.diff import row_key
-from migrator.mapping.patterns.handed import kinds_for
 from tests.golden.heart import check, facts, table
 
 KINDS = ("A", "B", "AB", "BA", "A")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from migrator.mapping.model.evidence import Diff, Row
 from migrator.mapping.model.table import Item
 from migrator.mapping.patterns import diff
-from migrator.mapping.patterns.designs import Designs
+from migrator.mapping.patterns.answers import Designs
 from migrator.mapping.patterns.diff import Difference, differences, diffs, equal, row_key
 from tests.golden.patterns import checked
 

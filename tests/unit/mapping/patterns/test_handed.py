@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from migrator.mapping.model.mapping import Part, Pattern
-from migrator.mapping.patterns.handed import Records
-from migrator.mapping.patterns.results import (
+from migrator.mapping.patterns.answers import (
+    Records,
     TooManyError,
     handed,
     names_fault,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import StreamRecord
 from migrator.runtime.errors import LostRecordsError, SettingsError, SourceError, StoppedError
 from migrator.source.dynamodb.reader import LEASE_S, LIST_S, Check, StreamReader, Turn, begin
 from tests import pins

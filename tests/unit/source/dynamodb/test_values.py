@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.dynamodb.tables import DescribedIndex, DescribedTable
-from migrator.mapping.items.scalars import Undecodable
-from migrator.mapping.items.values import decoder
+from migrator.mapping.items.values import Undecodable, decoder
 from migrator.mapping.language.documents import kind_of_type
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.table import SetOf

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.init.design.placing import LARGEST_LIST
-from migrator.features.init.design.written import Asked, proposal_of
+from migrator.features.init.placing import LARGEST_LIST
+from migrator.features.init.written import Asked, proposal_of
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.runtime.errors import Fault

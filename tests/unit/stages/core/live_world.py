@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from migrator.mapping.items.changes import captured_tables, needs_memory
-from migrator.mapping.items.reach import compile_image_keys, no_keys
+from migrator.mapping.items.items import compile_image_keys, no_keys
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities

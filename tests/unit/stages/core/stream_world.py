@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.dynamodb.stream import DynamoStream
-from migrator.mapping.model.shards import StreamRecord
+from migrator.mapping.model.live import StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import LEASE_S, Check, StreamReader, begin
 from tests.fakes.stream_journal import FakeStreamJournal

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.evidence import PatternPhase, State
+from migrator.mapping.model.live import StreamRecord, Unkept, WaitingRow
 from migrator.mapping.model.mapping import Entity
-from migrator.mapping.model.rows import Unkept, WaitingRow
-from migrator.mapping.model.shards import StreamRecord
 from migrator.mapping.model.table import Item, KeyAttribute, TableDesign
 from migrator.runtime.errors import RefusedError, SettingsError, StoppedError
 from migrator.runtime.values import replace

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.report import View
-from migrator.mapping.patterns.key_lookups import AskedKey, RowLookup, row_lookups
+from migrator.mapping.patterns.param_sources import AskedKey, RowLookup, row_lookups
 from migrator.stages.design.shown import Showing
 from migrator.stages.design.views import Partitions, Views, asked_key
 from tests import pins

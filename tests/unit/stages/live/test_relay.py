@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from migrator.mapping.items.reach import Reach
+from migrator.mapping.items.items import Reach
 from migrator.mapping.model.live import Mark, Outcome
 from migrator.mapping.model.table import EncodedItem, Item, source_text
 from migrator.runtime.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from migrator.mapping.model.edges import ItemStore
-from migrator.mapping.patterns.results import TooManyError
+from migrator.mapping.patterns.answers import TooManyError
 from migrator.runtime.errors import StoppedError
 from migrator.stages.patterns.question import fetch
 from migrator.stages.reads.backends import BoundedSource, BoundedStore, Bounds

@@ -14,7 +14,7 @@ import pytest
 from migrator.mapping.model.evidence import DiffKey, Side, Window
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.mapping.model.results import Hidden, PartAnswer
-from migrator.mapping.patterns.results import TooManyError
+from migrator.mapping.patterns.answers import TooManyError
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import compared
 from migrator.stages.patterns.replay import Sampler

@@ -10,7 +10,7 @@ import pytest
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, TableFacts
-from migrator.mapping.model.shards import Checkpoint, Checkpoints
+from migrator.mapping.model.live import Checkpoint, Checkpoints
 from migrator.runtime.values import replace
 from migrator.stages.reverse.daemon import (
     DirectChangedError,

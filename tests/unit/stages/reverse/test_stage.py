@@ -12,7 +12,7 @@ import pytest
 
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.mapping.model.rows import WaitingRow
+from migrator.mapping.model.live import WaitingRow
 from migrator.mapping.model.table import Item
 from migrator.runtime.values import replace
 from migrator.stages.reverse.stage import Reverse, Spellings, WrittenTable

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.rows import RowsVerified
+from migrator.mapping.model.live import RowsVerified
 from migrator.mapping.model.table import Item
 from migrator.settings.transforms import with_writes
 from migrator.stages.reverse.daemon import DirectChangedError, WhileDirect

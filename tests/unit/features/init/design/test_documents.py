@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ruamel.yaml import YAML
 
-from migrator.features.init.design.documents import SampledTable, mapping_text
+from migrator.features.init.documents import SampledTable, mapping_text
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.document import quoted, text_of
 from migrator.mapping.language.documents import facts_of

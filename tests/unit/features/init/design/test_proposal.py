@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.init.design.placing import Access
-from migrator.features.init.design.written import Proposal, default_statements
+from migrator.features.init.placing import Access
+from migrator.features.init.written import Proposal, default_statements
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.questions import Question
 from migrator.source.reader import SqlSource

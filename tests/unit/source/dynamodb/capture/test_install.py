@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.model.capture import Step
+from migrator.mapping.model.live import Step
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from migrator.stages.live.capture import CaptureStage

@@ -8,11 +8,11 @@ from typing import Any
 
 from migrator.dynamodb.stream import DynamoStream
 from migrator.mapping.items.items import items_for
-from migrator.mapping.items.scalars import Undecodable
+from migrator.mapping.items.values import Undecodable
 from migrator.mapping.items.wire import decode
 from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.facts import Captured, Column
-from migrator.mapping.model.shards import MEND_OF_SOURCE
+from migrator.mapping.model.live import MEND_OF_SOURCE
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Retry

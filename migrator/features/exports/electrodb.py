@@ -17,7 +17,7 @@ from importlib import resources
 
 from msgspec import Struct
 
-from migrator.features.exports.file import comment, template
+from migrator.features.exports.definitions import comment, template
 from migrator.features.exports.model import Attribute, ItemType, Model, PartModel, PatternModel, RowModel
 from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
 from migrator.mapping.items.program import Key

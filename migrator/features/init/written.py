@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dict
 
 from msgspec import Struct
 
-from migrator.features.init.design.placing import Access, Design, Entry, design_of, joined_key
+from migrator.features.init.placing import Access, Design, Entry, design_of, joined_key
 from migrator.mapping.language.document import quoted, text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (

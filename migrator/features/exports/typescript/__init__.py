@@ -1,1 +1,0 @@
-"""A mapping as TypeScript: item types, their keys and the access patterns, for ElectroDB."""
