@@ -101,7 +101,7 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
     return ""
 
 
-# ── Installing and removing capture: `model.capture.Capture` by SQL ──
+# ── Installing and removing capture: `model.live.Capture` by SQL ──
 
 _UNMARKED = (
     "only services that use the adapter leave marks: what others write (a script, a person, a service without it,"

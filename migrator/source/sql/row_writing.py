@@ -24,7 +24,7 @@ _SWAPS = 10
 
 
 class SqlRowWriter:
-    """model.rows.RowWriter, on connections of its own. `facts`: of all tables, for those that refer to a row."""
+    """model.live.RowWriter, on connections of its own. `facts`: of all tables, for those that refer to a row."""
 
     def __init__(
         self, address: Address, connection_options: ConnectionOptions, retry: Retry, facts: SchemaFacts

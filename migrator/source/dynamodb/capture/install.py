@@ -109,7 +109,7 @@ LIMITS = (
 
 
 class StreamCapture(Struct, frozen=True):
-    """`model.capture.Capture` by streams. `stream_of`: of a table by its name.
+    """`model.live.Capture` by streams. `stream_of`: of a table by its name.
 
     A stream is never switched off by us: others may read it, and it costs nothing where nobody reads."""
 
