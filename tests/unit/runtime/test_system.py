@@ -207,4 +207,4 @@ def test_no_other_thread_calls_one_function_again_and_again() -> None:
     driver of several processes for their lines, and that of a cluster for a round of tasks."""
     root = Path(inspect.getfile(migrator)).parent
     found = {path.name for path in root.rglob("*.py") if re.search(r"\b(Thread|Timer)\(", path.read_text())}
-    assert found == {"system.py", "shadow.py", "server.py", "endpoint.py", "processes.py", "work.py"}
+    assert found == {"system.py", "shadow.py", "server.py", "watched.py", "processes.py", "work.py"}
