@@ -46,6 +46,12 @@ def test_the_lines_of_the_image_install_migrator_in_an_empty_folder(tmp_path: Pa
         ended = subprocess.run(words, cwd=source, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, f"{line}\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
     assert version(place) == "native"
+    (installed,) = place.glob("lib/python*/site-packages/migrator")
+    listed = subprocess.run(
+        ["git", "ls-files", "migrator"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    files = {line.removeprefix("migrator/") for line in listed.splitlines() if (ROOT / line).is_file()}
+    assert [file for file in sorted(files) if not (installed / file).is_file()] == []
     # On a machine without a compiler.
     shutil.rmtree(source / "build")
     ended = subprocess.run(
