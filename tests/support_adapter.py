@@ -9,13 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from migrator.mapping.model.facts import Captured
-from migrator.source.adapter.changes import Changed
+from migrator.source.adapter.changes import Changed, TransactionState
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import EventHooks
-from migrator.source.adapter.images import Images
+from migrator.source.adapter.images import RowImages
 from migrator.source.adapter.marks import Marking, UnknownRows
 from migrator.source.adapter.tables import watched_tables
-from migrator.source.adapter.transactions import TransactionState
 from migrator.source.capture.marks import Images as Decoded
 from migrator.source.engines.connect import engine_at
 from tests.support_capture import Capturing
@@ -72,7 +71,7 @@ def listening(
     with capturing.writing.engine.connect() as connection:
         tables, ddl = watched_tables(connection, captured), engine_at(connection).capturing.ddl(connection)
     seen = Seen(leaves=leaves)
-    return EventHooks(Marking(tables, Images(tables, ddl), unknown, keeps_images), seen), seen
+    return EventHooks(Marking(tables, RowImages(tables, ddl), unknown, keeps_images), seen), seen
 
 
 Shown = tuple[str, str, str]

@@ -17,8 +17,8 @@ from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Question, Unserved
 from migrator.runtime.errors import Fault, MappingError
 from migrator.source.reader import SqlSource
-from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
+from migrator.source.workload.statements import statements_of
 from migrator.source.workload.statistics import figures_of
 
 SHOP = """

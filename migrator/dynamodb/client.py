@@ -40,7 +40,7 @@ EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 # ── Credentials of a role, assumed when they are first needed and again before they run out ──
 
 
-class Role(Struct, frozen=True):
+class AssumedRole(Struct, frozen=True):
     """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS).
     `policy`: of the session, which may do what the role and this policy both allow; '' for all that the role may."""
 
@@ -51,7 +51,7 @@ class Role(Struct, frozen=True):
     policy: str = ""
 
 
-def assume(session: boto3.Session, role: Role, region: str, endpoint: str | None) -> boto3.Session:
+def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str | None) -> boto3.Session:
     """A session that acts as the role. `endpoint`: where STS is asked; None is AWS.
 
     Nothing is asked of STS yet; a request of a client raises botocore's error when it refuses.
@@ -90,7 +90,7 @@ def dynamodb_client(
     profile: str | None,
     endpoint: str | None,
     connections: int = 10,
-    role: Role | None = None,
+    role: AssumedRole | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
     """A low-level client of DynamoDB, as service_client makes it."""
@@ -112,7 +112,7 @@ def service_client(
     profile: str | None,
     endpoint: str | None,
     connections: int = 10,
-    role: Role | None = None,
+    role: AssumedRole | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
     """A low-level client, shared by threads. `timeout_s`: how long an answer is waited for.

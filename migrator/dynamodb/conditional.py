@@ -12,14 +12,14 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
-from migrator.dynamodb.puts import FirstTries
-from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
-from migrator.dynamodb.writes import (
+from migrator.dynamodb.puts import (
     CANCELLED,
+    ConditionalWrite,
+    FirstTries,
     Put,
     Transaction,
-    Write,
 )
+from migrator.dynamodb.store import Batch, DynamoStore, Sized, batches
 from migrator.mapping.items.encoder import encoded_of, item_of
 from migrator.mapping.items.wire import encode, encode_item, write_units
 from migrator.mapping.model.live import Outcome, Verdict
@@ -203,7 +203,7 @@ class ConditionalWrites(Forked):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _tried(self, writes: Sequence[Write], before: int) -> list[list[Outcome]]:
+    def _tried(self, writes: Sequence[ConditionalWrite], before: int) -> list[list[Outcome]]:
         """The outcomes of each write's items. `before`: how many items the table had taken before anything was sent.
 
         The first try of each goes with those of many others. After the first one that failed for another reason than its
@@ -219,7 +219,7 @@ class ConditionalWrites(Forked):
         return [outcomes.get(number) or _all_stored(write) for number, write in enumerate(writes)]
 
     def _settled_or_why_not(
-        self, before: int, write_and_failure: tuple[Write, Exception | None]
+        self, before: int, write_and_failure: tuple[ConditionalWrite, Exception | None]
     ) -> list[Outcome]:
         write, failure = write_and_failure
         try:
@@ -236,7 +236,7 @@ class ConditionalWrites(Forked):
             why = UNPROCESSED
         return [Outcome(item, "unwritten", why=why) for item in write.items]
 
-    def _settled(self, write: Write, failure: Exception | None) -> list[Outcome]:
+    def _settled(self, write: ConditionalWrite, failure: Exception | None) -> list[Outcome]:
         """The outcomes of a write's items, with the failure of its first try.
 
         Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are.
@@ -352,7 +352,7 @@ def _differ(one: Item, other: Item) -> bool:
     return encode_item(one) != encode_item(other)
 
 
-def _all_stored(write: Write) -> list[Outcome]:
+def _all_stored(write: ConditionalWrite) -> list[Outcome]:
     return [Outcome(item, "stored") for item in write.items]
 
 

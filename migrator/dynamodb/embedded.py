@@ -34,7 +34,7 @@ STOP_S = 120.0
 _log = get_logger("embedded")
 
 
-class Server(Struct, frozen=True):
+class EmbeddedServer(Struct, frozen=True):
     """A server that was started here; `born` guards against a pid that is used again."""
 
     pid: int
@@ -120,16 +120,16 @@ def for_a_while() -> Iterator[str]:
             process.wait(timeout=STOP_S)
 
 
-def running(home: Path) -> Server | None:
+def running(home: Path) -> EmbeddedServer | None:
     """The server of `home`, if its process is alive."""
     try:
-        server = Server(**json.loads((home / "server.json").read_text()))
+        server = EmbeddedServer(**json.loads((home / "server.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return server if is_alive(server.pid, server.born) else None
 
 
-def status(server: Server | None) -> str:
+def status(server: EmbeddedServer | None) -> str:
     """One line for a person."""
     if server is None:
         return "the embedded DynamoDB is not running"
@@ -165,7 +165,7 @@ def _dynoxide() -> str | None:
     return shutil.which("dynoxide")
 
 
-def _start(home: Path, *, lasting: bool = False) -> Server:
+def _start(home: Path, *, lasting: bool = False) -> EmbeddedServer:
     port = _free_port()
     words = [sys.executable, "-m", "ministack"]
     if lasting:
@@ -183,7 +183,7 @@ def _start(home: Path, *, lasting: bool = False) -> Server:
             # What it keeps of tables is its owner's alone.
             umask=0o077,
         )
-    server = Server(process.pid, birth(process.pid), port)
+    server = EmbeddedServer(process.pid, birth(process.pid), port)
     deadline = time.monotonic() + READY_S
     while not _answers(server.endpoint):
         if process.poll() is not None or time.monotonic() > deadline:

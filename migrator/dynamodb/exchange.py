@@ -240,7 +240,7 @@ class Secrets(Protocol):
     secret_key: str
 
 
-class _Form(Struct, frozen=True):
+class _SignedForm(Struct, frozen=True):
     """What the requests of one operation have in common as long as credentials and day stay.
 
     `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
@@ -267,7 +267,7 @@ class Signer:
     region: str
     common: Mapping[str, str]
     _kept_moment: tuple[int, str] = field(default=(-1, ""), init=False)
-    _kept: tuple[object, str, dict[str, _Form]] = field(default=(None, "", {}), init=False)
+    _kept: tuple[object, str, dict[str, _SignedForm]] = field(default=(None, "", {}), init=False)
 
     def headers(self, operation: str, body: bytes, secrets: Secrets, now_s: float) -> dict[str, str]:
         """The headers of a request of the operation that is sent now."""
@@ -288,7 +288,7 @@ class Signer:
         signed = {"Authorization": f"{form.authorization}{signature}"}
         return {**form.headers, "X-Amz-Date": moment, **form.token, **signed}
 
-    def _form(self, operation: str, secrets: Secrets, day: str) -> _Form:
+    def _form(self, operation: str, secrets: Secrets, day: str) -> _SignedForm:
         kept_secrets, kept_day, forms = self._kept
         if day != kept_day or secrets != kept_secrets:
             # One assignment: another thread has the old ones, or the new ones, and never a mix of them.
@@ -299,7 +299,7 @@ class Signer:
             form = forms[operation] = self._made(operation, secrets, day)
         return form
 
-    def _made(self, operation: str, secrets: Secrets, day: str) -> _Form:
+    def _made(self, operation: str, secrets: Secrets, day: str) -> _SignedForm:
         headers = {**self.common, "X-Amz-Target": f"DynamoDB_20120810.{operation}"}
         request = AWSRequest("POST", self.url, headers=headers, data=b"")
         moment = request.context["timestamp"] = f"{day}T000000Z"
@@ -311,7 +311,7 @@ class Signer:
         key = f"AWS4{secrets.secret_key}".encode()
         for part in (day, self.region, _SERVICE, "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
-        return _Form(
+        return _SignedForm(
             headers,
             {name: value for name, value in request.headers.items() if name not in (*headers, "X-Amz-Date")},
             (before + mark[: -len(moment) - 1], "\n" + behind),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from botocore.exceptions import BotoCoreError, ClientError
@@ -44,40 +44,6 @@ from migrator.mapping.model.table import (
 from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
-
-# ── The answers to a scan's requests, whole or read item by item ──
-
-
-class Requests(Protocol):
-    """The part of a store that a scan needs."""
-
-    design: TableDesign
-
-    def key(self, key: ItemKey) -> dict[str, Any]: ...
-
-    def retried(self, operation: str, work: Callable[[], Any]) -> Any: ...
-
-
-def scan_answers(
-    store: Requests, segment: int, segments: int, start: ItemKey | None, call: Callable[..., Any]
-) -> Iterator[tuple[Mapping[str, Any], ItemKey | None]]:
-    """The answer to each request, and where the next one starts. `call`: sends one, given its parameters."""
-    request: dict[str, Any] = {
-        "TableName": store.design.name,
-        "ConsistentRead": True,
-        "Segment": segment,
-        "TotalSegments": segments,
-    }
-    last = None if start is None else store.key(start)
-    while True:
-        if last is not None:
-            request["ExclusiveStartKey"] = last
-        answer = store.retried("scan", partial(call, **request))
-        last = answer.get("LastEvaluatedKey")
-        yield answer, None if last is None else store.design.key_of(decode_item(last))
-        if last is None:
-            return
-
 
 # ── An answer read item by item ──
 
@@ -304,7 +270,7 @@ class DynamoStore(Forked):
         return items
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
-        for answer, next_start in scan_answers(self, segment, segments, start, self.client.scan):
+        for answer, next_start in self._answers(segment, segments, start, self.client.scan):
             yield ScanPage([decode_item(item) for item in answer.get("Items", [])], next_start)
 
     def scan_encoded(
@@ -325,8 +291,28 @@ class DynamoStore(Forked):
         self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None
     ) -> Iterator[ScannedPage[Any]]:
         call = partial(self.client.exchange.scan, self.client, read)
-        for answer, next_start in scan_answers(self, segment, segments, start, call):
+        for answer, next_start in self._answers(segment, segments, start, call):
             yield ScannedPage(answer["Items"], next_start)
+
+    def _answers(
+        self, segment: int, segments: int, start: ItemKey | None, call: Callable[..., Any]
+    ) -> Iterator[tuple[Mapping[str, Any], ItemKey | None]]:
+        """The answer to each request, and where the next one starts. `call`: sends one, given its parameters."""
+        request: dict[str, Any] = {
+            "TableName": self.design.name,
+            "ConsistentRead": True,
+            "Segment": segment,
+            "TotalSegments": segments,
+        }
+        last = None if start is None else self.key(start)
+        while True:
+            if last is not None:
+                request["ExclusiveStartKey"] = last
+            answer = self.retried("scan", partial(call, **request))
+            last = answer.get("LastEvaluatedKey")
+            yield answer, None if last is None else self.design.key_of(decode_item(last))
+            if last is None:
+                return
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         bound = {name: encode(value) for name, value in request["ExpressionAttributeValues"].items()}

@@ -28,7 +28,7 @@ _KEPT_S = WINDOW_S + 0.01
 
 
 @dataclass
-class Request:
+class LimitedRequest:
     """One request under way: the units that are thought it will take, and per meter what it took, once that is known.
 
     `is_counted`: whether a limit has room set aside for it.
@@ -113,18 +113,18 @@ class WriteLimit:
                 # What is under way was taken off a bucket that had no bottom, or another one.
                 meter.free = limit - self._under_way
 
-    def request(self, units: float) -> AbstractContextManager[Request]:
+    def request(self, units: float) -> AbstractContextManager[LimitedRequest]:
         """Inside of the block there is room for a request of about so many units; set `consumed` when it answered.
 
         A request that fails counts as what it was estimated at: it may have been taken.
         Raises: what `wait` raises when the run is to stop.
         """
         # Without a limit there is nothing to wait for; one that is set meanwhile counts from the next request on.
-        request = Request(units)
+        request = LimitedRequest(units)
         return nullcontext(request) if math.isinf(self.units_per_s) else self._within(request)
 
     @contextmanager
-    def _within(self, request: Request) -> Iterator[Request]:
+    def _within(self, request: LimitedRequest) -> Iterator[LimitedRequest]:
         while (pause_s := self.pause_s(request)) > 0:
             self.wait(pause_s)
         try:
@@ -132,7 +132,7 @@ class WriteLimit:
         finally:
             self.settle(request)
 
-    def pause_s(self, request: Request) -> float:
+    def pause_s(self, request: LimitedRequest) -> float:
         """0 where there is room for the request, set aside until `settle`; else seconds after which to ask again."""
         if math.isinf(self.units_per_s):
             return 0.0
@@ -140,7 +140,7 @@ class WriteLimit:
         request.is_counted = pause_s <= 0
         return pause_s
 
-    def settle(self, request: Request) -> None:
+    def settle(self, request: LimitedRequest) -> None:
         """The request was answered, or will not be: what it took is spent, and the rest of its room is free again."""
         if request.is_counted:
             request.is_counted = False
@@ -186,7 +186,7 @@ class WriteLimit:
             meter.free = min(self.units_per_s, meter.free + passed_s * self.rate)
         self.rate = min(self.units_per_s, self.rate + passed_s * self.units_per_s * _RECOVERY_PER_S)
 
-    def _settle(self, request: Request) -> None:
+    def _settle(self, request: LimitedRequest) -> None:
         consumed = {TABLE: request.units} if request.consumed is None else request.consumed
         with self._lock:
             now = self._clock()

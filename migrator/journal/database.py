@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache, update_wrapper
 from importlib.metadata import version as package_version
@@ -310,6 +310,17 @@ def _postgresql() -> Any:
     from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
 
     return postgresql
+
+
+CHUNK = 400
+"""Rows or keys of one statement."""
+Piece = TypeVar("Piece")
+
+
+def chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """The pieces in their order, CHUNK at a time."""
+    for start in range(0, len(pieces), CHUNK):
+        yield pieces[start : start + CHUNK]
 
 
 def seconds(connection: Connection) -> float:

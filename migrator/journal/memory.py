@@ -6,25 +6,29 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
     Table,
+    and_,
     bindparam,
     delete,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
 
 from migrator.journal.database import (
     Database,
+    chunks,
     insert_or_ignore,
     insert_or_replace,
+    once_only,
     reading,
     repeatable,
     upsert,
@@ -34,22 +38,24 @@ from migrator.journal.records import Records
 from migrator.journal.schema import (
     claim,
     claimed_table,
+    finding,
     key_request,
     open_finding,
+    page,
     remembered_key,
     remembered_root,
+    run,
+    sample,
 )
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.journal import Finding, Run
 from migrator.mapping.model.live import KeyRequest, Remembered, Root
-from migrator.mapping.model.table import ItemKey, item_key_text
+from migrator.mapping.model.table import ItemKey, item_key_text, source_text
 
 # ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
-_CHUNK = 400
 _NO_TICKET = -1
 REACHED = Records[int]("reached_ticket", int)
-Piece = TypeVar("Piece")
 
 
 class SqlMemory:
@@ -69,7 +75,7 @@ class SqlMemory:
     ) -> dict[Root, Remembered]:
         before_of: dict[Root, Remembered] = {}
         roots = self._by_digest(intended)
-        for chunk in _chunks(sorted(roots)):
+        for chunk in chunks(sorted(roots)):
             before = _remembered(connection, chunk)
             before_of.update({roots[digest]: before[digest] for digest in chunk})
             not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
@@ -89,7 +95,7 @@ class SqlMemory:
         self, connection: Connection, ticket: int, current: Mapping[Root, Collection[ItemKey]]
     ) -> None:
         roots = self._by_digest(current)
-        for chunk in _chunks(sorted(roots)):
+        for chunk in chunks(sorted(roots)):
             tickets = _tickets(connection, chunk)
             stored = _stored_keys(connection, [root for root in chunk if tickets.get(root) == ticket])
             current_keys = {(root, self._digest(key)) for root in chunk for key in current[roots[root]]}
@@ -128,7 +134,7 @@ class SqlMemory:
         requests: list[KeyRequest] = []
         if not _has_rows(connection, key_request):
             return []
-        for chunk in _chunks(sorted({self._digest(key) for key in keys})):
+        for chunk in chunks(sorted({self._digest(key) for key in keys})):
             query = select(key_request.c.item_key, key_request.c.entity, key_request.c.source_key)
             ordered = query.where(key_request.c.digest.in_(chunk)).order_by(
                 key_request.c.digest, key_request.c.root
@@ -211,7 +217,7 @@ def _has_rows(connection: Connection, table: Table, *where: ColumnElement[bool])
 
 def _insert(connection: Connection, insertion: Insert, rows: Sequence[Mapping[str, object]]) -> None:
     # In one order, so that no deadlock comes of it.
-    for chunk in _chunks(sorted(rows, key=lambda row: (row["digest"], row["root"]))):
+    for chunk in chunks(sorted(rows, key=lambda row: (row["digest"], row["root"]))):
         connection.execute(insertion, [dict(row) for row in chunk])
 
 
@@ -234,7 +240,7 @@ def _delete(
     first, second = names
     at_place = (table.c[first] == bindparam("one"), table.c[second] == bindparam("other"))
     deletion = delete(table).where(*at_place, *where)
-    for chunk in _chunks(places):
+    for chunk in chunks(places):
         connection.execute(deletion, [{"one": first_value, "other": other} for first_value, other in chunk])
 
 
@@ -249,11 +255,6 @@ def _read(text: str) -> ItemKey:
     return key
 
 
-def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    for start in range(0, len(pieces), _CHUNK):
-        yield pieces[start : start + _CHUNK]
-
-
 # ── Claimed keys: digests with the row that was first ──
 
 
@@ -266,7 +267,7 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
     others: dict[bytes, str] = {}
     number = number_of(connection, table_id)
     # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
-    for chunk in _chunks(sorted(claims, key=_digest)):
+    for chunk in chunks(sorted(claims, key=_digest)):
         stored = _stored(connection, number, chunk)
         others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
     return others
@@ -278,7 +279,7 @@ def release(connection: Connection, table_id: str, given_up: Sequence[tuple[byte
     deletion = delete(claim).where(
         here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
     )
-    for chunk in _chunks(sorted(given_up, key=_digest)):
+    for chunk in chunks(sorted(given_up, key=_digest)):
         connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
 
@@ -407,11 +408,141 @@ class SqlOpenFindings:
     ) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
         """What is open of the roots (digest, (root, ticket)); no other writer changes it until the transaction ends."""
         columns = (open_finding.c.digest, open_finding.c.root, open_finding.c.ticket)
-        for start in range(0, len(roots), _CHUNK):
-            here = (*self._own(), open_finding.c.root.in_(roots[start : start + _CHUNK]))
+        for chunk in chunks(roots):
+            here = (*self._own(), open_finding.c.root.in_(chunk))
             query = select(*columns).where(*here).order_by(open_finding.c.digest).with_for_update()
             for digest, root, ticket in connection.execute(query):
                 yield bytes(digest), (bytes(root), int(ticket))
 
     def _delete(self, connection: Connection, which: ColumnElement[bool]) -> None:
         connection.execute(delete(open_finding).where(*self._own(), which))
+
+
+# ── All that a journal holds of single rows: counted, and deleted when a row is forgotten ──
+
+_Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
+
+
+class SqlTraces:
+    """What a journal holds of rows that are to be forgotten, for one job and one table.
+
+    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: the rows of
+    their values are unknown). `item_keys`: as in findings, of items that the rows had. Every method is one transaction.
+    """
+
+    def __init__(self, database: Database, job: str, table_id: str) -> None:
+        self.database = database
+        self.job = job
+        self.table_id = table_id
+
+    @repeatable
+    def count(
+        self, connection: Connection, roots: Sequence[Root], item_keys: Collection[str] = ()
+    ) -> dict[str, int]:
+        """How much there is of each kind; kinds of which there is nothing are among them."""
+        return {
+            kind: sum(_count(connection, *rows) for rows in places)
+            for kind, places in self._places(roots, item_keys).items()
+        }
+
+    @once_only
+    def forget(
+        self,
+        connection: Connection,
+        roots: Sequence[Root],
+        kinds: Collection[str],
+        item_keys: Collection[str] = (),
+        *,
+        ticket: int,
+    ) -> dict[str, int]:
+        """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
+        places = self._places(roots, item_keys, ticket)
+        if self.database.sqlite:
+            # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
+            connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
+        return {kind: sum(_deleted(connection, *rows) for rows in places[kind]) for kind in kinds}
+
+    @repeatable
+    def page_bounds(self, connection: Connection, roots: Sequence[Root]) -> int:
+        """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
+        count = 0
+        for name, key in roots:
+            bound = or_(page.c.after_key == key, page.c.upto_key == key)
+            count += _count(
+                connection, page, and_(page.c.entity == name, bound, page.c.run_id.in_(self._runs()))
+            )
+        return count
+
+    # ── where it stands ──
+
+    def _places(
+        self, roots: Sequence[Root], item_keys: Collection[str], ticket: int | None = None
+    ) -> dict[str, list[_Rows]]:
+        return {
+            "findings": [
+                *(place for root in roots for place in self._findings(root)),
+                *self._findings_of_items(roots, item_keys),
+                *((open_finding, self._opened(root)) for root in roots),
+            ],
+            "claims": [place for root in roots for place in self._claims(root)],
+            "contests": [place for root in roots for place in self._contests(root)],
+            "remembered keys": [place for root in roots for place in self._remembered(root, ticket)],
+            # A sample does not say of which rows its values are.
+            "samples": [(sample, sample.c.job == self.job)],
+        }
+
+    def _runs(self) -> ColumnElement[int]:
+        return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
+
+    def _findings(self, root: Root) -> list[_Rows]:
+        """Its own, and those of other rows that name it as the one which makes the same key."""
+        name, key = root
+        own = and_(finding.c.entity == name, finding.c.source_key == key)
+        named = finding.c.owner == source_text(*root)
+        return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
+
+    def _opened(self, root: Root) -> ColumnElement[bool]:
+        here, text = root_digest(self.table_id, root), source_text(*root)
+        return and_(
+            open_finding.c.job == self.job, or_(open_finding.c.root == here, open_finding.c.owner == text)
+        )
+
+    def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Rows]:
+        """Those that name an item of the rows, and no row."""
+        names = [name for name, _ in roots]
+        here = and_(
+            finding.c.run_id.in_(self._runs()), finding.c.entity.in_(names), finding.c.source_key == ""
+        )
+        return [(finding, and_(here, finding.c.item_key == key)) for key in sorted(item_keys)]
+
+    def _claims(self, root: Root) -> list[_Rows]:
+        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table_id)
+        return [
+            (
+                claim,
+                and_(claim.c.table_number == number.scalar_subquery(), claim.c.owner == source_text(*root)),
+            )
+        ]
+
+    def _contests(self, root: Root) -> list[_Rows]:
+        return [(key_request, key_request.c.root == root_digest(self.table_id, root))]
+
+    def _remembered(self, root: Root, ticket: int | None) -> list[_Rows]:
+        """The row itself first: a writer that remembers more of it waits there. Then keys that have no row any more."""
+        digest = root_digest(self.table_id, root)
+        here = remembered_root.c.root == digest
+        if ticket is None:
+            return [(remembered_root, here), (remembered_key, remembered_key.c.root == digest)]
+        root_stays = select(remembered_root.c.root).where(here).exists()
+        return [
+            (remembered_root, and_(here, remembered_root.c.ticket <= ticket)),
+            (remembered_key, and_(remembered_key.c.root == digest, ~root_stays)),
+        ]
+
+
+def _count(connection: Connection, table: Table, here: ColumnElement[bool]) -> int:
+    return int(connection.execute(select(func.count()).select_from(table).where(here)).scalar_one())
+
+
+def _deleted(connection: Connection, table: Table, here: ColumnElement[bool]) -> int:
+    return int(connection.execute(delete(table).where(here)).rowcount)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Connection, Row, Table, delete, select, update
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Table, delete, select, update
 from migrator.journal.database import (
     Database,
     bring_back,
+    chunks,
     insert_or_ignore,
     insert_or_replace,
     reading,
@@ -35,9 +36,6 @@ from migrator.mapping.model.live import (
 )
 from migrator.mapping.model.table import ItemKey, item_key_text
 from migrator.runtime.values import asdict, replace
-
-_CHUNK = 400
-Piece = TypeVar("Piece")
 
 
 class _Counted(Struct, frozen=True):
@@ -100,7 +98,7 @@ class SqlReverseJournal:
         ]
         # In one order, so that no deadlock comes of it.
         rows.sort(key=lambda row: (row["row_digest"], row["item_digest"]))
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows):
             connection.execute(insert_or_ignore(connection, reverse_key), chunk)
 
     @reading
@@ -175,7 +173,7 @@ class SqlReverseJournal:
         return seconds(connection)
 
     def _delete(self, connection: Connection, table: Table, rows: Collection[RowId]) -> None:
-        for chunk in _chunks(sorted(map(self._row_digest, rows))):
+        for chunk in chunks(sorted(map(self._row_digest, rows))):
             connection.execute(delete(table).where(table.c.job == self.job, table.c.row_digest.in_(chunk)))
 
     def _among(
@@ -188,7 +186,7 @@ class SqlReverseJournal:
         lock: bool = False,
     ) -> list[Row[Any]]:
         found: list[Row[Any]] = []
-        for chunk in _chunks(sorted(set(digests))):
+        for chunk in chunks(sorted(set(digests))):
             rows = select(table).where(table.c.job == self.job, table.c[column].in_(chunk))
             ordered = rows.order_by(table.c[column]).with_for_update() if lock else rows
             found += connection.execute(ordered)
@@ -214,11 +212,6 @@ def _waiting(row: Row[Any]) -> WaitingRow:
     return WaitingRow(place, row.waits, row.due_at, row.why, row.looks, row.tries)
 
 
-def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    for start in range(0, len(pieces), _CHUNK):
-        yield pieces[start : start + _CHUNK]
-
-
 # ── Checkpoints of shards ──
 
 
@@ -229,7 +222,7 @@ class _Stream(Struct, frozen=True):
     listed_at: float
 
 
-class _Reader(Struct, frozen=True):
+class _StreamReader(Struct, frozen=True):
     """A process, or one of its threads, that reads the stream: each is due an equal part of its shards."""
 
     arn: str
@@ -238,7 +231,7 @@ class _Reader(Struct, frozen=True):
 
 
 STREAMS = Records[_Stream]("stream", _Stream)
-READERS = Records[_Reader]("stream_reader", _Reader)
+READERS = Records[_StreamReader]("stream_reader", _StreamReader)
 
 
 class SqlStreamJournal:
@@ -338,7 +331,7 @@ class SqlStreamJournal:
     def _enter(self, connection: Connection, stream: str, owner: str, lease_s: float) -> float:
         """Now; the reader is alive for so long from then on."""
         now = seconds(connection)
-        READERS.put(connection, self.job, _Reader(stream, now, lease_s), owner)
+        READERS.put(connection, self.job, _StreamReader(stream, now, lease_s), owner)
         READERS.forget(connection, self.job, now - FORGOTTEN_S)
         return now
 

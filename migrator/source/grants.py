@@ -17,9 +17,8 @@ from migrator.source.engines.base import Grant, Granting
 from migrator.source.engines.connect import engine_at
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.shared import split
-from migrator.source.sql.gate import parsed, select_tokens
 from migrator.source.sql.spelling import sqlglot_dialect
-from migrator.source.sql.statements import is_cte
+from migrator.source.sql.statements import is_cte, parsed, select_tokens
 from migrator.source.sql.transactions import Writing
 
 _WHERE_ALL_LOOK = ("information_schema", "pg_catalog")

@@ -27,7 +27,6 @@ from migrator.source.engines.base import Address, ConnectionOptions, Mark
 from migrator.source.engines.connect import engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.reflect import reflect, view_names
 from migrator.source.sql import selects
-from migrator.source.sql.gate import bound_statement
 from migrator.source.sql.random_keys import random_keys
 from migrator.source.sql.related import climb_select, collection_select, roots_select
 from migrator.source.sql.selects import (
@@ -60,7 +59,7 @@ from migrator.source.sql.server_facts import (
     rows_at_least,
     rows_expected,
 )
-from migrator.source.sql.statements import checked_statement, volatile_parts
+from migrator.source.sql.statements import bound_statement, checked_statement, volatile_parts
 from migrator.source.sql.transactions import (
     Reading,
     first_rows,

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.database import TEST_CLOCK
-from migrator.journal.lease import LIFE_S, RunLease
-from migrator.journal.operations import PROCESSES, WINDOW_S, SqlProcesses
+from migrator.journal.operations import LIFE_S, PROCESSES, WINDOW_S, RunLease, SqlProcesses
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.runs import SqlJournal
 from migrator.journal.source_capture import JournalMarks

@@ -17,10 +17,10 @@ from sqlalchemy import Connection
 
 from migrator.journal import schema
 from migrator.journal.database import seconds
-from migrator.journal.lease import (
+from migrator.journal.operations import (
     LEASES,
     LIFE_S,
-    Held,
+    HeldLease,
     Holder,
     JoinedLease,
     RunLease,
@@ -79,7 +79,7 @@ def left_s(journal: SqlJournal) -> float:
         return held.alive_at + held.life_s - seconds(connection)
 
 
-def change_held(connection: Connection, change: Callable[[Held], Held]) -> None:
+def change_held(connection: Connection, change: Callable[[HeldLease], HeldLease]) -> None:
     held = LEASES.get(connection, "shop")
     assert held is not None
     LEASES.put(connection, "shop", change(held))
@@ -181,7 +181,7 @@ HOLD = """
 import sys, time
 real, off_s = time.time, float(sys.argv[2])
 time.time = lambda: real() + off_s
-from migrator.journal.lease import RunLease
+from migrator.journal.operations import RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.journal import RunIdentity
 journal = SqlJournal(sys.argv[1])

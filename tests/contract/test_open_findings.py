@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.journal.memory import SqlOpenFindings
+from migrator.journal.memory import SqlOpenFindings, SqlTraces
 from migrator.journal.runs import SqlJournal
-from migrator.journal.traces import SqlTraces
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import OpenFindings, Root
 from tests.fakes.journal import FakeOpenFindings

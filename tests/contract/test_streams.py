@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from migrator.dynamodb.client import dynamodb_client, service_client
-from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import DynamoStream
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.model.live import Position, StreamRecord
 from migrator.mapping.model.table import Item

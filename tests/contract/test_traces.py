@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.journal.memory import SqlMemory
+from migrator.journal.memory import SqlMemory, SqlTraces
 from migrator.journal.phases import SqlEvidence
 from migrator.journal.runs import SqlJournal
-from migrator.journal.traces import SqlTraces
 from migrator.mapping.model.evidence import DiffKey, Sample
 from migrator.mapping.model.journal import Finding, Page, RunIdentity
 from migrator.mapping.model.live import KeyRequest, Root

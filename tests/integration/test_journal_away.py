@@ -15,8 +15,8 @@ from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
 
 from migrator.journal import schema
-from migrator.journal.lease import RunLease
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.operations import RunLease
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances, SqlWriters

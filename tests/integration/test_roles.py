@@ -13,7 +13,7 @@ import pytest
 from botocore.config import Config
 
 from migrator.dynamodb.admin import DynamoTableAdmin
-from migrator.dynamodb.client import Role, dynamodb_client, service_client
+from migrator.dynamodb.client import AssumedRole, dynamodb_client, service_client
 from migrator.dynamodb.objects import S3Objects
 from migrator.dynamodb.store import DynamoStore
 from migrator.features.probe.work import ASSUMPTIONS, Probe, result_of
@@ -83,7 +83,7 @@ def design() -> TableDesign:
     return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 
 
-def client(endpoint: str, role: Role | None) -> Any:
+def client(endpoint: str, role: AssumedRole | None) -> Any:
     return dynamodb_client(region=REGION, profile=None, endpoint=endpoint, role=role)
 
 
@@ -92,7 +92,7 @@ def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
     made = design()
     with pytest.raises(TargetError, match="AccessDenied"):
         DynamoTableAdmin(client(endpoint, None)).create(made)
-    acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    acting = client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop"))
     assert DynamoTableAdmin(acting).create(made).status == "ACTIVE"
     assert put_items(DynamoStore(acting, made, no_fence), [{"PK": "P", "SK": "S", "type": "T"}]).items == 1
 
@@ -107,7 +107,7 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
 ) -> None:
     index = Index("GSI1", (KeyAttribute("GSI1PK"),))
     made = replace(design(), indexes=(index,))
-    DynamoTableAdmin(client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))).create(made)
+    DynamoTableAdmin(client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop"))).create(made)
     name = f"some{without}"
     root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
     iam = boto3.client("iam", endpoint_url=endpoint, **root)
@@ -118,7 +118,7 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
         allowed.append("dynamodb:BatchExecuteStatement")
     allow = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
     iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=policy(allow))
-    acting = client(endpoint, Role(ROLE.replace("migrator", name), "migrator-shop", "the-shop"))
+    acting = client(endpoint, AssumedRole(ROLE.replace("migrator", name), "migrator-shop", "the-shop"))
     probes = DynamoTableAdmin(acting).probe(made, write=True)
     assert {(one.action, one.index) for one in probes if one.refused} == {
         *((without, where) for where in ("", "GSI1") if without and (not where or without == "Query")),
@@ -132,7 +132,7 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
             assert pins.said(one.refused, "dynamodb", without=without)
             assert pins.said(one.refused, "action")
     assert ("Query", "GSI1") in {(one.action, one.index) for one in probes}
-    whole = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    whole = client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop"))
     assert whole.scan(TableName=made.name)["Count"] == 0
 
 
@@ -149,7 +149,7 @@ def test_a_probe_of_the_bucket_finds_what_is_missing(
     wanted = ("GetObject", "PutObject", "DeleteObject", "ListBucket")
     allow = {"Effect": "Allow", "Action": [f"s3:{one}" for one in wanted if one != without], "Resource": "*"}
     iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=policy(allow))
-    role = Role(ROLE.replace("migrator", name), "migrator-shop", "the-shop")
+    role = AssumedRole(ROLE.replace("migrator", name), "migrator-shop", "the-shop")
     acting = service_client("s3", region=REGION, profile=None, endpoint=endpoint, role=role)
     probes = S3Objects(acting, bucket, "shop/").probe(write=True)
     assert [one.action for one in probes if one.refused] == ([without] if without else [])
@@ -170,7 +170,7 @@ def test_without_the_right_to_list_nothing_is_said_of_the_right_to_read(
     bucket = f"b{secrets.token_hex(6)}"
     boto3.client("s3", endpoint_url=endpoint, **root).create_bucket(Bucket=bucket)
     # A role that may do nothing in S3: AWS answers who may only not list in the same way.
-    role = Role(ROLE, "migrator-shop", "the-shop")
+    role = AssumedRole(ROLE, "migrator-shop", "the-shop")
     acting = service_client("s3", region=REGION, profile=None, endpoint=endpoint, role=role)
     listed, read = S3Objects(acting, bucket, "shop/").probe(write=False)
     assert (listed.action, listed.tried, bool(listed.refused)) == ("ListBucket", True, True)
@@ -180,13 +180,13 @@ def test_without_the_right_to_list_nothing_is_said_of_the_right_to_read(
 @pytest.mark.parametrize("external_id", [None, "another"])
 def test_a_role_that_is_refused_says_where_to_look(endpoint: str, external_id: str | None) -> None:
     with pins.refused(TargetError):
-        DynamoTableAdmin(client(endpoint, Role(ROLE, "migrator-shop", external_id))).state(design())
+        DynamoTableAdmin(client(endpoint, AssumedRole(ROLE, "migrator-shop", external_id))).state(design())
 
 
 @pytest.mark.usefixtures("lane")
 def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
     made = design()
-    acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop", life_s=2))
+    acting = client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop", life_s=2))
     DynamoTableAdmin(acting).create(made)
     store = DynamoStore(acting, made, no_fence)
     for number in range(3):
@@ -220,11 +220,11 @@ def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
 def probing(endpoint: str) -> Probe:
     """A table of its own, and clients that act as the role."""
     name = f"T{secrets.token_hex(6)}"
-    all_of_it = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    all_of_it = client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop"))
     DynamoTableAdmin(all_of_it).create(TableDesign(name, (KeyAttribute("pk"), KeyAttribute("sk")), "type"))
 
     def acting(document: str) -> Any:
-        return client(endpoint, Role(ROLE, "migrator-shop", "the-shop", policy=document))
+        return client(endpoint, AssumedRole(ROLE, "migrator-shop", "the-shop", policy=document))
 
     return Probe(all_of_it, None, name, lambda wait_s: None, acting=acting, local=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from migrator.dynamodb.client import dynamodb_client, service_client
-from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import DynamoStream
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.mapping.model.live import Position, StreamRecord
 from migrator.runtime.retry import Retry

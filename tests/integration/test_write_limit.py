@@ -13,7 +13,7 @@ from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.answers import consumed_by_meter
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.store import DynamoStore
-from migrator.dynamodb.throttle import TABLE, Request, WriteLimit
+from migrator.dynamodb.throttle import TABLE, LimitedRequest, WriteLimit
 from migrator.mapping.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
 from tests.faults.proxy import FaultProxy
@@ -81,7 +81,7 @@ class Noted(WriteLimit):
 
     asked: list[float]
 
-    def request(self, units: float) -> AbstractContextManager[Request]:
+    def request(self, units: float) -> AbstractContextManager[LimitedRequest]:
         self.asked.append(units)
         return super().request(units)
 

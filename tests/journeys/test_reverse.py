@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from migrator.journal.lease import RunLease
+from migrator.journal.operations import RunLease
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import (

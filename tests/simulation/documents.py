@@ -17,8 +17,8 @@ from migrator.mapping.model.facts import Captured, Column, TableFacts
 from migrator.mapping.model.live import Change, KeptMark, Mark, StreamRecord
 from migrator.runtime.errors import MigratorError
 from migrator.runtime.values import replace
-from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.finding import Values, name_of
+from migrator.source.dynamodb.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.reader import StreamReader
 from migrator.source.dynamodb.writing import OldDocuments
 from migrator.stages.live.refresh import Refresh

@@ -9,7 +9,7 @@ from typing import Any
 from migrator.mapping.model.facts import Captured
 from migrator.mapping.model.live import KeptMark, StreamRecord
 from migrator.runtime.values import replace
-from migrator.source.dynamodb.capture.marks import RecordImages, SourceStream, StreamMarks
+from migrator.source.dynamodb.marks import RecordImages, SourceStream, StreamMarks
 from tests.simulation.actors import run
 from tests.simulation.broken import found_out
 from tests.simulation.documents import INDEX_LAG_S, DocumentCast, DocumentDatabase, IndexReader, value_of

@@ -16,8 +16,7 @@ from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import Adapter, driver_of
-from migrator.source.adapter.images import State
-from migrator.source.adapter.keys import Key
+from migrator.source.adapter.images import Key, State
 from migrator.source.adapter.tables import CapturedTable
 from migrator.source.engines.connect import ENGINES
 

@@ -153,7 +153,7 @@ def _hashable(value: Any) -> Any:
 
 
 @dataclass
-class Sql:
+class SqlText:
     """A statement that grows with its parameters: `text` adds SQL, `value` a placeholder and its value."""
 
     paramstyle: str
@@ -161,19 +161,19 @@ class Sql:
     values: list[Any]
 
     @classmethod
-    def begun(cls, paramstyle: str, text: str) -> Sql:
+    def begun(cls, paramstyle: str, text: str) -> SqlText:
         return cls(paramstyle, [escaped(text, paramstyle)], [])
 
-    def text(self, sql: str) -> Sql:
+    def text(self, sql: str) -> SqlText:
         self.parts.append(escaped(sql, self.paramstyle))
         return self
 
-    def value(self, value: Any) -> Sql:
+    def value(self, value: Any) -> SqlText:
         self.parts.append(placeholder(self.paramstyle, len(self.values)))
         self.values.append(value)
         return self
 
-    def listed(self, values: Sequence[Any]) -> Sql:
+    def listed(self, values: Sequence[Any]) -> SqlText:
         for number, value in enumerate(values):
             if number:
                 self.text(", ")
@@ -229,8 +229,8 @@ class Driver:
         """The result of a SELECT of one value, as text."""
         return str(self.rows(self.sql(text))[0][0])
 
-    def sql(self, text: str) -> Sql:
-        return Sql.begun(self.paramstyle, text)
+    def sql(self, text: str) -> SqlText:
+        return SqlText.begun(self.paramstyle, text)
 
     def cursor(self) -> Any:
         """A cursor that returns rows as sequences: in a dict, columns of the same name would be lost."""
@@ -246,7 +246,7 @@ class Driver:
     def _whole(self) -> Any:
         return self.engine.sessions.cursor(self.connection, self.raw)
 
-    def rows(self, sql: Sql) -> list[Row]:
+    def rows(self, sql: SqlText) -> list[Row]:
         cursor = self.cursor()
         try:
             cursor.execute("".join(sql.parts), tuple(sql.values))
@@ -254,7 +254,7 @@ class Driver:
         finally:
             cursor.close()
 
-    def run(self, sql: Sql) -> int:
+    def run(self, sql: SqlText) -> int:
         """How many rows the statement wrote, as the driver counts them."""
         cursor = self._plain()
         try:

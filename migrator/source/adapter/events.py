@@ -20,14 +20,20 @@ from migrator.mapping.model.live import Change, Installation
 from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
-from migrator.source.adapter.changes import Changed, Pending, made_alone
+from migrator.source.adapter.changes import (
+    Changed,
+    Pending,
+    TransactionState,
+    TransactionStates,
+    Watcher,
+    changes,
+    made_alone,
+)
 from migrator.source.adapter.driver import Driver, off_loop, plain
-from migrator.source.adapter.images import Images
-from migrator.source.adapter.keys import Parameters
+from migrator.source.adapter.images import Parameters, RowImages
 from migrator.source.adapter.marks import Marking, UnknownRows, leave_marks
 from migrator.source.adapter.statement import words_of
 from migrator.source.adapter.tables import watched_tables
-from migrator.source.adapter.transactions import TransactionState, TransactionStates, Watcher, changes
 from migrator.source.adapter.tree import may_write
 from migrator.source.engines.catalogue import Place
 from migrator.source.engines.connect import engine_of
@@ -318,8 +324,8 @@ class Adapter:
     """A transactions.Watcher. Its `listening` hooks are attached to the service's engines."""
 
     def __init__(self, writing: Writing, captured: Sequence[Captured], rules: Rules) -> None:
-        def look(connection: Connection) -> Images:
-            return Images(watched_tables(connection, captured), writing.ddl(connection))
+        def look(connection: Connection) -> RowImages:
+            return RowImages(watched_tables(connection, captured), writing.ddl(connection))
 
         images = writing.read("looking at foreign keys", look)
         self.rules = rules

@@ -5,20 +5,188 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from migrator.mapping.model.facts import Column, columns_of
 from migrator.runtime.errors import UnmarkedError
-from migrator.source.adapter.driver import Driver, Row, Sql, key_of
-from migrator.source.adapter.keys import Key
-from migrator.source.adapter.statement import Fragment
+from migrator.source.adapter.driver import Driver, Row, SqlText, key_of
+from migrator.source.adapter.statement import Fragment, StatementValue, StatementWrite
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
 from migrator.source.engines.base import Lock
 from migrator.source.engines.catalogue import Below, Place
 from migrator.source.engines.connect import engine_of
 from migrator.source.engines.ddl import Ddl
+from migrator.source.sql.spelling import fold
+
+# ── Keys of the rows that a service's statement writes, taken from the statement and its parameters ──
+
+Key: TypeAlias = Row
+"""Values of a primary key."""
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+
+
+class StatementKeys(Struct, frozen=True):
+    """One statement with its parameters; several sets of them, where it runs several times."""
+
+    write: StatementWrite
+    table: CapturedTable
+    parameters: Sequence[Parameters]
+    dialect: str
+
+    # ── INSERT ──
+
+    @property
+    def inserted(self) -> list[Key]:
+        """The key of each row, with None for values that only the database knows."""
+        return [self._inserted(row, parameters) for parameters in self.parameters for row in self.write.rows]
+
+    def _inserted(self, row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
+        places = {name: at for at, name in enumerate(self._columns())}
+        values = []
+        for name in self.table.key:
+            at = places.get(self.fold(name))
+            given = row[at] if at is not None and at < len(row) else None
+            values.append(None if given is None else given.of(parameters))
+        return key_of(values)
+
+    @property
+    def says_inserted(self) -> bool:
+        """Whether each row gives its whole key."""
+        names = {self.fold(name) for name in self.table.key}
+        at = [place for place, name in enumerate(self._columns()) if name in names]
+        whole = len(at) == len(names)
+        return whole and all(
+            place < len(row) and row[place] is not None for row in self.write.rows for place in at
+        )
+
+    @property
+    def returned(self) -> list[int]:
+        """The positions of the key's columns among the returned columns; empty if not all are returned."""
+        returned = self.write.returned
+        if returned == ("*",):
+            returned = tuple(self.fold(name) for name in self.table.columns if name not in self.table.hidden)
+        if "*" in returned or not all(self.fold(name) in returned for name in self.table.key):
+            return []
+        return [returned.index(self.fold(name)) for name in self.table.key]
+
+    def met(self) -> Iterator[tuple[tuple[str, ...], list[Key]]]:
+        """Keys of rows that an upsert may conflict with: for each unique key of which it gives all columns.
+
+        Raises: UnmarkedError where there is none.
+        """
+        places = {name: at for at, name in enumerate(self._columns())}
+        met = False
+        for columns in dict.fromkeys([self.table.key, *self.table.unique]):
+            at = [places.get(self.fold(name)) for name in columns]
+            cells = [
+                [row[place] for place in at if place is not None and place < len(row)]
+                for row in self.write.rows
+            ]
+            if any(None in row or len(row) < len(columns) for row in cells):
+                continue
+            met = True
+            yield columns, [_values(row, parameters) for parameters in self.parameters for row in cells]
+        if not met:
+            raise refused(self.table.name, "it says no whole key of the rows that it may replace")
+
+    # ── UPDATE and DELETE ──
+
+    def wanted(self) -> list[Key] | None:
+        """The keys that WHERE names; None where it does not."""
+        if any(self.fold(name) not in self.write.wanted for name in self.table.key):
+            return None
+        all_keys: list[Key] = []
+        for parameters in self.parameters:
+            keys = self._wanted(parameters)
+            if keys is None:
+                return None
+            all_keys += keys
+        return all_keys
+
+    def _wanted(self, parameters: Parameters) -> list[Key] | None:
+        columns_given = [
+            [given.each_of(parameters) for given in self.write.wanted[self.fold(name)]]
+            for name in self.table.key
+        ]
+        if any(values is None for column_given in columns_given for values in column_given):
+            return None
+        each = (
+            [value for values in column_given for value in values or ()] for column_given in columns_given
+        )
+        return [key_of(key) for key in product(*each)]
+
+    @property
+    def moves(self) -> list[str]:
+        """Columns of the primary key that an update sets, or that an upsert sets in rows that it meets."""
+        set_anew = self.write.assigned.keys() - self.write.kept
+        return [name for name in self.table.key if self.fold(name) in set_anew]
+
+    def moved(self, keys: Sequence[Key]) -> dict[Key, Key]:
+        """New keys of rows by their old ones. Raises: UnmarkedError where the statement computes them."""
+        if not (columns := self.moves):
+            return {}
+        assigned = [(name, self.write.assigned[self.fold(name)]) for name in columns]
+        given = [(name, given_value) for name, given_value in assigned if given_value is not None]
+        if len(given) < len(assigned):
+            raise refused(self.table.name, "it computes new primary keys")
+        moved = {key: key for key in keys}
+        for parameters in self.parameters:
+            new = {name: given_value.of(parameters) for name, given_value in given}
+            chosen = None if len(self.parameters) == 1 else self._wanted(parameters)
+            for key, now in moved.items():
+                if chosen is None or now in chosen:
+                    moved[key] = self._with(now, new)
+        return moved
+
+    def _with(self, key: Key, new: Mapping[str, Any]) -> Key:
+        return key_of([new.get(name, value) for name, value in zip(self.table.key, key, strict=True)])
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether an update sets a column of a unique key, by which other rows may refer to its rows."""
+        names = {self.fold(name) for key in (self.table.key, *self.table.unique) for name in key}
+        return not names.isdisjoint(self.write.assigned)
+
+    @property
+    def times(self) -> int:
+        """How many rows an INSERT gives."""
+        return len(self.parameters) * len(self.write.rows)
+
+    @property
+    def repeats(self) -> int:
+        """How many keys are repeated in the statement: a row that is written twice counts twice."""
+        keys = self.inserted if self.write.action == "insert" else (self.wanted() or [])
+        complete = [key for key in keys if None not in key]
+        return len(complete) - len(set(complete)) if self.times > 1 or len(self.parameters) > 1 else 0
+
+    @property
+    def moves_children(self) -> bool:
+        """Whether an update sets a column that a foreign key follows."""
+        columns = {self.fold(name) for tie in self.table.below if tie.on_update for _, name in tie.columns}
+        return not columns.isdisjoint(self.write.assigned)
+
+    def fold(self, name: str) -> str:
+        return fold(name, self.dialect)
+
+    def _columns(self) -> Sequence[str]:
+        """The columns that an INSERT fills, in its order."""
+        if self.write.columns is not None:
+            return self.write.columns
+        return [self.fold(name) for name in self.table.columns if name not in self.table.unfilled]
+
+
+def _values(row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
+    return key_of([given.of(parameters) for given in row if given is not None])
+
+
+def refused(name: str, why: str) -> UnmarkedError:
+    what = f"dual write: this statement may write {name}, and {why}"
+    advice = "write it with the keys of its rows, or leave its marks with mark_changed and say migrator_marked=True"
+    return UnmarkedError(f"{what}; {advice}")
+
 
 # ── Session settings on PostgreSQL that would make an image differ from the one that a trigger makes ──
 
@@ -121,7 +289,7 @@ State: TypeAlias = dict[Key, Shown]
 """Rows of one table by the values of their primary key."""
 
 
-class Images(Struct, frozen=True):
+class RowImages(Struct, frozen=True):
     """Reads rows under lock, so that they do not change before the transaction ends."""
 
     tables: CapturedTables
@@ -163,7 +331,7 @@ class Images(Struct, frozen=True):
         alias: str,
         where: Fragment | None,
         values: Sequence[object],
-    ) -> Sql:
+    ) -> SqlText:
         """A SELECT of the rows that a statement's WHERE chooses, with the text of that WHERE."""
         sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
         if where is not None:
@@ -211,7 +379,9 @@ class Images(Struct, frozen=True):
 
     # ── statements ──
 
-    def _select(self, driver: Driver, table: CapturedTable, alias: str = "r", *, asks: bool = False) -> Sql:
+    def _select(
+        self, driver: Driver, table: CapturedTable, alias: str = "r", *, asks: bool = False
+    ) -> SqlText:
         shown = [self._whole(table, name, alias) for name in table.key] + self.shown(table, alias)
         if asks:
             shown += driver.engine.outcomes.met(alias, [self.ddl.quoted(name) for name in table.columns])
@@ -240,7 +410,7 @@ class Images(Struct, frozen=True):
         rest_image = self.ddl.image(columns_of(table.captured, rest), alias) if rest else "NULL"
         return [self.ddl.image(columns, alias), rest_image]
 
-    def read(self, driver: Driver, table: CapturedTable, sql: Sql, lock: Lock) -> State:
+    def read(self, driver: Driver, table: CapturedTable, sql: SqlText, lock: Lock) -> State:
         # On a line of its own, since a statement's WHERE may end in a comment.
         sql.text(f"\n{driver.engine.outcomes.locks[lock]}")
         count = len(table.key)
@@ -253,7 +423,7 @@ class Images(Struct, frozen=True):
             rows = self._as_wanted(driver, sql, EVERY_SETTING)
         return {key_of(row[:count]): Shown(*row[count:-1]) for row in rows}
 
-    def _as_wanted(self, driver: Driver, sql: Sql, names: Sequence[str]) -> list[Row]:
+    def _as_wanted(self, driver: Driver, sql: SqlText, names: Sequence[str]) -> list[Row]:
         with as_wanted(driver, names):
             try:
                 return driver.rows(sql)
@@ -306,7 +476,7 @@ def _enums(table: CapturedTable) -> dict[str, str]:
     }
 
 
-def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
+def equal(sql: SqlText, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
     """Adds the condition that the columns hold one of the keys."""
     for number, key in enumerate(keys):
         if len(columns) == 1:
@@ -320,7 +490,7 @@ def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
     sql.text(")")
 
 
-def _value(sql: Sql, value: Any, declared: str) -> None:
+def _value(sql: SqlText, value: Any, declared: str) -> None:
     # PostgreSQL converts a text to the column's type itself, and the session may not know the names of types.
     if declared and (declared == _FLOAT or not isinstance(value, str)):
         sql.text("CAST(").value(value).text(f" AS {declared})")

@@ -11,11 +11,18 @@ from msgspec import Struct
 from migrator.runtime.errors import MissingNameError, UnmarkedError
 from migrator.runtime.values import replace
 from migrator.source.adapter import images as adapter_images
-from migrator.source.adapter.changes import Changed, Outcome, Pending, home_of, made_keys
-from migrator.source.adapter.driver import Driver, Sql
-from migrator.source.adapter.images import KEYS_A_SELECT, Images, State, equal
-from migrator.source.adapter.keys import Parameters, StatementKeys, refused
-from migrator.source.adapter.statement import Opaque, Write, escaped, parameter, placeholder
+from migrator.source.adapter.changes import Changed, Pending, StatementOutcome, home_of, made_keys
+from migrator.source.adapter.driver import Driver, SqlText
+from migrator.source.adapter.images import (
+    KEYS_A_SELECT,
+    Parameters,
+    RowImages,
+    State,
+    StatementKeys,
+    equal,
+    refused,
+)
+from migrator.source.adapter.statement import Opaque, StatementWrite, escaped, parameter, placeholder
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
 from migrator.source.adapter.tree import may_write, unnamed, written
 from migrator.source.engines.base import Lock
@@ -63,7 +70,7 @@ def _last_id_kept(driver: Driver) -> Iterator[None]:
 # ── Marks made by one INSERT … SELECT, instead of a read and a write ──
 
 
-def left_at_once(images: Images, driver: Driver, pending: Pending, cursor: Any) -> bool:
+def left_at_once(images: RowImages, driver: Driver, pending: Pending, cursor: Any) -> bool:
     """Whether every mark of the statement was left; if not, its rows are compared in full, and an extra mark is harmless.
 
     This is for new rows whose keys are known, and for an update of one row that does not change its key.
@@ -79,7 +86,7 @@ def left_at_once(images: Images, driver: Driver, pending: Pending, cursor: Any) 
     return False
 
 
-def _inserted(images: Images, driver: Driver, pending: Pending, cursor: Any) -> bool:
+def _inserted(images: RowImages, driver: Driver, pending: Pending, cursor: Any) -> bool:
     table, keys = pending.statement.table, made_keys(driver, pending, cursor)
     if not 0 < len(keys) <= KEYS_A_SELECT:
         return False
@@ -90,7 +97,7 @@ def _inserted(images: Images, driver: Driver, pending: Pending, cursor: Any) -> 
         return driver.run(_if_it_fits(images, pending, sql)) == len(keys)
 
 
-def _updated(images: Images, driver: Driver, pending: Pending) -> bool:
+def _updated(images: RowImages, driver: Driver, pending: Pending) -> bool:
     table, key = pending.statement.table, pending.own_keys[0]
     (before,) = pending.states[table.place].values()
     image, rest = images.shown(table, "r")
@@ -105,12 +112,12 @@ def _updated(images: Images, driver: Driver, pending: Pending) -> bool:
         return driver.run(_if_it_fits(images, pending, sql)) == 1
 
 
-def _begun(images: Images, driver: Driver, pending: Pending, sides: str) -> Sql:
+def _begun(images: RowImages, driver: Driver, pending: Pending, sides: str) -> SqlText:
     sql = driver.sql(f"INSERT INTO {images.ddl.mark} (table_name, {sides}, changed_at) SELECT ")
     return sql.value(pending.statement.table.name).text(", ")
 
 
-def _if_it_fits(images: Images, pending: Pending, sql: Sql) -> Sql:
+def _if_it_fits(images: RowImages, pending: Pending, sql: SqlText) -> SqlText:
     names = images.settings(pending.statement.table)
     return sql.text(f" AND {adapter_images.fits(names)}") if names else sql
 
@@ -125,7 +132,7 @@ _COUNTS = (
 )
 
 
-def _by_key(write: Write, table: CapturedTable, driver: Driver) -> Write:
+def _by_key(write: StatementWrite, table: CapturedTable, driver: Driver) -> StatementWrite:
     """The write with other names of the key as the key. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
     if len(table.key) != 1 or table.types.get(table.key[0], "").upper() != "INTEGER":
         return write
@@ -148,7 +155,7 @@ def _by_key(write: Write, table: CapturedTable, driver: Driver) -> Write:
 
 class Marking(Struct, frozen=True):
     tables: CapturedTables
-    images: Images
+    images: RowImages
     unknown: UnknownRows = "refuse"
     keeps_images: bool = True
     """Whether changes are returned to the caller; if not, rows may be marked without being read."""
@@ -193,7 +200,7 @@ class Marking(Struct, frozen=True):
             self._before_change(driver, pending)
         return pending
 
-    def _table(self, driver: Driver, write: Write) -> CapturedTable | None:
+    def _table(self, driver: Driver, write: StatementWrite) -> CapturedTable | None:
         home = None
         if write.schema is None and self.tables.is_shared(write.table):
             home = home_of(driver, self.images, write.table)
@@ -207,7 +214,7 @@ class Marking(Struct, frozen=True):
             raise refused(write.table, "tables that the mapping reads inherit from it")
         return table
 
-    def _is_view(self, driver: Driver, write: Write) -> bool:
+    def _is_view(self, driver: Driver, write: StatementWrite) -> bool:
         schema = write.schema
         if schema is None and driver.engine.sessions.has_search_path:
             schema = home_of(driver, self.images, write.table)
@@ -280,7 +287,7 @@ class Marking(Struct, frozen=True):
         """The rows that the statement changed. Raises: UnmarkedError where they cannot be determined."""
         if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
             return []
-        return Outcome(self.images, driver, pending).changed(cursor)
+        return StatementOutcome(self.images, driver, pending).changed(cursor)
 
     def _returning(self, pending: Pending) -> str:
         names = ", ".join(self.images.ddl.quoted(name) for name in pending.statement.table.key)

@@ -129,7 +129,7 @@ def escaped(text: str, paramstyle: str) -> str:
 Action = Literal["insert", "update", "delete"]
 
 
-class Given(Struct, frozen=True):
+class StatementValue(Struct, frozen=True):
     """A value given in a statement: a parameter by its place or its name, or (`place` None) a literal.
 
     `many`: the parameter is a list of values, as in `= ANY(%s)`.
@@ -160,7 +160,7 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
         raise UnmarkedError(f"{what}; give one for each of them") from None
 
 
-class Write(Struct, frozen=True):
+class StatementWrite(Struct, frozen=True):
     """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
     `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes
@@ -175,12 +175,12 @@ class Write(Struct, frozen=True):
     schema: str | None
     table: str
     columns: tuple[str, ...] | None = ()
-    rows: tuple[tuple[Given | None, ...], ...] = ()
+    rows: tuple[tuple[StatementValue | None, ...], ...] = ()
     is_upsert: bool = False
     replaces: bool = False
-    assigned: Mapping[str, Given | None] = {}
+    assigned: Mapping[str, StatementValue | None] = {}
     kept: frozenset[str] = frozenset()
-    wanted: Mapping[str, tuple[Given, ...]] = {}
+    wanted: Mapping[str, tuple[StatementValue, ...]] = {}
     where: Fragment | None = None
     alias: str = ""
     opaque: str = ""
@@ -194,7 +194,7 @@ class Opaque(Struct, frozen=True):
     tables: frozenset[str] = frozenset()
 
 
-Written: TypeAlias = Write | Opaque | None
+Written: TypeAlias = StatementWrite | Opaque | None
 
 
 def words_of(text: str) -> frozenset[str]:

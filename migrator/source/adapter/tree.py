@@ -16,11 +16,11 @@ from migrator.runtime.values import replace
 from migrator.source.adapter.statement import (
     NAME,
     Fragment,
-    Given,
     Numbered,
     Opaque,
     StatementStyle,
-    Write,
+    StatementValue,
+    StatementWrite,
     Written,
     numbered,
     quietly,
@@ -61,7 +61,7 @@ class TreeReader:
         )
         schema, table = self.place(target)
         assigned, kept = self.on_conflict()
-        return Write(
+        return StatementWrite(
             "insert",
             schema,
             table,
@@ -75,10 +75,10 @@ class TreeReader:
             returned=self.returned(),
         )
 
-    def on_conflict(self) -> tuple[dict[str, Given | None], frozenset[str]]:
+    def on_conflict(self) -> tuple[dict[str, StatementValue | None], frozenset[str]]:
         """The columns that an upsert sets in a row that it meets, and those of them that keep or get the given value."""
         conflict = self.tree.args.get("conflict")
-        assigned: dict[str, Given | None] = {}
+        assigned: dict[str, StatementValue | None] = {}
         kept = set()
         for assignment in conflict.expressions if conflict is not None else ():
             if isinstance(assignment, exp.EQ) and isinstance(assignment.this, exp.Column):
@@ -115,7 +115,7 @@ class TreeReader:
         if len(assigned) < len(self.tree.expressions):
             opaque = opaque or "it sets more than single columns"
         where = self.where()
-        return Write(
+        return StatementWrite(
             "update",
             schema,
             table,
@@ -135,7 +135,7 @@ class TreeReader:
         if not isinstance(target, exp.Table) or target.args.get("joins") or several:
             return Opaque("it names several tables", words_of(self.statement.text))
         schema, table = self.place(target)
-        return Write(
+        return StatementWrite(
             "delete",
             schema,
             table,
@@ -150,7 +150,7 @@ class TreeReader:
 
     def rows(
         self, source: Node | None, columns: tuple[str, ...] | None
-    ) -> tuple[tuple[Given | None, ...], ...] | None:
+    ) -> tuple[tuple[StatementValue | None, ...], ...] | None:
         """The rows of VALUES, also in the form that SQLAlchemy orders by a counter; None where a query makes them."""
         if source is None:
             # DEFAULT VALUES; anything else may be a query in syntax that sqlglot skips.
@@ -171,9 +171,9 @@ class TreeReader:
             for row in values.expressions
         )
 
-    def wanted(self) -> dict[str, tuple[Given, ...]]:
+    def wanted(self) -> dict[str, tuple[StatementValue, ...]]:
         where = self.tree.args.get("where")
-        by_column: dict[str, tuple[Given, ...]] = {}
+        by_column: dict[str, tuple[StatementValue, ...]] = {}
         for test in _conjuncts(where.this) if where is not None else ():
             if isinstance(test, exp.EQ):
                 for left, right in ((test.this, test.expression), (test.expression, test.this)):
@@ -186,23 +186,23 @@ class TreeReader:
                     by_column[self.name(test.this)] = tuple(value for value in values if value is not None)
         return by_column
 
-    def any_of(self, value: Node) -> Given | None:
+    def any_of(self, value: Node) -> StatementValue | None:
         given = self.given(value.this)
         return None if given is None or given.place is None else replace(given, many=True)
 
-    def given(self, value: Node) -> Given | None:
+    def given(self, value: Node) -> StatementValue | None:
         bare = _bare(value)
         if isinstance(bare, exp.Column) and (match := NAME.fullmatch(bare.name)):
-            return Given(self.statement.places[int(match[1])])
+            return StatementValue(self.statement.places[int(match[1])])
         if isinstance(bare, exp.Null):
-            return Given(None, None)
+            return StatementValue(None, None)
         if isinstance(bare, exp.Literal):
             if bare.is_string:
                 # A placeholder in quotes becomes part of the text only in the driver.
-                return None if NAME.search(bare.this) else Given(None, bare.this)
-            return Given(None, self._number(bare.this))
+                return None if NAME.search(bare.this) else StatementValue(None, bare.this)
+            return StatementValue(None, self._number(bare.this))
         if isinstance(bare, exp.Neg) and isinstance(bare.this, exp.Literal) and not bare.this.is_string:
-            return Given(None, self._number(f"-{bare.this.this}"))
+            return StatementValue(None, self._number(f"-{bare.this.this}"))
         return None
 
     def opaque(self, target: exp.Table, others: str) -> str:

@@ -9,8 +9,7 @@ from typing import Any, TypedDict
 from msgspec import Struct
 
 from migrator.dynamodb.client import dynamodb_client, endpoint_of, is_loopback, service_client
-from migrator.dynamodb.stream import DynamoStream
-from migrator.dynamodb.tables import TableReader
+from migrator.dynamodb.tables import DynamoStream, TableReader
 from migrator.journal.database import Database
 from migrator.journal.reverse import SqlStreamJournal
 from migrator.journal.source_capture import JournalMarks, JournalTickets
@@ -25,18 +24,16 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.settings.job import DocumentSettings, Job, SourceSettings
 from migrator.settings.transforms import load_transforms, sound_mapping, with_writes
-from migrator.source.dynamodb.capture.install import AwsCalls, CapturedStream, StreamActivity, StreamCapture
-from migrator.source.dynamodb.capture.marks import (
+from migrator.source.dynamodb.capture import AwsCalls, CapturedStream, StreamActivity, StreamCapture
+from migrator.source.dynamodb.finding import Finder, value_of
+from migrator.source.dynamodb.marks import (
     READER_LEASE_S,
     RecordImages,
     SourceStream,
     StreamMarks,
-    Work,
 )
-from migrator.source.dynamodb.finding import Finder
-from migrator.source.dynamodb.reader import StreamReader
+from migrator.source.dynamodb.reader import StreamReader, Work
 from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, DocumentSource, ReadPace
-from migrator.source.dynamodb.values import value_of
 
 _SAMPLED_SEGMENTS = 16
 

@@ -34,14 +34,13 @@ from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import MissingNameError, NotCountedError, SettingsError, SourceError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
-from migrator.source.dynamodb.finding import Finder, name_of
+from migrator.source.dynamodb.finding import Finder, key_of_text, name_of, value_of, wired_key
 from migrator.source.dynamodb.trees import SharedScans, Trees, roots_of
-from migrator.source.dynamodb.values import key_of_text, value_of, wired_key
 
 _NOWHERE = Document("", {}, {})
 
 
-class _Asked(Struct, frozen=True):
+class _AskedQuestion(Struct, frozen=True):
     """A question, compiled. `places`: of its columns in the row trees."""
 
     question: DocumentQuestion
@@ -59,7 +58,7 @@ class DocumentAnswers:
     def __init__(self, mapping: MappingModel, finder: Finder) -> None:
         self.finder = finder
         self._mapping = mapping
-        self._compiled: dict[int, _Asked] = {}
+        self._compiled: dict[int, _AskedQuestion] = {}
 
     def query(
         self,
@@ -102,7 +101,7 @@ class DocumentAnswers:
             return f"index {name} of table {real} has the key {', '.join(index.key)}, not {', '.join(wanted)}"
         return ""
 
-    def _asked(self, statement: Statement) -> _Asked:
+    def _asked(self, statement: Statement) -> _AskedQuestion:
         """Compiled once: questions live as long as their mapping, which this holds."""
         assert isinstance(statement, DocumentQuestion), "check_mapping refuses SQL"
         if id(statement) not in self._compiled:
@@ -112,10 +111,10 @@ class DocumentAnswers:
             places = {slot.path: place for place, slot in enumerate(plan.slots)}
             requests = Requests(replace(mapping, table=statement.design), statement.asked)
             columns = tuple(places[path] for path in statement.returns)
-            self._compiled[id(statement)] = _Asked(statement, requests, plan, columns)
+            self._compiled[id(statement)] = _AskedQuestion(statement, requests, plan, columns)
         return self._compiled[id(statement)]
 
-    def _documents(self, asked: _Asked, request: Request, limit: int | None) -> Iterator[WiredItem]:
+    def _documents(self, asked: _AskedQuestion, request: Request, limit: int | None) -> Iterator[WiredItem]:
         reader, real = self.finder.reader, self.finder.real_name(asked.plan.table)
         for sent in request.sent:
             if request.operation == "query":
@@ -131,7 +130,7 @@ class DocumentAnswers:
             else:
                 yield from _in_order(wired, reader.get(real, wired, consistent=consistent))
 
-    def _row(self, asked: _Asked, tree: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    def _row(self, asked: _AskedQuestion, tree: tuple[Any, ...], what: str) -> tuple[Any, ...]:
         row = tuple(tree[place] for place in asked.places)
         for path, value in zip(asked.question.returns, row, strict=True):
             if isinstance(value, Undecodable):

@@ -21,8 +21,7 @@ from migrator.mapping.model.facts import (
     tables_of,
 )
 from migrator.mapping.model.table import CLIMB_LEVELS, RowTree
-from migrator.source.dynamodb.finding import Finder, Values, reader_of
-from migrator.source.dynamodb.values import value_of
+from migrator.source.dynamodb.finding import Finder, Values, reader_of, value_of
 
 Found = Mapping[str, "WiredItem | Undecodable | None"]
 """The documents of one row by alias, '' its own; None where there is no parent."""

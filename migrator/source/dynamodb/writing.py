@@ -15,8 +15,8 @@ from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.live import Change, Mark, StreamRecord
 from migrator.runtime.errors import MigratorError, SettingsError, UnmarkedError
 from migrator.runtime.logs import get_logger
-from migrator.source.dynamodb.capture.marks import RecordImages
 from migrator.source.dynamodb.finding import Finder, Values, name_of
+from migrator.source.dynamodb.marks import RecordImages
 
 _log = get_logger("dual_write")
 _BEFORE = "migrator.before"

@@ -25,7 +25,7 @@ from migrator.source.engines.base import Trait
 from migrator.source.engines.connect import engine_of
 
 if TYPE_CHECKING:
-    from migrator.source.sql.gate import CheckedExpression
+    from migrator.source.sql.statements import CheckedExpression
 
 # ── Columns read without loss, and compared by all of their value, for each engine ──
 

@@ -29,10 +29,10 @@ def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
         scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
     except (SqlglotError, RecursionError):
         return None
-    return _Reader(facts, names, scopes).clauses() if scopes else None
+    return _ClauseReader(facts, names, scopes).clauses() if scopes else None
 
 
-class _Reader:
+class _ClauseReader:
     """Reads the clauses of one statement. `scopes`: of its SELECTs, the outermost last."""
 
     def __init__(self, facts: SchemaFacts, names: tuple[str, ...], scopes: list[Scope]) -> None:

@@ -31,9 +31,9 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
-from migrator.source.sql.gate import CheckedStatement
 from migrator.source.sql.spelling import Speller, sqlglot_dialect
-from migrator.source.workload.scope import NoQuestion, Scope, conjuncts, joins_columns, scope_of
+from migrator.source.sql.statements import CheckedStatement
+from migrator.source.workload.scope import NoQuestion, QueryScope, conjuncts, joins_columns, scope_of
 
 # ── Numbers that a statement makes of a row's children: of each parent in the order of the number ──
 
@@ -43,7 +43,7 @@ ALL = "all"
 """What a count counts."""
 
 
-def total_of_each(select: exp.Select, scope: Scope, conditions: Sequence[Condition]) -> Total:
+def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Condition]) -> Total:
     """SUM, MIN or MAX of a table's rows for each of their parents: the parent is the row of the scope from then on.
 
     Raises: NoQuestion for every other number of many rows.
@@ -90,7 +90,7 @@ class OfOneParent(Struct, frozen=True):
 
 
 def total_of_one(
-    select: exp.Select, scope: Scope, conditions: Sequence[Condition], facts: SchemaFacts
+    select: exp.Select, scope: QueryScope, conditions: Sequence[Condition], facts: SchemaFacts
 ) -> OfOneParent | None:
     """None where the statement is another one. A foreign key says that no child is without its parent."""
     table = scope.tables[scope.root]
@@ -113,7 +113,7 @@ def total_of_one(
     return OfOneParent(parent.name, total, _sql(facts, table, parent, total))
 
 
-def _counted(function: exp.Expr, scope: Scope) -> str | None:
+def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
     """The column of a number, ALL for a count of rows; None for anything else."""
     value = function.this
     if isinstance(value, exp.Column):
@@ -172,7 +172,7 @@ _ROWS_ALONE = {"expressions", "from_", "joins", "where", "group", "order", "limi
 def question_of(statement: Statement, facts: SchemaFacts) -> Question | Unserved:
     """What the statement asks of the tables of `facts`, or why no access pattern can be made of it."""
     try:
-        return _Reader(statement, facts).question()
+        return _StatementReader(statement, facts).question()
     except NoQuestion as no_question:
         return Unserved(statement, no_question.reason, no_question.what)
 
@@ -222,7 +222,7 @@ def tree_of(text: str, dialect: str) -> exp.Expr | None:
     return tree
 
 
-class _Reader:
+class _StatementReader:
     """Reads one statement."""
 
     def __init__(self, statement: Statement, facts: SchemaFacts) -> None:

@@ -25,7 +25,7 @@ class NoQuestion(Exception):
 
 
 @dataclass
-class Scope:
+class QueryScope:
     """Tables by the name that the statement has for them. `root`: the one whose rows are asked for; `joined`: its parents;
     `optional`: those of a LEFT JOIN; `required`: columns of the root that an inner join leaves out where they are NULL.
 
@@ -92,9 +92,9 @@ class Scope:
         self.required.clear()
 
 
-def scope_of(select: exp.Select, facts: SchemaFacts) -> Scope:
+def scope_of(select: exp.Select, facts: SchemaFacts) -> QueryScope:
     """The tables of a SELECT. Raises: NoQuestion where they are not one row and its parents."""
-    scope = Scope()
+    scope = QueryScope()
     _add_table(scope, select.args["from_"].this, facts)
     pairs: list[Pair] = []
     for join in select.args.get("joins") or []:
@@ -126,7 +126,7 @@ def joins_columns(part: exp.Expr) -> bool:
     )
 
 
-def _add_table(scope: Scope, table: exp.Expr, facts: SchemaFacts) -> str:
+def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
     if (
         not isinstance(table, exp.Table)
         or not isinstance(table.this, exp.Identifier)
@@ -155,7 +155,7 @@ def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
     return None if named is None else real[named]
 
 
-def _pairs_of(scope: Scope, join: exp.Join, name: str) -> list[Pair]:
+def _pairs_of(scope: QueryScope, join: exp.Join, name: str) -> list[Pair]:
     if join.args.get("using"):
         return [_using(scope, column, name) for column in join.args["using"]]
     on = join.args.get("on")
@@ -163,7 +163,7 @@ def _pairs_of(scope: Scope, join: exp.Join, name: str) -> list[Pair]:
     return [_pair(part) for part in parts]
 
 
-def _using(scope: Scope, column: exp.Expr, name: str) -> Pair:
+def _using(scope: QueryScope, column: exp.Expr, name: str) -> Pair:
     if not isinstance(column, exp.Identifier):
         raise NoQuestion("join", "USING names no column")
     owners = [other for other, table in scope.tables.items() if other != name and column_named(table, column)]
@@ -186,7 +186,7 @@ def column_named(table: TableFacts, identifier: exp.Identifier) -> Column | None
     return columns.get(folded(columns, identifier) or "") or any_case.get(identifier.name.lower())
 
 
-def _link(scope: Scope, pairs: Sequence[Pair]) -> None:
+def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
     """Finds the row whose parents all others are, and joins them to it."""
     links: dict[frozenset[str], list[dict[str, str]]] = {}
     for pair in pairs:
@@ -207,7 +207,9 @@ def _link(scope: Scope, pairs: Sequence[Pair]) -> None:
     _join_parents(scope, parents, scope.root, "")
 
 
-def _directed(scope: Scope, names: Sequence[str], ends_of: Sequence[dict[str, str]]) -> tuple[str, str, On]:
+def _directed(
+    scope: QueryScope, names: Sequence[str], ends_of: Sequence[dict[str, str]]
+) -> tuple[str, str, On]:
     """(child, parent, columns of both): the parent is the one whose whole key is named."""
     ways = []
     for child, parent in (names, names[::-1]):
@@ -229,7 +231,7 @@ def _directed(scope: Scope, names: Sequence[str], ends_of: Sequence[dict[str, st
     return child, parent, on
 
 
-def _join_parents(scope: Scope, parents: dict[str, tuple[str, On]], child: str, alias: str) -> None:
+def _join_parents(scope: QueryScope, parents: dict[str, tuple[str, On]], child: str, alias: str) -> None:
     for name, (of, on) in parents.items():
         if of != child:
             continue
@@ -243,7 +245,7 @@ def _join_parents(scope: Scope, parents: dict[str, tuple[str, On]], child: str, 
         _join_parents(scope, parents, name, own_alias)
 
 
-def _require(scope: Scope, child: str, columns: Sequence[str]) -> None:
+def _require(scope: QueryScope, child: str, columns: Sequence[str]) -> None:
     """An inner join leaves out rows whose columns are NULL."""
     table = scope.tables[child]
     nullable = {name for name in columns if (column := table.column(name)) is not None and column.nullable}

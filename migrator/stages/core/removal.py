@@ -9,8 +9,8 @@ from threading import Event, Lock
 
 from msgspec import Struct
 
+from migrator.journal.memory import SqlTraces
 from migrator.journal.runs import SqlJournal
-from migrator.journal.traces import SqlTraces
 from migrator.mapping.items.items import CompiledEntity, key_text
 from migrator.mapping.model.edges import ItemStore, RowReader, Stripping
 from migrator.mapping.model.facts import Captured

@@ -16,7 +16,7 @@ from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import (
     EMBEDDED,
     TIMEOUT_S,
-    Role,
+    AssumedRole,
     default_region,
     dynamodb_client,
     endpoint_of,
@@ -29,7 +29,7 @@ from migrator.dynamodb.objects import DynamoImports, FolderFiles, S3Files, S3Obj
 from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
 from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
-from migrator.journal.lease import refuse_absent
+from migrator.journal.operations import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.language.parse import ParsedMapping
@@ -369,11 +369,13 @@ def own_words(client: Any, table: str) -> Iterator[None]:
         raise in_words(error, operation, table, client.meta.endpoint_url) from None
 
 
-def _role(job: Job) -> Role | None:
+def _role(job: Job) -> AssumedRole | None:
     settings = job.target
     if settings.role_arn is None:
         return None
-    return Role(settings.role_arn, settings.session_name or f"migrator-{job.name}"[:64], settings.external_id)
+    return AssumedRole(
+        settings.role_arn, settings.session_name or f"migrator-{job.name}"[:64], settings.external_id
+    )
 
 
 def region_of(job: Job) -> str | None:

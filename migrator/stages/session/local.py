@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrator.dynamodb import embedded
-from migrator.dynamodb.embedded import Server
+from migrator.dynamodb.embedded import EmbeddedServer
 
 
-def running() -> tuple[Server | None, str]:
+def running() -> tuple[EmbeddedServer | None, str]:
     """The first that runs, and a line for a person."""
     server = next(filter(None, map(embedded.running, _folders())), None)
     return server, embedded.status(server)

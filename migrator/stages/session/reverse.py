@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from migrator.dynamodb.store import reads_only
-from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import DynamoStream
 from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal, SqlUnkept
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity

@@ -33,7 +33,7 @@ from migrator.settings.job import Job, ReadSettings
 from migrator.source.adapter.driver import AsyncBridge, off_loop
 from migrator.source.adapter.events import Adapter, Rules, Sessions
 from migrator.source.adapter.marks import UnknownRows
-from migrator.source.dynamodb.capture.marks import StreamMarks
+from migrator.source.dynamodb.marks import StreamMarks
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of

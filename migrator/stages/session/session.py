@@ -18,12 +18,10 @@ from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.lease import JoinedLease, RunLease, is_doing, runs_as_they_stand
-from migrator.journal.memory import SqlMemory, SqlOpenFindings
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.memory import SqlMemory, SqlOpenFindings, SqlTraces
+from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_doing, runs_as_they_stand
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import (
     SqlChanges,
     SqlInstances,

@@ -16,13 +16,18 @@ from migrator.mapping.model.questions import Clauses, Figures, Question, Stateme
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.clauses import clauses_of
-from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.files import STATEMENTS_TAKE, file_text, statements_of
-from migrator.source.workload.listed import Listed, listed_questions
 from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import merged, recorded_statements
-from migrator.source.workload.statistics import figures_of
-from migrator.source.workload.writes import told_writes
+from migrator.source.workload.statements import (
+    STATEMENTS_TAKE,
+    Listed,
+    file_text,
+    listed_questions,
+    merged,
+    recorded_statements,
+    statements_of,
+    told_writes,
+)
+from migrator.source.workload.statistics import fan_outs, figures_of
 
 
 class Workload(Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from migrator.dynamodb.stream import CALLS_PER_S, DynamoStream
+from migrator.dynamodb.tables import CALLS_PER_S, DynamoStream
 from migrator.mapping.model.live import Position
 from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry

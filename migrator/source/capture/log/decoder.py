@@ -61,7 +61,7 @@ class Relation(Struct, frozen=True):
     columns: tuple[LogColumn, ...]
 
 
-class Change(Struct, frozen=True):
+class RowChange(Struct, frozen=True):
     """A change of one row. `old`: None where the message has none; `old_is_key`: it holds the identity's columns only, and
     NULL in all others."""
 
@@ -88,7 +88,7 @@ class Ignored(Struct, frozen=True):
     """A message that says nothing of rows: the name of a type, the origin of a transaction."""
 
 
-Message: TypeAlias = Begin | Commit | Relation | Change | Truncate | Emitted | Ignored
+Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted | Ignored
 
 
 def decode(data: bytes) -> Message:
@@ -183,26 +183,26 @@ def _value(buffer: _Buffer) -> Value:
             raise ValueError("binary values are not requested")
 
 
-def _insert(buffer: _Buffer) -> Change:
+def _insert(buffer: _Buffer) -> RowChange:
     oid = buffer.take(_INT32)
     _expect(buffer.raw(1), b"N")
-    return Change("insert", oid, None, _row(buffer))
+    return RowChange("insert", oid, None, _row(buffer))
 
 
-def _update(buffer: _Buffer) -> Change:
+def _update(buffer: _Buffer) -> RowChange:
     oid, part = buffer.take(_INT32), buffer.raw(1)
     old = None
     is_key = part == b"K"
     if part in (b"K", b"O"):
         old, part = _row(buffer), buffer.raw(1)
     _expect(part, b"N")
-    return Change("update", oid, old, _row(buffer), is_key)
+    return RowChange("update", oid, old, _row(buffer), is_key)
 
 
-def _delete(buffer: _Buffer) -> Change:
+def _delete(buffer: _Buffer) -> RowChange:
     oid, part = buffer.take(_INT32), buffer.raw(1)
     _expect(part, b"K", b"O")
-    return Change("delete", oid, _row(buffer), None, part == b"K")
+    return RowChange("delete", oid, _row(buffer), None, part == b"K")
 
 
 def _truncate(buffer: _Buffer) -> Truncate:

@@ -28,8 +28,8 @@ from migrator.source.capture.log.place import (
     HAS_PUBLICATION,
     LOG,
     SYSTEM,
+    LogPlace,
     MarkedTable,
-    Place,
     loss,
     marked_table,
     place_of_log,
@@ -318,8 +318,8 @@ class LogCapture(SqlCapture):
 
     # ── steps ──
 
-    def _placed(self) -> tuple[Place | None, str]:
-        def work(connection: Connection, _: Ddl) -> tuple[Place | None, str]:
+    def _placed(self) -> tuple[LogPlace | None, str]:
+        def work(connection: Connection, _: Ddl) -> tuple[LogPlace | None, str]:
             place = place_of_log(connection)
             return place, "" if place is None else loss(connection, place)
 
@@ -335,7 +335,7 @@ class LogCapture(SqlCapture):
         has_log = connection.exec_driver_sql(f"SELECT to_regclass('{LOG}') IS NOT NULL").scalar_one()
         return [] if has_log else [Step("", (table,), (_DROP_LOG,))]
 
-    def _to_triggers(self, place: Place, lost: str) -> list[Step]:
+    def _to_triggers(self, place: LogPlace, lost: str) -> list[Step]:
         def switch(connection: Connection, ddl: Ddl) -> Step:
             values = "marked_by = 'triggers'" + (f", installation = '{uuid.uuid4().hex}'" if lost else "")
             return Step("", (f"UPDATE {ddl.ticket} SET {values} WHERE id = 1", _FORGET))
@@ -403,7 +403,7 @@ def _log_steps(
     ddl: Ddl,
     tables: Sequence[Captured],
     name: str,
-    place: Place | None,
+    place: LogPlace | None,
     lost: str,
 ) -> Iterator[Step]:
     """What is to be done until the slot gives all changes of the tables. The publication comes first: a slot looks for it
@@ -502,7 +502,7 @@ def _quoted(captured: Captured) -> str:
 
 
 def _states(
-    connection: Connection, tables: Sequence[Captured], place: Place | None
+    connection: Connection, tables: Sequence[Captured], place: LogPlace | None
 ) -> Iterator[TableCapture]:
     if place is None or loss(connection, place):
         yield from (TableCapture(table.name, "lost") for table in tables)

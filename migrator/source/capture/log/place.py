@@ -91,7 +91,7 @@ def tables_of(text: str) -> dict[str, MarkedTable]:
 # ── The row, and the slot as the server has it ──
 
 
-class Place(Struct, frozen=True):
+class LogPlace(Struct, frozen=True):
     """How far the log is copied."""
 
     slot: str
@@ -101,7 +101,7 @@ class Place(Struct, frozen=True):
     tables: str
 
 
-class Slot(Struct, frozen=True):
+class ReplicationSlot(Struct, frozen=True):
     """A replication slot. `kept`: bytes of the log that the server keeps for it; `behind`: bytes that were written since its
     confirmed position. `room`: bytes that may still be written before it is lost; None without a limit."""
 
@@ -129,17 +129,21 @@ _HAS_LOG = f"SELECT pg_catalog.to_regclass('{LOG}') IS NOT NULL"
 _HERE = f"SELECT {SYSTEM}, pg_catalog.current_database()"
 
 
-def place_of_log(connection: Connection) -> Place | None:
+def place_of_log(connection: Connection) -> LogPlace | None:
     """None where the log is not captured."""
     if not connection.exec_driver_sql(_HAS_LOG).scalar_one():
         return None
     row = connection.execute(_PLACE).first()
-    return None if row is None else Place(row.slot, row.system, lsn_of(row.lsn), row.passed_at, row.tables)
+    return None if row is None else LogPlace(row.slot, row.system, lsn_of(row.lsn), row.passed_at, row.tables)
 
 
-def slot_named(connection: Connection, name: str) -> Slot | None:
+def slot_named(connection: Connection, name: str) -> ReplicationSlot | None:
     row = connection.execute(_SLOT, {"slot": name}).first()
-    return None if row is None else Slot(**_whole({**row._mapping, "confirmed": lsn_of(row.confirmed)}))
+    return (
+        None
+        if row is None
+        else ReplicationSlot(**_whole({**row._mapping, "confirmed": lsn_of(row.confirmed)}))
+    )
 
 
 def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +153,7 @@ def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def loss(connection: Connection, place: Place) -> str:
+def loss(connection: Connection, place: LogPlace) -> str:
     """Why changes may be missing in what the slot still gives; '' where none is."""
     system, database = connection.exec_driver_sql(_HERE).one()
     slot = slot_named(connection, place.slot)
@@ -169,7 +173,7 @@ def loss(connection: Connection, place: Place) -> str:
 # ── The lag, as `status` shows it ──
 
 
-def slot_lag(connection: Connection, place: Place, now_s: float) -> SlotLag:
+def slot_lag(connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
     slot, lost = slot_named(connection, place.slot), loss(connection, place)
     seconds = max(0.0, now_s - place.passed_at)
     if slot is None:

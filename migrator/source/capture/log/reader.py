@@ -19,11 +19,11 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.values import replace
 from migrator.source.capture.install import SqlActivity
 from migrator.source.capture.log import decoder
-from migrator.source.capture.log.decoder import Change, Relation, Row, Unchanged, Value, lsn_of, lsn_text
+from migrator.source.capture.log.decoder import Relation, Row, RowChange, Unchanged, Value, lsn_of, lsn_text
 from migrator.source.capture.log.place import (
     LOG,
+    LogPlace,
     MarkedTable,
-    Place,
     loss,
     place_of_log,
     slot_lag,
@@ -49,7 +49,7 @@ class RelationMarks(Struct, frozen=True, dict=True):
     table: MarkedTable
     relation: Relation
 
-    def kept(self, change: Change, at: float) -> KeptMark | None:
+    def kept(self, change: RowChange, at: float) -> KeptMark | None:
         """None if no watched column changed."""
         if self._is_unwatched(change):
             return None
@@ -98,7 +98,7 @@ class RelationMarks(Struct, frozen=True, dict=True):
             return None
         return f"{self.relation.columns[place].type_oid}:{value.decode(errors='surrogateescape')}"
 
-    def _is_unwatched(self, change: Change) -> bool:
+    def _is_unwatched(self, change: RowChange) -> bool:
         watched, places = self.table.watched, self._places
         if watched is None or change.old is None or change.new is None or change.old_is_key:
             return False
@@ -162,7 +162,7 @@ class _Opened:
     process waits for what was read to be stored."""
 
     stream: Stream
-    place: Place
+    place: LogPlace
     tables: dict[str, MarkedTable]
     relations: dict[int, list[RelationMarks]] = field(default_factory=dict)
     marks: list[KeptMark] = field(default_factory=list)
@@ -194,7 +194,7 @@ class LogReader:
     def is_open(self) -> bool:
         return self._opened is not None
 
-    def place(self) -> Place | None:
+    def place(self) -> LogPlace | None:
         """How far the log is copied; None where it is not captured."""
         return self.writing.look("looking at the log's place", lambda connection, _: place_of_log(connection))
 
@@ -263,7 +263,7 @@ class LogReader:
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
 
-    def _is_read(self, place: Place) -> bool:
+    def _is_read(self, place: LogPlace) -> bool:
         """Whether another reader has the slot: who may not open a replication connection can wait for that one."""
 
         def work(connection: Connection, _: Ddl) -> bool:
@@ -272,10 +272,10 @@ class LogReader:
 
         return self.writing.look("looking at the replication slot", work)
 
-    def _refuse_lost(self) -> Place | None:
+    def _refuse_lost(self) -> LogPlace | None:
         """The place. Raises: LostRecordsError."""
 
-        def work(connection: Connection, _: Ddl) -> tuple[Place | None, str]:
+        def work(connection: Connection, _: Ddl) -> tuple[LogPlace | None, str]:
             place = place_of_log(connection)
             return place, "" if place is None else loss(connection, place)
 
@@ -321,7 +321,7 @@ class LogReader:
                 opened.is_within, opened.lsn, opened.at = False, end_lsn, opened.commit_at
             case decoder.Relation() as relation:
                 opened.relations[relation.oid] = self._marks_of(opened, relation)
-            case decoder.Change() as change:
+            case decoder.RowChange() as change:
                 made = (one.kept(change, opened.commit_at) for one in opened.relations[change.relation])
                 opened.marks += [mark for mark in made if mark is not None]
                 opened.xids.add(opened.xid)
@@ -526,7 +526,7 @@ class LogMarks(SqlMarks):
         super().close()
 
     def _has_passed(self, until: int) -> bool:
-        place: Place | None = self.reader.place()
+        place: LogPlace | None = self.reader.place()
         return place is None or place.lsn >= until
 
     def _drain_where_asked(self) -> None:

@@ -12,8 +12,8 @@ from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.mapping.model.results import Proof
 from migrator.source.reader import SqlSource
-from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
+from migrator.source.workload.statements import statements_of
 from tests import pins
 from tests.support_design import QUESTIONS, SHOP, proposed, source_with
 from tests.unit.source.workload.test_reading import NOT_PLACED, NOT_READ

@@ -6,8 +6,8 @@ import pytest
 
 from migrator.runtime.errors import UnmarkedError
 from migrator.runtime.values import replace
-from migrator.source.adapter.keys import StatementKeys
-from migrator.source.adapter.statement import StatementStyle, Write
+from migrator.source.adapter.images import StatementKeys
+from migrator.source.adapter.statement import StatementStyle, StatementWrite
 from migrator.source.adapter.tables import CapturedTable
 from migrator.source.adapter.tree import written
 from migrator.source.engines.catalogue import Place
@@ -19,7 +19,7 @@ THING = CapturedTable(Place(None, "thing"), ("id", "n"), ("id",))
 
 def said(text: str, *parameters: Any, table: CapturedTable = ORDERS) -> StatementKeys:
     found = written(text, StatementStyle("postgresql", True))
-    assert isinstance(found, Write), found
+    assert isinstance(found, StatementWrite), found
     return StatementKeys(found, table, parameters or [()], "postgresql")
 
 

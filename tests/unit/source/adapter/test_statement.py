@@ -9,10 +9,10 @@ import sqlglot
 
 from migrator.source.adapter.statement import (
     Fragment,
-    Given,
     Opaque,
     StatementStyle,
-    Write,
+    StatementValue,
+    StatementWrite,
     Written,
     escaped,
     numbered,
@@ -80,9 +80,9 @@ def read(dialect: str, text: str) -> Written:
     return written(text, SPOKEN[dialect])
 
 
-def write(dialect: str, text: str) -> Write:
+def write(dialect: str, text: str) -> StatementWrite:
     found = read(dialect, text)
-    assert isinstance(found, Write), found
+    assert isinstance(found, StatementWrite), found
     return found
 
 
@@ -254,7 +254,7 @@ def test_what_a_service_reads_with_sqlglot_itself_is_logged(caplog: pytest.LogCa
 def test_a_statement_of_many_conditions_is_understood(dialect: str) -> None:
     tests = " AND ".join(f"c{number} = {number}" for number in range(5000))
     found = write(dialect, f"UPDATE orders SET a = 1 WHERE {tests} AND id = 3 AND (((n = 4)))")
-    assert found.wanted["id"] == (Given(None, 3),)
+    assert found.wanted["id"] == (StatementValue(None, 3),)
     assert len(found.wanted) == 5002
 
 

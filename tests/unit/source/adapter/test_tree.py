@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from migrator.source.adapter.statement import Given, StatementStyle, Write
+from migrator.source.adapter.statement import StatementStyle, StatementValue, StatementWrite
 from migrator.source.adapter.tree import written
 from tests import pins
 
@@ -16,9 +16,9 @@ SPOKEN = {
 }
 
 
-def write(dialect: str, text: str) -> Write:
+def write(dialect: str, text: str) -> StatementWrite:
     found = written(text, SPOKEN[dialect])
-    assert isinstance(found, Write), found
+    assert isinstance(found, StatementWrite), found
     return found
 
 
@@ -192,4 +192,4 @@ def test_an_upsert_says_what_it_sets_anew(dialect: str, action: str, kept: set[s
 
 def test_an_update_says_what_it_sets() -> None:
     found = write("postgresql", "UPDATE orders SET id = %(new)s::INTEGER, n = n + 1 WHERE id = %(old)s")
-    assert found.assigned == {"id": Given("new"), "n": None}
+    assert found.assigned == {"id": StatementValue("new"), "n": None}

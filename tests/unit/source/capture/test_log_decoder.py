@@ -12,12 +12,12 @@ from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.decoder import (
     UNCHANGED,
     Begin,
-    Change,
     Commit,
     Emitted,
     Ignored,
     LogColumn,
     Relation,
+    RowChange,
     Truncate,
     decode,
     is_visible,
@@ -67,11 +67,11 @@ def test_each_message_is_read() -> None:
     assert decode(COMMIT) == Commit(9)
     columns = (LogColumn("id", 23, True), LogColumn("näme", 25, False))
     assert decode(RELATION) == Relation(16400, "public", "pet", "f", columns)
-    assert decode(INSERT) == Change("insert", 16400, None, (b"1", "Ä".encode()))
-    assert decode(UPDATE) == Change("update", 16400, None, (b"1", UNCHANGED))
-    assert decode(UPDATE_OF_KEY) == Change("update", 16400, (b"1", None), (b"2", b""), True)
-    assert decode(UPDATE_OF_FULL) == Change("update", 16400, (b"1", b"x"), (b"1", b"y"))
-    assert decode(DELETE) == Change("delete", 16400, (b"1", None), None, True)
+    assert decode(INSERT) == RowChange("insert", 16400, None, (b"1", "Ä".encode()))
+    assert decode(UPDATE) == RowChange("update", 16400, None, (b"1", UNCHANGED))
+    assert decode(UPDATE_OF_KEY) == RowChange("update", 16400, (b"1", None), (b"2", b""), True)
+    assert decode(UPDATE_OF_FULL) == RowChange("update", 16400, (b"1", b"x"), (b"1", b"y"))
+    assert decode(DELETE) == RowChange("delete", 16400, (b"1", None), None, True)
     assert decode(TRUNCATE) == Truncate((16400, 16500))
     assert decode(EMITTED) == Emitted("migrator", True, 9)
     assert decode(b"Y" + struct.pack(">I", 1) + b"public\0mood\0") == Ignored()

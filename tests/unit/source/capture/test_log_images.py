@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from migrator.source.capture.log.decoder import UNCHANGED, Change, LogColumn, Relation, Row
+from migrator.source.capture.log.decoder import UNCHANGED, LogColumn, Relation, Row, RowChange
 from migrator.source.capture.log.place import MarkedTable, slot_of
 from migrator.source.capture.log.reader import RelationMarks
 
@@ -17,7 +17,7 @@ def marks(columns: tuple[LogColumn, ...], watched: frozenset[str] | None = None)
     return RelationMarks(table, Relation(1, "public", "pet", "f", columns))
 
 
-def images(made: RelationMarks, change: Change) -> tuple[object, object] | None:
+def images(made: RelationMarks, change: RowChange) -> tuple[object, object] | None:
     kept = made.kept(change, 1.0)
     return None if kept is None else (_read(kept.before), _read(kept.after))
 
@@ -26,8 +26,8 @@ def _read(text: str | None) -> object:
     return None if text is None else json.loads(text)
 
 
-def update(old: Row | None, new: Row, *, is_key: bool = False) -> Change:
-    return Change("update", 1, old, new, is_key)
+def update(old: Row | None, new: Row, *, is_key: bool = False) -> RowChange:
+    return RowChange("update", 1, old, new, is_key)
 
 
 def test_an_image_has_the_form_that_triggers_write() -> None:
@@ -43,7 +43,10 @@ def test_without_an_image_before_the_identity_is_as_it_was() -> None:
 
 
 def test_of_a_key_alone_nothing_else_is_known() -> None:
-    assert images(marks(KEY), Change("delete", 1, (b"1", None, None), None, True)) == ({"id": "23:1"}, None)
+    assert images(marks(KEY), RowChange("delete", 1, (b"1", None, None), None, True)) == (
+        {"id": "23:1"},
+        None,
+    )
     left_out = update((b"1", None, None), (b"2", UNCHANGED, b"x"), is_key=True)
     assert images(marks(KEY), left_out) == (None, None)
 

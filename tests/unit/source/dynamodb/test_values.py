@@ -13,9 +13,8 @@ from migrator.mapping.language.documents import kind_of_type
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.table import SetOf
 from migrator.runtime.errors import RowError, SourceError, UnfitValueError
-from migrator.source.dynamodb.finding import way_by
+from migrator.source.dynamodb.finding import key_of_text, value_of, way_by
 from migrator.source.dynamodb.source import SegmentEnd, Stretch, place_of, segment_bounds, stretches
-from migrator.source.dynamodb.values import key_of_text, value_of
 from tests import pins
 
 

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.sql.gate import (
+from migrator.source.sql.statements import (
     CheckedExpression,
     CheckedStatement,
     bound_statement,

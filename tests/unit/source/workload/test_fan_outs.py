@@ -9,9 +9,8 @@ import pytest
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.capacity import FanOut, Spread, Writes
 from migrator.source.reader import SqlSource
-from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.files import statements_of
-from migrator.source.workload.writes import told_writes
+from migrator.source.workload.statements import statements_of, told_writes
+from migrator.source.workload.statistics import fan_outs
 from tests import pins
 from tests.support_design import SHOP, source_with
 from tests.support_mapping import parse_mapping

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.runtime.errors import MappingError
-from migrator.source.workload.listed import Listed, listed_questions
+from migrator.source.workload.statements import Listed, listed_questions
 from tests import pins
 
 CSV = """\

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from migrator.mapping.model.questions import Statement
-from migrator.source.workload.files import statements_of
-from migrator.source.workload.statements import is_ours, merged
+from migrator.source.workload.statements import is_ours, merged, statements_of
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 

@@ -9,8 +9,7 @@ from sqlalchemy import update
 from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
 from migrator.journal.findings import SqlFindingGroups
-from migrator.journal.lease import runs_as_they_stand
-from migrator.journal.operations import SqlProcesses
+from migrator.journal.operations import SqlProcesses, runs_as_they_stand
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.difference.answers import answer_digests
 from migrator.mapping.items.items import items_for

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import DynamoStream
 from migrator.mapping.model.live import StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import LEASE_S, Check, StreamReader, begin

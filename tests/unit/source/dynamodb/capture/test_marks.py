@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.runtime.errors import LostRecordsError, SettingsError, StoppedError
-from migrator.source.dynamodb.capture.marks import READER_LEASE_S, UNSEEN_S
+from migrator.source.dynamodb.marks import READER_LEASE_S, UNSEEN_S
 from tests import pins
 from tests.unit.source.dynamodb.capture.world import Documents
 from tests.unit.stages.core.stream_world import Killed, Steps

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from migrator.dynamodb.stream import DynamoStream
+from migrator.dynamodb.tables import DynamoStream
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.values import Undecodable
 from migrator.mapping.items.wire import decode
@@ -17,8 +17,8 @@ from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Retry
 from migrator.runtime.values import replace
-from migrator.source.dynamodb.capture.install import CapturedStream, StreamCapture
-from migrator.source.dynamodb.capture.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
+from migrator.source.dynamodb.capture import CapturedStream, StreamCapture
+from migrator.source.dynamodb.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
 from migrator.source.dynamodb.reader import StreamReader
 from migrator.stages.live.relay import Relay
 from tests.fakes.marks import MemoryKeeper, MemoryTickets

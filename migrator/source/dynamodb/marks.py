@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from types import TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import orjson
 from msgspec import Struct
@@ -32,6 +31,7 @@ from migrator.mapping.model.live import (
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
+from migrator.source.dynamodb.reader import StreamReader, Work
 
 READER_LEASE_S = 20.0
 """How long a reader of a stream has its shards without a word; it tells the journal three times as often how far it is."""
@@ -124,29 +124,6 @@ def _base64(value: Any) -> str:
 
 # ── The streams, and the marks made of them: `model.live.Marks` ──
 
-Work: TypeAlias = Callable[[Sequence[StreamRecord], Callable[[], None]], None]
-
-
-class Turned(Protocol):
-    """What came of a turn: how many records were worked."""
-
-    @property
-    def records(self) -> int: ...
-
-
-class Reader(Protocol):
-    """What reads a stream (source/dynamodb/reader.py): works its part of the shards and keeps their checkpoints."""
-
-    def __enter__(self) -> Reader: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def turn(self) -> Turned: ...
-
-    def passed(self) -> Mapping[str, float]: ...
-
 
 class SourceStream(Struct, frozen=True):
     """`reader`: makes one that works records so. `again_after_s`: where rows are found by an index of the source, which
@@ -154,7 +131,7 @@ class SourceStream(Struct, frozen=True):
 
     table: str
     checkpoints: StreamJournal
-    reader: Callable[[Work], Reader]
+    reader: Callable[[Work], StreamReader]
     again_after_s: float = 0.0
 
 
@@ -175,7 +152,7 @@ class StreamMarks:
     is_over: Callable[[], bool] = lambda: False
     _copying: Lock = field(default_factory=Lock)
     _opened: ExitStack = field(default_factory=ExitStack)
-    _readers: dict[str, Reader] = field(default_factory=dict)
+    _readers: dict[str, StreamReader] = field(default_factory=dict)
     _copy_at: float = float("-inf")
     _is_short: bool = True
     _drain_asked_at: float = float("-inf")
@@ -299,7 +276,7 @@ class StreamMarks:
             shard.shard: max(shard.passed_at, own.get(shard.shard, 0.0)) for shard in unfinished
         }
 
-    def _reader(self, stream: SourceStream) -> Reader:
+    def _reader(self, stream: SourceStream) -> StreamReader:
         reader = self._readers.get(stream.table)
         if reader is None:
             _refuse_unbegun(stream)

@@ -355,7 +355,7 @@ class AwsCalls(Struct, frozen=True):
 
 
 @dataclass
-class _Place:
+class _ShardPlace:
     """How far a shard is read here: its first page of records, and where that ends or none was found yet."""
 
     shard: Checkpoint
@@ -373,7 +373,7 @@ class _Ahead:
 
     stream: CapturedStream
     arn: str
-    places: list[_Place]
+    places: list[_ShardPlace]
     has_gap: bool
 
     def read_on(self) -> None:
@@ -408,7 +408,7 @@ def _ahead_of(stream: CapturedStream) -> _Ahead:
     known = stream.checkpoints.read(arn).shards
     names = {shard.shard for shard in known}
     new = [Checkpoint(one.id, one.parent, "", 0.0) for one in state.shards if one.id not in names]
-    places = [_Place(shard, _iterator(stream, arn, shard), []) for shard in (*known, *new)]
+    places = [_ShardPlace(shard, _iterator(stream, arn, shard), []) for shard in (*known, *new)]
     return _Ahead(stream, arn, places, stream.has_gap(arn))
 
 
