@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ _HOME = tempfile.TemporaryDirectory(prefix="migrator-worlds-")
 @dataclass(frozen=True)
 class _World:
     files: Path
-    names: tuple[str, str, str]
+    names: tuple[str, ...]
     items: list[dict[str, Any]]
 
 
@@ -42,9 +43,12 @@ _made: dict[str, _World] = {}
 
 
 def prepared(project: Project, *commands: str) -> Project:
-    """The project as these commands leave it, each of which is given the job: by a copy, if the state was made before."""
+    """The project as these commands leave it, each of which is given the job: by a copy, if the state was made before.
+    What comes after the first command that leaves more than a copy can hold is run each time."""
+    copied = 1 + len([*takewhile(_COPIED.__contains__, commands[1:])])
+    commands, more = commands[:copied], commands[copied:]
     if not _is_copyable(project, commands):
-        return project.prepared(*commands)
+        return project.prepared(*commands, *more)
     key = _key(project, commands)
     world = _made.get(key)
     project.prepared(*(commands[:1] if world else commands))
@@ -54,7 +58,7 @@ def prepared(project: Project, *commands: str) -> Project:
         files = Path(_HOME.name) / key
         shutil.copytree(project.folder, files)
         _made[key] = _World(files, _names(project), _items(project))
-    return project
+    return project.prepared(*more)
 
 
 def _is_copyable(project: Project, commands: Sequence[str]) -> bool:
@@ -62,7 +66,6 @@ def _is_copyable(project: Project, commands: Sequence[str]) -> bool:
     source = project.environment["MIGRATOR_SOURCE_URL"]
     return (
         commands[0] == _FIRST
-        and {*commands[1:]} <= _COPIED
         and source.startswith(f"sqlite:///{project.folder}/")
         and f"endpoint: '{project.endpoint}'" in project.job.read_text()
         and not any(project.folder.glob(_JOURNALS))
@@ -76,7 +79,9 @@ def _key(project: Project, commands: Sequence[str]) -> str:
     parts += [repr(sorted(settings.items())).encode()]
     for file in sorted(path for path in project.folder.rglob("*") if path.is_file()):
         parts += [str(file).encode(), file.read_bytes()]
-    own = b"\0".join(parts).replace(project.table.encode(), b"TABLE")
+    own = (
+        b"\0".join(parts).replace(project.table.encode(), b"TABLE").replace(project.endpoint.encode(), b"URL")
+    )
     return hashlib.sha256(own.replace(str(project.folder).encode(), b"FOLDER")).hexdigest()
 
 
@@ -84,9 +89,9 @@ def _client(project: Project) -> Any:
     return dynamodb_client(region=None, profile=None, endpoint=project.endpoint)
 
 
-def _names(project: Project) -> tuple[str, str, str]:
+def _names(project: Project) -> tuple[str, ...]:
     table_id = _client(project).describe_table(TableName=project.table)["Table"]["TableId"]
-    return table_id, project.table, str(project.folder)
+    return table_id, project.table, str(project.folder), project.endpoint
 
 
 def _items(project: Project) -> list[dict[str, Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests import pins
 from tests.journeys.command import Project
+from tests.journeys.cutover import change
 from tests.journeys.small import MAPPING, small_shop
 
 pytestmark = pytest.mark.slow
@@ -28,13 +27,6 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     assert pins.said(made.done("backfill", str(made.job)).err, "installed")
     change(made, "DELETE FROM customer WHERE id = 7")
     return made
-
-
-def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        for statement in statements:
-            service.execute(statement)
-        service.commit()
 
 
 def is_said(shop: Project, *words: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,11 @@ from migrator.stages.cutover.evidence import Unknown
 from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 from tests import pins
-from tests.journeys.command import ROOT, Project
+from tests.journeys.command import Project
+from tests.journeys.cutover import change, clean, marks
 from tests.journeys.small import MAPPING, small_shop
 from tests.support_waiting import until
+from tests.support_worlds import prepared
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     old_host(made).write_text(text.replace("mapping.yaml", "before.yaml"))
     for name in ("mapping.yaml", "before.yaml"):
         (tmp_path / name).write_text(BEFORE)
-    made.prepared("table create", "capture install", "backfill", "relay --once")
+    prepared(made, "table create", "capture install", "backfill", "relay --once")
     change(made, "ALTER TABLE customer ADD COLUMN city TEXT DEFAULT 'Rome'")
     return made
 
@@ -43,32 +43,8 @@ def old_host(shop: Project) -> Path:
     return shop.job.with_name("old.yaml")
 
 
-def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        for statement in statements:
-            service.execute(statement)
-        service.commit()
-
-
-def marks(shop: Project) -> int:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
-
-
 def cities(shop: Project) -> set[object]:
     return {one.get("city") for one in shop.items() if one["type"] == "Customer"}
-
-
-def clean(shop: Project) -> bool:
-    return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
-
-
-def commands(place: str, job: str) -> list[list[str]]:
-    """The commands that docs/schema-changes.md shows after a text, as it shows them."""
-    page = (ROOT / "docs" / "schema-changes.md").read_text()
-    shown = page.split(place)[1].lstrip().split("\n\n")
-    block = next(one for one in shown if one.startswith("    migrator "))
-    return [line.replace("JOB", job).split()[1:] for line in block.splitlines()]
 
 
 def go_on(shop: Project) -> None:
@@ -176,21 +152,3 @@ def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
         found = gatherer.relays()
         assert isinstance(found, Unknown)
         assert pins.said(found.why)
-
-
-def test_the_page_on_schema_changes_works_word_for_word(shop: Project) -> None:
-    """There and back, beside a relay on another host that is started again and again."""
-    job, old = str(shop.job), str(old_host(shop))
-    on, back = commands("## The mapping changes", job), commands("**To go back**", job)
-    assert [words[0] for words in on + back] == 3 * ["migrate-mapping"]
-    assert [on[0][-1], back[0][-1]] == ["--dry-run", "--go-back"]
-    (shop.folder / "mapping.yaml").write_text(AFTER)
-    for words, told, relayed in zip(on, (1, 0), (0, 2), strict=True):
-        change(shop, RENAME)
-        assert shop.run(*words).code == told
-        assert shop.run("relay", old, "--once").code == relayed
-    assert cities(shop) == {"Rome"}
-    change(shop, RENAME)
-    shop.done(*back[0])
-    assert cities(shop) == {None}
-    assert shop.done("relay", old, "--once")

@@ -14,6 +14,7 @@ from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import Change
 from migrator.stages.live.service import Strict
 from tests.journeys.command import Project, project
+from tests.support_worlds import prepared
 from tests.unit.stages.core.live_world import Shop
 
 pytestmark = pytest.mark.slow
@@ -79,7 +80,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     (tmp_path / "own.py").write_text(OWN)
     url = f"sqlite:///{tmp_path}/shop.db"
     made = project(tmp_path, url, dynamodb_url, f"R{secrets.token_hex(4)}", text=MAPPING)
-    made.prepared("table create", "capture install", "backfill", "relay --once")
+    prepared(made, "table create", "capture install", "backfill", "relay --once")
     assert keys(made) == ALL
     return made
 

@@ -21,6 +21,7 @@ from tests.language.context import HEAD, checked
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing, connect, new_sqlite
 from tests.support_mysql import is_mariadb
+from tests.support_worlds import prepared
 
 pytestmark = pytest.mark.slow
 
@@ -202,7 +203,7 @@ def test_the_others_are_refused_with_the_reason(postgres_database: str, mysql_da
 def stays_true(keyed: Keyed) -> None:
     """Filled page by page, followed by a relay, and judged by plain SQL and by verify."""
     made = keyed.project
-    made.prepared("table create", "capture install", "backfill")
+    prepared(made, "table create", "capture install", "backfill")
     assert keyed.wrong() == {}
     for change in (keyed.rows_change, keyed.children_change):
         keyed.each(change)

@@ -20,10 +20,10 @@ from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process
 from migrator.stages.session import job as job_wiring
 from migrator.stages.session.session import JobSession
-from tests import support_worlds
 from tests.journeys.command import Project
 from tests.journeys.small import small_shop
 from tests.support_session import session_by
+from tests.support_worlds import prepared
 from tests.unit.stages.core.evidence_world import histogram
 
 MAPPING = """\
@@ -62,13 +62,8 @@ FILLED = ("table create", "capture install", "backfill", "verify")
 
 
 def filled(made: Project) -> Project:
-    """Its table made and filled, its changes captured, verified."""
-    return made.prepared(*FILLED)
-
-
-def filled_copy(made: Project) -> Project:
-    """The same as a copy of one that an earlier test of this process filled."""
-    return support_worlds.prepared(made, *FILLED)
+    """Its table made and filled, its changes captured, verified: a copy of one that an earlier test of this process filled."""
+    return prepared(made, *FILLED)
 
 
 @contextmanager
@@ -159,7 +154,17 @@ def live(made: Project, patterns: Sequence[str] = (PATTERN, OTHER)) -> Project:
     return made
 
 
-def change(shop: Project, statement: str) -> None:
+def change(shop: Project, *statements: str) -> None:
     with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        service.execute(statement)
+        for statement in statements:
+            service.execute(statement)
         service.commit()
+
+
+def marks(shop: Project) -> int:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
+        return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
+
+
+def clean(shop: Project) -> bool:
+    return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])

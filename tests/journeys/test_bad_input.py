@@ -22,7 +22,6 @@ from tests.faults.schedule import Faults
 from tests.journeys.command import Project, project
 from tests.journeys.console import LOG_LINE
 from tests.journeys.in_process import Ended
-from tests.support_items import put_items
 
 MAPPING = """
 mapping: 1
@@ -75,13 +74,6 @@ def one_line(ended: Ended, code: int, *words: str) -> str:
     return line
 
 
-def test_a_wrong_password(new: New, postgres_url: str) -> None:
-    url = "postgresql://nobody_at_all:s3cret-pw@127.0.0.1:5432/none"
-    ended = new(url).run("backfill", "shop.yaml")
-    one_line(ended, 3)
-    assert "s3cret-pw" not in ended.err
-
-
 def test_an_unreachable_source(new: New) -> None:
     ended = new("postgresql://me:s3cret-pw@127.0.0.1:1/none").run("verify", "shop.yaml")
     one_line(ended, 3)
@@ -111,26 +103,12 @@ def test_a_table_with_other_keys(new: New, dynamodb_url: str) -> None:
     assert made.run("table", "check", "shop.yaml").code == 1
 
 
-def test_a_table_that_holds_other_items(new: New) -> None:
-    made = new()
-    made.done("table", "create", "shop.yaml")
-    put_items(made.store(), [{"PK": "theirs", "SK": "x"}])
-    assert pins.said(one_line(made.run("backfill", "shop.yaml"), 2, "--into-existing"))
-    made.done("backfill", "shop.yaml", "--into-existing")
-    assert len(made.items()) == 3001
-
-
 def test_no_credentials(new: New) -> None:
     made = new()
     made.job.write_text(made.job.read_text().replace(made.endpoint, "https://dynamodb.invalid"))
     one_line(made.run("table", "create", "shop.yaml"), 2, "region")
     made.job.write_text(made.job.read_text().replace("endpoint:", "region: eu-central-1, endpoint:"))
     assert pins.said(one_line(made.run("table", "create", "shop.yaml"), 2, "AWS_PROFILE"))
-
-
-def test_an_endpoint_that_does_not_answer(new: New) -> None:
-    made = new(through="http://127.0.0.1:1")
-    one_line(made.run("table", "create", "shop.yaml"), 3, "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(

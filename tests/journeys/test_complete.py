@@ -14,7 +14,7 @@ from migrator.mapping.model.table import Item
 from migrator.runtime.errors import SettingsError
 from tests import pins
 from tests.journeys.command import Project
-from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled_copy, live
+from tests.journeys.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
 from tests.support_items import put_items
 from tests.support_waiting import until
 
@@ -38,7 +38,7 @@ def complete(shop: Project, *patterns: str) -> Project:
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Every pattern is live."""
-    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
 
 
 def ours(shop: Project) -> Item:

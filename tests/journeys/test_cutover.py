@@ -22,7 +22,7 @@ from tests.journeys.cutover import (
     cutover_shop,
     dead,
     desk_of,
-    filled_copy,
+    filled,
     force,
     obey,
     phase,
@@ -33,7 +33,7 @@ from tests.support_waiting import until
 
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
-    return filled_copy(cutover_shop(tmp_path, dynamodb_url))
+    return filled(cutover_shop(tmp_path, dynamodb_url))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.journeys.cutover import (
     cutover_shop,
     dead,
     desk_of,
-    filled_copy,
+    filled,
     force,
     live,
     obey,
@@ -45,7 +45,7 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 @pytest.fixture
 def proven(bare: Project) -> Iterator[Project]:
     """Every pattern is live, and all speaks for the end of one of them."""
-    shop = live(filled_copy(bare))
+    shop = live(filled(bare))
     with desk_of(shop) as session:
         one = reader(session, shop)
         compared(session, shop, PATTERN)

@@ -21,7 +21,7 @@ from tests.journeys.cutover import (
     PATTERN,
     cutover_shop,
     desk_of,
-    filled_copy,
+    filled,
     force,
     live,
     obey,
@@ -176,7 +176,7 @@ def is_refused(migration: Migration) -> bool:
 def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(
     tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     job = str(shop.job)
     # The relay's writers record which table is the job's.
     shop.done("relay", job, "--once")
@@ -202,7 +202,7 @@ def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(
 
 
 def test_a_table_that_is_gone_is_created_once_its_patterns_are_off(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     job = str(shop.job)
     shop.store().client.delete_table(TableName=shop.table)
     assert shop.run("table", "create", job).code == 2

@@ -13,7 +13,7 @@ from typing import Any
 from migrator.runtime.values import replace
 from tests import pins
 from tests.journeys.command import ROOT, Project
-from tests.journeys.cutover import CUTOVER, PATTERN, cutover_shop, desk_of, filled_copy
+from tests.journeys.cutover import CUTOVER, PATTERN, cutover_shop, desk_of, filled
 
 OFF_S = 600
 READS = "reads: {phase_cache_s: 0.2, shadow: {per_s: 1000, at_once: 4, settle_s: 0.2}}\n"
@@ -63,7 +63,7 @@ def lines(operator: Project) -> dict[str, Any]:
 
 
 def test_phases_evidence_and_instances_go_by_the_journals_clock(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url, CUTOVER + READS))
+    shop = filled(cutover_shop(tmp_path, dynamodb_url, CUTOVER + READS))
     operator, service = with_clock(shop, -OFF_S), with_clock(shop, OFF_S)
     with serving(service), desk_of(shop) as session:
         moved = operator.done("cutover", "advance", str(shop.job), PATTERN, "--wait")

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests import pins
-from tests.journeys.cutover import OTHER, PATTERN, compared, cutover_shop, desk_of, filled_copy, force, phase
+from tests.journeys.cutover import OTHER, PATTERN, compared, cutover_shop, desk_of, filled, force, phase
 from tests.support_waiting import until
 
 
@@ -65,7 +65,7 @@ def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
 
 
 def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url))
+    shop = filled(cutover_shop(tmp_path, dynamodb_url))
     job, out = str(shop.job), shop.folder / "events"
     text = shop.job.read_text().replace("cutover: {", "cutover: {lag_max_s: 0.2, watch: {every_s: 0.2}, ")
     shop.job.write_text(f"{text}hooks: [{{on: [lag_high], command: 'cat >> {out}; echo >> {out}'}}]\n")

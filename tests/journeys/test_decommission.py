@@ -21,7 +21,7 @@ from tests.journeys.cutover import (
     compared,
     cutover_shop,
     desk_of,
-    filled_copy,
+    filled,
     force,
     live,
     obey,
@@ -37,7 +37,7 @@ OWN = {"_src", "_tk", "_rev"}
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Every pattern is live."""
-    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
 
 
 def lines(shop: Project) -> dict[str, tuple[str, str]]:
@@ -59,7 +59,7 @@ def completed(shop: Project) -> None:
 
 
 def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url))
+    shop = filled(cutover_shop(tmp_path, dynamodb_url))
     job = str(shop.job)
     change(shop, "CREATE TABLE audit_log (id INTEGER PRIMARY KEY)")
     change(shop, "CREATE VIEW names AS SELECT name FROM customer")
@@ -85,7 +85,7 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
 
 
 def test_the_verdict_ends_with_a_command_that_answers(tmp_path: Path, dynamodb_url: str) -> None:
-    shop = filled_copy(cutover_shop(tmp_path, dynamodb_url))
+    shop = filled(cutover_shop(tmp_path, dynamodb_url))
     last = shop.run("decommission", "check", str(shop.job)).out.splitlines()[-1]
     named = re.search(r"`migrator ([^`]+)`", last)
     assert named, last

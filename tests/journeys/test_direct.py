@@ -23,7 +23,7 @@ from tests.journeys.cutover import (
     compared,
     cutover_shop,
     desk_of,
-    filled_copy,
+    filled,
     live,
     obey,
     reader,
@@ -37,7 +37,7 @@ KEY = {"PK": "C#2", "SK": "I#000001"}
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Every pattern is live."""
-    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
 
 
 @pytest.fixture

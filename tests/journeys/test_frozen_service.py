@@ -20,7 +20,7 @@ from tests.journeys.cutover import (
     PATTERN,
     cutover_shop,
     desk_of,
-    filled_copy,
+    filled,
     live,
     obey,
     phase,
@@ -54,7 +54,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
-    return live(filled_copy(cutover_shop(tmp_path, dynamodb_url)))
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
 
 
 @contextmanager

@@ -137,23 +137,6 @@ def test_an_uninstall_waits_for_services_unless_told_otherwise(shop: Project) ->
         assert pins.said(fault_of(beating), "installed")
 
 
-def test_services_and_triggers_are_told_apart(shop: Project) -> None:
-    job = str(shop.job)
-    shop.done("capture", "install", job)
-    refused = shop.run("capture", "install", job, "--by", "services")
-    assert (refused.code, pins.said(refused.err, "uninstall", job=job)) == (2, True)
-    shop.done("capture", "uninstall", job)
-    shop.done("capture", "install", job, "--by", "services")
-    assert pins.said(shop.done("capture", "install", job, "--by", "services").out, "change")
-    with running(shop) as beating:
-        switched = shop.done("capture", "install", job).out
-        assert pins.said(switched, "triggers")
-        beating.check()
-    status = shop.done("capture", "status", job, "--json").data
-    assert status["installation"]["marked_by"] == "triggers"
-    assert [one["state"] for one in status["tables"]] == ["captured", "captured"]
-
-
 def test_the_doctor_knows_what_marks(shop: Project) -> None:
     job = str(shop.job)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import PATTERN, cutover_shop
+from tests.support_worlds import prepared
 from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
@@ -115,7 +116,7 @@ def test_every_command_prints_one_document(tmp_path: Path, dynamodb_url: str) ->
 
 def test_findings_are_one_document_also_where_there_are_none(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
-    documents(shop, BEFORE)
+    prepared(shop, "table create", "capture install", "backfill")
     found = shop.done("status", "--findings", str(shop.job), "--json").data
     assert [one.get("kind") for one in found["lists"]] == ["backfill"]
     assert (found["total"], found["findings"]) == (0, [])
@@ -150,7 +151,7 @@ def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -
     with closing(sqlite3.connect(tmp_path / "shop.db")) as service:
         service.execute("UPDATE customer SET name = 'run `migrator status` now' WHERE id = 1")
         service.commit()
-    documents(shop, BEFORE)
+    prepared(shop, "table create", "capture install", "backfill")
     answered = shop.done("look", str(shop.job), "--pattern", PATTERN, "-p", "id=1", "--json").out
     assert pins.said(answered)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.stages.live import refresh
 from migrator.stages.session import session
@@ -21,9 +17,11 @@ from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.command import Project
+from tests.journeys.cutover import change, clean, marks
 from tests.journeys.small import MAPPING, small_shop
 from tests.support_services import free_port
 from tests.support_waiting import until
+from tests.support_worlds import prepared
 
 ATTEMPTS = 3
 TUNING = f"request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: {ATTEMPTS}, backoff_cap_s: 0.1"
@@ -42,20 +40,8 @@ def shop(tmp_path: Path, dynamodb_url: str, faults: Faults) -> Iterator[Project]
         made = small_shop(tmp_path, proxy.url, create=False)
         made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}"))
         (tmp_path / "mapping.yaml").write_text(LIVE)
-        made.prepared("table create", "capture install", "backfill")
+        prepared(made, "table create", "capture install", "backfill")
         yield made
-
-
-def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        for statement in statements:
-            service.execute(statement)
-        service.commit()
-
-
-def marks(shop: Project) -> int:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
 
 
 def ended(relay: subprocess.Popen[str], sign: int = signal.SIGTERM) -> tuple[int, str, str]:
@@ -63,10 +49,6 @@ def ended(relay: subprocess.Popen[str], sign: int = signal.SIGTERM) -> tuple[int
     out, err = relay.communicate(timeout=120)
     assert "Traceback" not in err, err
     return relay.returncode, out, err
-
-
-def clean(shop: Project) -> bool:
-    return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
 
 
 RENAME = "UPDATE customer SET name = 'other' WHERE id = 1"
@@ -100,37 +82,6 @@ def test_hooks_are_told_by_the_relay_that_marks_wait(shop: Project) -> None:
     change(shop, "UPDATE migrator_mark SET changed_at = changed_at - 1")
     shop.done("relay", str(shop.job), "--once")
     assert {"event": "lag_high", "limit_s": 0.1}.items() <= json.loads(out.read_text()).items()
-
-
-def test_a_relay_ends_within_seconds_when_it_is_told_to(shop: Project) -> None:
-    relay = shop.start("relay", str(shop.job))
-    change(shop, RENAME)
-    until(lambda: marks(shop) == 0)
-    started = time.monotonic()
-    code, out, _ = ended(relay)
-    assert (code, pins.said(out)) == (0, True)
-    assert time.monotonic() - started < 60
-    assert shop.done("status", str(shop.job), "--json").data["live"]["writers"] == []
-
-
-def test_metrics_are_served_on_a_free_port(shop: Project) -> None:
-    port = free_port()
-    relay = shop.start("relay", str(shop.job), "--metrics-port", str(port))
-    change(shop, RENAME)
-    until(lambda: marks(shop) == 0)
-
-    def metrics() -> dict[str, float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
-        found = text_string_to_metric_families(text)
-        return {one.name: one.value for family in found for one in family.samples}
-
-    until(lambda: metrics()["migrator_relay_finished_total"] == 1)
-    assert {"migrator_marks_waiting", "migrator_marks_failed", "migrator_lag_seconds"} <= set(metrics())
-    taken = shop.run("relay", str(shop.job), "--once", "--metrics-port", str(port))
-    assert taken.code == 2
-    assert pins.said(taken.err, port=port)
-    assert ended(relay)[0] == 0
 
 
 def test_status_says_how_far_items_are_behind(shop: Project) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests import pins
 from tests.journeys.command import Project
+from tests.journeys.cutover import change
 from tests.journeys.small import MAPPING, small_shop
+from tests.support_worlds import prepared
 
 BY_NAME = 'CustomerByName: {key: ["N#{name}", META]}'
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt").replace(
     "keep: [name]}}}", f"keep: [name]}}, {BY_NAME}}}}}"
 )
-OPEN = "2 findings of live change are open (1 collision, 1 refused); see `migrator status --findings "
 
 
 @pytest.fixture
@@ -24,21 +23,13 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Captured and filled; then customer 1 loses its name, and customer 2 takes that of customer 3."""
     made = small_shop(tmp_path, dynamodb_url, create=False)
     (tmp_path / "mapping.yaml").write_text(LIVE)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        made.done(*words[:1], *words[1:], str(made.job))
+    prepared(made, "table create", "capture install", "backfill", "relay --once")
     change(
         made,
         "UPDATE customer SET name = NULL WHERE id = 1",
         "UPDATE customer SET name = 'Name 3' WHERE id = 2",
     )
     return made
-
-
-def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
-        for statement in statements:
-            service.execute(statement)
-        service.commit()
 
 
 def opened(shop: Project) -> dict[str, int]:

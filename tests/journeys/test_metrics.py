@@ -21,6 +21,7 @@ from migrator.mapping.model.evidence import Move, PatternPhase, State
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import PATTERN, cutover_shop, desk_of
 from tests.support_prometheus import fetched, free_port, program, prometheus, until
+from tests.support_worlds import prepared
 
 # One worker makes the run once.
 pytestmark = pytest.mark.xdist_group("metrics")
@@ -36,7 +37,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     job = made.job.read_text()
     job = job.replace("tuning: {", "tuning: {page_rows: 5, max_source_load: 5, source_load_query: SELECT 2, ")
     made.job.write_text(job)
-    return made.prepared("table create", "capture install")
+    return prepared(made, "table create", "capture install")
 
 
 @pytest.fixture(scope="module")

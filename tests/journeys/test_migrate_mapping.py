@@ -16,6 +16,7 @@ from migrator.mapping.model.evidence import Move, PatternPhase, State
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import MAPPING, OTHER, change, cutover_shop, desk_of
+from tests.support_worlds import prepared
 
 INDEX = "ttl: expiresAt, indexes: {ByTotal: {key: [TotalPK, TotalSK]}}"
 ENTRY = 'key: ["C#{customer_id}", "I#{id:06}"], ByTotal: [TOTAL, "{total:08}#{id:06}"]'
@@ -67,10 +68,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 
 
 def begun(made: Project) -> str:
-    job = str(made.job)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["relay", "--once"]):
-        made.done(*words, job)
-    return job
+    return str(prepared(made, "table create", "capture install", "backfill", "relay --once").job)
 
 
 def write(made: Project, text: str) -> None:

@@ -130,10 +130,3 @@ def test_a_run_on_postgresql_keeps_its_password_and_its_rows(
     text = said(prepared(tmp_path, with_password, dynamodb_url))
     assert "hunter2" not in text
     assert [value for value in PLANTED if value in text] == []
-
-
-def test_an_unreachable_source_keeps_its_password(tmp_path: Path, dynamodb_url: str) -> None:
-    made = prepared(tmp_path, "postgresql://someone:hunter2-planted@127.0.0.1:1/nowhere", dynamodb_url)
-    ended = made.run("backfill", str(made.job))
-    assert ended.code == 3
-    assert "hunter2" not in ended.out + ended.err

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from tests.journeys.command import ROOT, Project
 from tests.journeys.cutover import OTHER, PATTERN, cutover_shop, force
 from tests.support_prometheus import fetched, free_port, until
+from tests.support_worlds import prepared
 
 _JSON = re.compile(r"^```json\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 Asked = tuple[Project, str]
@@ -24,7 +25,7 @@ def asked(tmp_path: Path, dynamodb_url: str) -> Iterator[Asked]:
     """A job under relay, and the relay's address."""
     shop, port = cutover_shop(tmp_path, dynamodb_url), free_port()
     job = str(shop.job)
-    shop.prepared("table create", "capture install")
+    prepared(shop, "table create", "capture install")
     with shop.beside("relay", job, "--metrics-port", str(port)):
         url = f"http://127.0.0.1:{port}/phases"
         until(lambda: _answers(url), "the relay serves the phases")

@@ -13,6 +13,7 @@ from tests.journeys.command import Project, tuned
 from tests.journeys.small import small_shop
 from tests.journeys.test_processes import children, waits_to_end
 from tests.support_waiting import until
+from tests.support_worlds import prepared
 
 ROWS = 300
 
@@ -23,7 +24,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made = small_shop(tmp_path, dynamodb_url, create=False)
     mapping = made.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("type: type}", "type: type, ttl: expiresAt}"))
-    return made.prepared("table create", "capture install", "backfill", "relay --once")
+    return prepared(made, "table create", "capture install", "backfill", "relay --once")
 
 
 def change(made: Project) -> None:

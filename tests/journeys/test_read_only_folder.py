@@ -15,6 +15,7 @@ from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop
 from tests.support_services import in_ci
+from tests.support_worlds import prepared
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def read_only(folder: Path) -> Iterator[None]:
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Project]:
     made = replace(cutover_shop(tmp_path, dynamodb_url), own_process=True)
-    made.prepared("table create", "capture install", "backfill")
+    prepared(made, "table create", "capture install", "backfill")
     with read_only(Path(made.environment["MIGRATOR_HOME"])):
         yield made
 

@@ -21,7 +21,7 @@ from tests.journeys.cutover import (
     compared,
     cutover_shop,
     desk_of,
-    filled_copy,
+    filled,
     journal_of,
     live,
     obey,
@@ -39,7 +39,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     assert "target: {" in job
     job = job.replace("target: {", "target: {options: {stream: new_and_old_images}, ", 1)
     made.job.write_text(job.replace("cutover: {", "cutover: {lag_max_s: 600, "))
-    shop = live(filled_copy(made))
+    shop = live(filled(made))
     with desk_of(shop) as session:
         compared(session, shop, OTHER)
         obey(session, one := reader(session, shop))

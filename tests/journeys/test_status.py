@@ -16,23 +16,18 @@ from typing import Any
 import pytest
 
 from migrator.cli.lag import lag_line
-from migrator.commands.status_work import status_lines
-from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.instances import AS_SET, Operations
 from migrator.mapping.model.live import MarksState
 from tests import pins
 from tests.forking import Python
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop
 from tests.support_prometheus import LIMIT_S, until
+from tests.support_worlds import prepared
 
 
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
-    made = cutover_shop(tmp_path, dynamodb_url)
-    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
-        made.done(*words, str(made.job))
-    return made
+    return prepared(cutover_shop(tmp_path, dynamodb_url), "table create", "capture install", "backfill")
 
 
 def rename(shop: Project, name: str) -> None:
@@ -109,15 +104,6 @@ def test_no_line_claims_captured_changes_while_some_leave_no_mark(shop: Project)
     assert captured not in lines[1]
 
 
-def test_a_journal_on_a_full_disk_is_the_failure_now(shop: Project) -> None:
-    name = next(Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db"))
-    with closing(SqlJournal(f"sqlite:///{name}")) as journal, no_room():
-        fault = journal.unwritable()
-    assert pins.said(fault, "disk")
-    status = list(status_lines("", Operations([], [], AS_SET, 0.0), [], {}, fault))
-    assert status[3] == f"failure  now: {fault}"
-
-
 @contextmanager
 def no_room() -> Iterator[None]:
     """No file of this process can grow."""
@@ -184,23 +170,6 @@ def test_a_question_of_load_that_is_wrong_or_missing_is_said_at_the_start(shop: 
     assert ended.code == 2
     assert pins.said(ended.err, "ours")
     assert "tuning.source_load_query" in ended.err
-
-
-def test_the_last_failure_says_of_what_also_before_the_work_began(shop: Project) -> None:
-    there = shop.job.read_text()
-    shop.job.write_text(
-        there.replace(shop.endpoint, "http://127.0.0.1:1").replace(
-            "tuning: {", "tuning: {give_up_after_s: 0.1, "
-        )
-    )
-    assert shop.run("relay", str(shop.job), "--once").code == 3
-    shop.job.write_text(there)
-    said = shop.done("status", str(shop.job)).out
-    assert "failure  " in said
-    assert " ago, relay on " in said
-    assert "DynamoDB" in said
-    (failure,) = operations(shop)["failures"]
-    assert (failure["kind"], "DynamoDB" in failure["reason"]) == ("relay", True)
 
 
 def test_a_strained_source_holds_the_relay_until_it_is_relieved(shop: Project) -> None:
