@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.runtime.errors import SettingsError
-from migrator.stages.live.relay import Relay
+from migrator.stages.live.relay import Relay, RelayOptions
 from tests import pins
 from tests.integration.going_back import REPAIR, Shop, open_shop
 
@@ -43,6 +43,25 @@ def mend(shop: Shop) -> None:
     """The advice, word for word."""
     shop.done("recover", "source-restored", "--settle", "0s")
     shop.done("verify", "--settle", "0s")
+
+
+def test_a_running_relay_stops_and_keeps_its_marks(shop: Shop) -> None:
+    saved = shop.saved()
+    with shop.relay() as beside:
+        relay = beside.relay(lambda: None)
+        relay.options = RelayOptions(lease_s=0)
+        shop.sql(LOST)
+        emptied(relay)
+        shop.restore(saved)
+        shop.sql("UPDATE customer SET name = 'after' WHERE id = 1")
+        for _ in range(5):  # the counter does not come up by being asked
+            with pins.refused(SettingsError):
+                relay.once()
+    assert shop.marks() == 1
+    refused = shop.command("relay", "--once")
+    assert (refused.code, REPAIR in refused.err) == (2, True)
+    mend(shop)
+    assert shop.items()["C#1", "META"]["name"] == "after"
 
 
 @pytest.mark.parametrize("change", ["UPDATE customer SET name = 'after' WHERE id = 1", ""])
