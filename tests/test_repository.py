@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,14 @@ def test_the_engines_that_are_named_as_run_are_those_of_the_table() -> None:
     assert _named(said) == run - {"", "PostgreSQL –"}
     matrix = re.findall(r'postgres: "(.+)", mariadb: "(.+)"', (ROOT / ".github/workflows/ci.yml").read_text())
     assert {name for one, other in matrix for name in (f"PostgreSQL {one}", f"MariaDB {other}")} <= run
+
+
+def test_an_installed_package_has_every_file_that_is_no_code() -> None:
+    """Package data by the patterns of pyproject.toml; an installation is tried at night (tests/outside/test_install.py)."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "migrator"
+    ]
+    code = ROOT / "migrator"
+    packed = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in code.glob(pattern)}
+    files = [file for file in _files() if file.startswith("migrator/") and not file.endswith((".py", ".pyx"))]
+    assert [file for file in files if file not in packed] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import shutil
 import sqlite3
@@ -14,10 +15,74 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.command import ROOT, digest, keys, project
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
+from tests.journeys.command import ROOT, Project, digest, keys, project
 from tests.support_services import in_ci
 
+KILLS = 25
+STARTS = 4 * KILLS
+"""More are not needed: a run takes several kills to its end."""
 BASE = "0e10dfc2f6319e2f47264525d45a6338"
+SEED = int(os.environ.get("MIGRATOR_TEST_SEED", random.randrange(10**6)))
+
+
+@pytest.fixture
+def chinook(tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str) -> Iterator[tuple[Project, Faults]]:
+    """Chinook behind the faults of a storm, all at once."""
+    print(f"\nMIGRATOR_TEST_SEED={SEED}")
+    faults = Faults(
+        unprocessed=0.2, throttle=0.03, slow_down=0.03, errors=0.03, unavailable=0.02, cut_before=0.01, cut_after=0.02, empty=0.01,
+        late=0.05, late_s=0.3, seed=SEED,
+    )  # fmt: skip
+    with FaultProxy(dynamodb_url, faults) as proxy:
+        yield (
+            project(
+                tmp_path,
+                f"sqlite:///{chinook_sqlite}",
+                dynamodb_url,
+                f"Chinook{secrets.token_hex(4)}",
+                through=proxy.url,
+                tuning="workers: 3, page_rows: 60, attempts: 60, backoff_cap_s: 0.2",
+                own_process=True,
+            ),
+            faults,
+        )
+
+
+def kill_often(made: Project, *words: str) -> None:
+    """Starts the command again and again and kills it, as often as KILLS; a run that came to its end is no kill."""
+    chance, kills = random.Random(SEED), 0
+    for _ in range(STARTS):
+        process = made.start(*words)
+        try:
+            _, err = process.communicate(timeout=chance.uniform(0.8, 4.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            if kills == KILLS:
+                return
+        else:
+            assert process.returncode == 0, err[-2000:]
+    pytest.fail(f"only {kills} of {STARTS} starts were killed before their end", pytrace=False)
+
+
+@pytest.mark.nightly  # each step and fifty kills without faults: test_process_kills.py
+def test_kills_of_backfill_and_of_verify_lose_nothing(chinook: tuple[Project, Faults]) -> None:
+    made, faults = chinook
+    made.done("table", "create", str(made.job))
+    kill_often(made, "backfill", str(made.job), "--restart")
+    made.done("backfill", str(made.job))
+    items = made.items()
+    assert len(items) == 15_666
+    assert digest(keys(items)) == BASE
+    kill_often(made, "verify", str(made.job))
+    assert made.done("verify", str(made.job), "--json").data["clean"]
+    assert all(
+        faults.counts[kind]
+        for kind in ("unprocessed", "throttle", "slow_down", "errors", "cut_after", "late")
+    )
 
 
 @pytest.fixture
