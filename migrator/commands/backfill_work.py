@@ -20,14 +20,14 @@ from migrator.cli.runs_text import backfill_data, explained_lines, print_backfil
 from migrator.cli.text import estimate_data
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
 from migrator.commands.processes import (
-    Engine,
     Joining,
     Others,
-    PageEngine,
     RunWork,
     join,
+    open_engine,
     options_of,
     part_of,
+    refuse_beside_engine,
 )
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.edges import Rows
@@ -89,7 +89,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
     with failure_kept("backfill", session), ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         whole = session.job
-        cluster = Engine(flags.spark).open(stack, session, read, "backfill")
+        cluster = open_engine(flags.spark, stack, session, read, "backfill")
         read = (
             cluster.driver_job(read)
             if cluster
@@ -112,8 +112,13 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         edges.journal.keep_installation(run, path_choice.installation)
         stage = _stage(session, edges, flags, path_choice)
         if edges.target is not None and run.state != "done":
-            works = _Works(session, flags, address)
-            stage = works.beside(stack, stage, run, bill.estimate.rows, whole, cluster)
+            watched = Watched("backfill", session, signs_of(session.job.tuning), address, None)
+            if cluster is None:
+                stage = _with_others(stack, stage, run, watched, flags, bill.estimate.rows, whole)
+            else:
+                # This process writes nothing, and takes no part of the budgets.
+                stage = watched.open_backfill(stack, stage, bill.estimate.rows)
+                stage = replace(stage, pages=cluster.pages(flags.work), is_shared=lambda: True)
         with cli.stopped_says(lambda: _stopped(edges, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
@@ -131,7 +136,7 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
         raise click.UsageError("--explain goes with --dry-run")
     unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
     by_host = {"--dry-run": flags.dry_run, "--join": flags.join}
-    Engine(flags.spark).refuse_unfit(by_host | {"--workers": flags.workers is not None})
+    refuse_beside_engine(flags.spark, by_host | {"--workers": flags.workers is not None})
     if flags.join and (named := [name for name, is_given in unfit.items() if is_given]):
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
 
@@ -139,48 +144,31 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
 # ── Several processes on one run: the one that began it, those that it starts, and those that join ──
 
 
-class _Works(Struct, frozen=True):
-    """One process of a run, which is about to work on its pages."""
+def _with_others(
+    stack: ExitStack, stage: Backfill, run: Run, watched: Watched, flags: BackfillFlags, rows: int, whole: Job
+) -> Backfill:
+    """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
+    session, scope = watched.session, runs.scope_of_run(run)
+    job = session.job
+    processes = runs.processes_of(whole, rows, (job.tuning.max_write_units, job.source.max_rows_per_s))
+    connections = runs.taken_by(runs.divided(job, 1), stage.options.workers)
+    others = Others.reserved(session, scope, processes - 1, connections)
+    watched = replace(watched, own=Share(stage.who, scope, connections=connections))
+    stage = watched.open_backfill(stack, stage, rows)
+    others.start(stack, _words(session, flags), stage.stop, partial(session.journal.release_pages, run))
+    return stage
 
-    session: JobSession
-    flags: BackfillFlags
-    address: tuple[str, int] | None
 
-    def beside(
-        self, stack: ExitStack, stage: Backfill, run: Run, rows: int, whole: Job, cluster: PageEngine | None
-    ) -> Backfill:
-        """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
-        if cluster is not None:
-            return self._by_cluster(stack, stage, rows, cluster)
-        job = self.session.job
-        limits = (job.tuning.max_write_units, job.source.max_rows_per_s)
-        processes = runs.processes_of(whole, rows, limits)
-        connections = runs.taken_by(runs.divided(job, 1), stage.options.workers)
-        others = Others.reserved(self.session, runs.scope_of_run(run), processes - 1, connections)
-        watched = self._watched(Share(stage.who, runs.scope_of_run(run), connections=connections))
-        stage = watched.open_backfill(stack, stage, rows)
-        others.start(stack, self._words(), stage.stop, partial(self.session.journal.release_pages, run))
-        return stage
-
-    def _by_cluster(self, stack: ExitStack, stage: Backfill, rows: int, cluster: PageEngine) -> Backfill:
-        """This process writes nothing, and takes no part of the budgets."""
-        stage = self._watched(None).open_backfill(stack, stage, rows)
-        return replace(stage, pages=cluster.pages(self.flags.work), is_shared=lambda: True)
-
-    def _watched(self, own: Share | None) -> Watched:
-        return Watched("backfill", self.session, signs_of(self.session.job.tuning), self.address, own)
-
-    def _words(self) -> list[str]:
-        """What another process of the same run is given."""
-        flags = self.flags
-        options = {
-            "--workers": flags.workers,
-            "--limit": flags.limit,
-            "--max-write-units": flags.max_write_units,
-            "--force": flags.force,
-        }
-        named = [word for name in flags.entities for word in ("--entity", name)]
-        return ["backfill", str(self.session.path), *named, *options_of(options)]
+def _words(session: JobSession, flags: BackfillFlags) -> list[str]:
+    """What another process of the same run is given."""
+    options = {
+        "--workers": flags.workers,
+        "--limit": flags.limit,
+        "--max-write-units": flags.max_write_units,
+        "--force": flags.force,
+    }
+    named = [word for name in flags.entities for word in ("--entity", name)]
+    return ["backfill", str(session.path), *named, *options_of(options)]
 
 
 def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[str, int] | None) -> int:

@@ -254,25 +254,24 @@ class PageEngine(Protocol):
         """The run's pages, worked by the cluster."""
 
 
-class Engine(Struct, frozen=True):
-    """The cluster that `--spark` names."""
+def refuse_beside_engine(master: str | None, options: Mapping[str, bool]) -> None:
+    """`options`: whether each was given that does not go with an engine. Raises: click.UsageError."""
+    named = [name for name, is_given in options.items() if is_given]
+    if master is not None and named:
+        raise click.UsageError(f"--spark goes without {', '.join(named)}")
 
-    master: str | None
 
-    def refuse_unfit(self, options: Mapping[str, bool]) -> None:
-        """`options`: whether each was given that does not go with an engine. Raises: click.UsageError."""
-        named = [name for name, is_given in options.items() if is_given]
-        if self.master is not None and named:
-            raise click.UsageError(f"--spark goes without {', '.join(named)}")
+def open_engine(
+    master: str | None, stack: ExitStack, session: JobSession, job: Job, kind: str, source_url: str = ""
+) -> PageEngine | None:
+    """The cluster that `--spark` names; None where this host works the pages.
 
-    def open(
-        self, stack: ExitStack, session: JobSession, job: Job, kind: str, source_url: str = ""
-    ) -> PageEngine | None:
-        """None where this host works the pages. Raises: SettingsError where something is missing, before anything starts."""
-        if self.master is None:
-            return None
-        opened: PageEngine = ENGINES["spark"](stack, session, job, kind, self.master, source_url)
-        return opened
+    Raises: SettingsError where something is missing, before anything starts.
+    """
+    if master is None:
+        return None
+    opened: PageEngine = ENGINES["spark"](stack, session, job, kind, master, source_url)
+    return opened
 
 
 class Joining(Struct, frozen=True):
@@ -387,7 +386,7 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         identity = runs.identity_of("verify", session, session.table_id, entities, joining.work.scope)
         run = runs.joined_run(session.journal, identity)
         options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.work.sample)
-        stage = replace(stage_of(session, lease, STILL, options, Unshown()), who=joining.who)
+        stage = replace(stage_of(session, lease, options, Unshown()), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
         yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
@@ -399,25 +398,21 @@ OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManage
 }
 
 
-class RecheckEdges(Struct, frozen=True):
-    """What a verify knows of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
-
-    confirm: Confirm | None
-    is_quiet: Callable[[], bool]
-
-
-STILL = RecheckEdges(None, lambda: True)
-"""Of a source whose changes leave no marks: it is taken to stand still."""
-
-
 def stage_of(
-    session: JobSession, lease: Held, recheck: RecheckEdges, options: VerifyOptions, shown: Progress
+    session: JobSession,
+    lease: Held,
+    options: VerifyOptions,
+    shown: Progress,
+    confirm: Confirm | None = None,
+    is_quiet: Callable[[], bool] = lambda: True,
 ) -> Verify:
+    """`confirm`, `is_quiet`: how differences are confirmed, and whether anything changed meanwhile; by default for a source
+    whose changes leave no marks, which is taken not to change."""
     return Verify(
         *(session.source, session.target.store, session.journal, shown),
         check=lease.check,
-        confirm=recheck.confirm,
-        is_quiet=recheck.is_quiet,
+        confirm=confirm,
+        is_quiet=is_quiet,
         direct=direct_items(session.checked, session.job.leave),
         options=options,
         stop=session.stop,

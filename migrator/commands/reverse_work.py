@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
@@ -16,10 +15,8 @@ from migrator.cli.options import belonging, print_folded, print_result, progress
 from migrator.cli.text import SHOWN
 from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.mapping.language.redaction import key_templates, masked_keys
-from migrator.mapping.model.journal import Progress
 from migrator.mapping.model.live import (
     MOST,
-    Check,
     RowDifference,
     RowsVerified,
     StreamJournal,
@@ -39,9 +36,10 @@ from migrator.stages.reverse.daemon import (
     status_of,
 )
 from migrator.stages.reverse.stage import Reverse
+from migrator.stages.reverse.verify import RowVerify
 from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of, unkept_of
-from migrator.stages.session.session import JobSession
+from migrator.stages.session.session import Held, JobSession
 
 # ── What `migrator reverse verify` came to: lines for people ──
 
@@ -272,8 +270,8 @@ def verify(
             if repair:
                 say(_planned(result, delete_rows=delete_rows))
             if lease is not None:
-                mending = _Mending(session, edges, stage, shown, settle_s, lease.check)
-                mending.run(delete_rows=delete_rows)
+                rows = edges.verify(stage, shown, settle_s)
+                _repair(edges, stage, rows, lease, deletes=delete_rows)
                 for line in _waiting_lines(_status_of(session)):
                     say(line)
                 result = edges.verify(stage, shown, settle_s).run()
@@ -306,44 +304,30 @@ def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
     return f"{more}{amount(written, 'row', 'are')} written by their items; {amount(unheld, 'row')} that no item holds {goes}"
 
 
-class _Mending(Struct, frozen=True):
-    """`check`: raises where the lease of this run is lost."""
+def _repair(edges: ReverseEdges, stage: Reverse, rows: RowVerify, lease: Held, *, deletes: bool) -> None:
+    """Rows in doubt are written; then the stream is worked up to now, so that rows go that no item holds.
 
-    session: JobSession
-    edges: ReverseEdges
-    stage: Reverse
-    shown: Progress
-    settle_s: float
-    check: Check
+    Counters of new rows follow: in an empty copy of the schema they begin at 1.
+    """
+    session = edges.session
+    work = WhileDirect(stage, frozenset(edges.names), lambda: session.on_record().direct)
 
-    def run(self, *, delete_rows: bool) -> None:
-        """Rows in doubt are written; then the stream is worked up to now, so that rows go that no item holds.
+    def check() -> None:
+        lease.check()
+        work.need_direct()
 
-        Counters of new rows follow: in an empty copy of the schema they begin at 1.
-        """
-        names = frozenset(self.edges.names)
-        work = WhileDirect(self.stage, names, lambda: self.session.on_record().direct)
-        try:
-            self._write(work, delete_rows=delete_rows)
-        except DirectChangedError:
-            what = "other entities are direct since this command began"
-            raise SettingsError(f"{what}; no row was written since; give it again") from None
-        self.edges.move_counters()
-
-    def _write(self, work: WhileDirect, *, delete_rows: bool) -> None:
-        def check() -> None:
-            self.check()
-            work.need_direct()
-
-        shards, stop = shards_of(self.session), self.session.stop
-        rows = self.edges.verify(self.stage, self.shown, self.settle_s)
-        mended = rows.repair(check, deletes=delete_rows)
+    try:
+        repaired = rows.repair(check, deletes=deletes)
         say(
-            f"{amount(mended, 'row', 'were')} looked at again; the stream is worked next, then all is compared"
+            f"{amount(repaired, 'row', 'were')} looked at again; the stream is worked next, then all is compared"
         )
-        reader = self.edges.reader(work, shards)
-        now = remembered_of(self.session).now()
+        shards, stop = shards_of(session), session.stop
+        reader, now = edges.reader(work, shards), remembered_of(session).now()
         ReverseDaemon(reader, work, shards, stop, True, stop.wait, now, None).run()
+    except DirectChangedError:
+        what = "other entities are direct since this command began"
+        raise SettingsError(f"{what}; no row was written since; give it again") from None
+    edges.move_counters()
 
 
 def _refuse_strange(session: JobSession) -> None:

@@ -22,7 +22,7 @@ from migrator.commands.cutover_work import (
     refuse_moved,
 )
 from migrator.mapping.model.evidence import Line, PatternPhase, State
-from migrator.mapping.model.live import ReverseJournal, StreamJournal
+from migrator.mapping.model.live import ReverseJournal, RowsVerified, StreamJournal
 from migrator.runtime.errors import (
     CLEAN,
     Interrupted,
@@ -39,7 +39,6 @@ from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.rollback import (
     REVERSE_ENDED,
     WAY_BACK,
-    Comparison,
     GoingBack,
     Owning,
     Quiet,
@@ -289,7 +288,7 @@ class _Back(Struct, frozen=True):
 
     # ── rows are the truth ──
 
-    def compare(self) -> Comparison:
+    def compare(self) -> RowsVerified:
         edges = self.edges(self.names)
         with edges.stage(self.options.settle_s) as stage, cli.progress() as shown:
             compared = edges.verify(stage, shown, self.options.settle_s).run()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from migrator.cli import options as cli
 from migrator.cli.command_line import DEFINITIONS, PROBES, print_json, whole
@@ -24,7 +23,6 @@ from migrator.cli.text import FittedTable
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.check.check import check_form
 from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
-from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.edges import Probe
 from migrator.mapping.model.evidence import ROUTES, PatternPhase
 from migrator.mapping.model.instances import Instance, Newest
@@ -387,58 +385,42 @@ def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool)
             return _print_edits(form, target, read, planned, as_json=as_json)
         if dry_run:
             return _print_index_requests(target, read, planned, as_json=as_json)
-        done = _Change(session, parsed, target).run(planned, read, yes=yes)
-    return done.told(target.design.name, as_json=as_json)
+        removed = _changed(session, read, parsed.mapping, target, planned, yes=yes)
+    return _print_changed(target.design.name, planned, removed, as_json=as_json)
 
 
-class _Done(Struct, frozen=True):
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    left: tuple[str, ...]
-    cannot: dict[str, str]
+def _changed(
+    session: JobSession, job: Job, mapping: MappingModel, target: Target, planned: IndexChanges, *, yes: bool
+) -> tuple[str, ...]:
+    """The indexes that were removed, once those that were missing are there; a command that was stopped goes on by being
+    run again."""
+    admin, design = target.admin, target.design
+    revision = (planned.remove and known_revision(job)) or mapping.revision
+    if planned.remove:
+        refuse_asked(session, mapping, revision, planned.remove)
+    admin.settle(design, _tell)
+    for index in planned.add:
+        _tell(f"adding index {index.name}")
+        admin.add_index(design, index, job.target.options, _tell)
+    removed = planned.remove if planned.remove and may_remove(planned.remove, yes=yes) else ()
+    for name in removed:
+        # Somebody may have come while the others were filled.
+        refuse_asked(session, mapping, revision, [name])
+        _tell(f"removing index {name}")
+        admin.remove_index(design, name, _tell)
+    return removed
 
-    def told(self, table: str, *, as_json: bool) -> int:
-        lines = [f"index {name}: {why}" for name, why in self.cannot.items()]
-        lines += [
-            f"index {name} is in the table and not in the mapping; --yes removes it" for name in self.left
-        ]
-        changed = f"{amount(len(self.added), 'index')} added, {len(self.removed)} removed"
-        lines += [
-            f"table {table}: {changed if self.added or self.removed else 'its indexes are as they were'}"
-        ]
-        data = {"table": table} | asdict(self) | {"cannot": _reasons(self.cannot)}
-        cli.print_result(data, lines, as_json=as_json)
-        return DIFFERENT if self.left or self.cannot else CLEAN
 
-
-class _Change(Struct, frozen=True):
-    """One run; one that was stopped goes on by being run again."""
-
-    session: JobSession
-    parsed: ParsedMapping
-    target: Target
-
-    def run(self, planned: IndexChanges, job: Job, *, yes: bool) -> _Done:
-        admin, design = self.target.admin, self.target.design
-        if planned.remove:
-            self._refuse_readers(planned.remove)
-        admin.settle(design, _tell)
-        for index in planned.add:
-            _tell(f"adding index {index.name}")
-            admin.add_index(design, index, job.target.options, _tell)
-        removed = planned.remove if planned.remove and may_remove(planned.remove, yes=yes) else ()
-        for name in removed:
-            # Somebody may have come while the others were filled.
-            self._refuse_readers([name])
-            _tell(f"removing index {name}")
-            admin.remove_index(design, name, _tell)
-        left = tuple(name for name in planned.remove if name not in removed)
-        return _Done(tuple(index.name for index in planned.add), removed, left, planned.cannot)
-
-    def _refuse_readers(self, names: Sequence[str]) -> None:
-        mapping = self.parsed.mapping
-        revision = known_revision(self.session.job) or mapping.revision
-        refuse_asked(self.session, mapping, revision, names)
+def _print_changed(table: str, planned: IndexChanges, removed: Sequence[str], *, as_json: bool) -> int:
+    added = [index.name for index in planned.add]
+    left = [name for name in planned.remove if name not in removed]
+    lines = [f"index {name}: {why}" for name, why in planned.cannot.items()]
+    lines += [f"index {name} is in the table and not in the mapping; --yes removes it" for name in left]
+    changed = f"{amount(len(added), 'index')} added, {len(removed)} removed"
+    lines += [f"table {table}: {changed if added or removed else 'its indexes are as they were'}"]
+    data = {"table": table, "added": added, "removed": removed, "left": left}
+    cli.print_result(data | {"cannot": _reasons(planned.cannot)}, lines, as_json=as_json)
+    return DIFFERENT if left or planned.cannot else CLEAN
 
 
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:

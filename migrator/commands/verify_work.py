@@ -6,7 +6,7 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import partial
@@ -20,16 +20,15 @@ from migrator.cli.command_line import print_json
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.commands.processes import (
-    STILL,
-    Engine,
     Joining,
     Others,
     PageEngine,
-    RecheckEdges,
     RunWork,
     join,
+    open_engine,
     options_of,
     part_of,
+    refuse_beside_engine,
     sharing,
     stage_of,
 )
@@ -90,10 +89,9 @@ def verify(
     asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
     if options["join"] or options["part"]:
         return _join(session, asked)
-    engine = Engine(options["spark"])
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
-        cluster = engine.open(stack, session, read, "verify", options["source_url"] or "")
+        cluster = open_engine(options["spark"], stack, session, read, "verify", options["source_url"] or "")
         limited = (
             cluster.driver_job(read)
             if cluster
@@ -109,7 +107,7 @@ def _refuse_unfit(options: Mapping[str, Any]) -> None:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     unfit = ("repair", "restart", "settle_s", "as_json")
     by_host = {f"--{name}": bool(options[name]) for name in ("join", "workers")}
-    Engine(options["spark"]).refuse_unfit(by_host)
+    refuse_beside_engine(options["spark"], by_host)
     named = [f"--{name.removesuffix('_s').removeprefix('as_')}" for name in unfit if options[name]]
     if options["join"] and named:
         raise click.UsageError(f"--join works on a run that was begun, and goes without {', '.join(named)}")
@@ -145,8 +143,8 @@ def _drive(
     identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
-    recheck = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
-    stage = stage_of(session, lease, recheck, _options(session, asked), cli.progress())
+    rechecked = recheck_of(session, session.live, options["settle_s"]) if captured else ()
+    stage = stage_of(session, lease, _options(session, asked), cli.progress(), *rechecked)
     run = begun_run(session, identity, captured, again=options["restart"])
     stack.enter_context(cli.stopped_says(lambda: _stopped(session, run, asked)))
     if cluster is not None:
@@ -233,11 +231,9 @@ def begun_run(
     session: JobSession, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
     """The run, with the installation of capture that it began beside."""
-    begun = begin(session.journal, identity, session.newest(), session.journal.idle_s, again=again)
-    if begun.told:
-        cli.say(begun.told)
-    session.journal.keep_installation(begun.run, "" if installation is None else installation.id)
-    return begun.run
+    run = begin(session.journal, identity, session.newest(), session.journal.idle_s, cli.say, again=again)
+    session.journal.keep_installation(run, "" if installation is None else installation.id)
+    return run
 
 
 def _marked(
@@ -297,9 +293,10 @@ def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation |
     return installation
 
 
-def recheck_of(session: JobSession, live: Live, settle_s: float | None) -> RecheckEdges:
+def recheck_of(session: JobSession, live: Live, settle_s: float | None) -> tuple[Confirm, Callable[[], bool]]:
+    """How a verify of rows that change confirms differences, and whether nothing has changed since."""
     before = (live.tickets.highest(), live.marks.state().waiting)
-    return RecheckEdges(
+    return (
         confirm_of(session, settle_s),
         lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
     )

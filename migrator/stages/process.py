@@ -221,9 +221,6 @@ def need_done(journal: SqlJournal, identity: RunIdentity) -> None:
         raise StoppedError("the run has been stopped before its end; given again, its command goes on")
 
 
-# ── How many processes work on a run, and what each may take ──
-
-
 # ── How many processes, and what each of them may take of the job's limits ──
 
 WORTH_ROWS = 200_000
@@ -302,9 +299,6 @@ def usable_cores() -> int:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         cores = min(cores, max(1, int(quota) // int(period)))
     return cores
-
-
-# ── A process's part of the run's budgets ──
 
 
 def scope_of_run(run: Run) -> str:

@@ -433,7 +433,7 @@ class Revising:
         tuning = self.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         recheck = recheck_of(session, self.edges.live, self.flags.settle_s)
-        stage = stage_of(session, self.lease, recheck, options, cli.progress())
+        stage = stage_of(session, self.lease, options, cli.progress(), *recheck)
         run = begun_run(session, identity, self._installation(), again=False)
         with RunEnd(session.journal.end_run, run, self.job.hooks), stage.progress:
             keep_look(session.changes_counted, partial(session.journal.keep_look, run))

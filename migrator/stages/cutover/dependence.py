@@ -80,13 +80,10 @@ def _patterns(dependence: Dependence) -> Iterator[Line]:
         for phase in dependence.phases.values()
         if phase.fault or phase.state.phase not in ("live", "complete")
     ]
-    observed = (
-        "; ".join(phase.fault or f"{phase.pattern} is in {phase.state}" for phase in by_sql[:_SHOWN])
-        or "the table does"
-    )
-    rest = f" and {len(by_sql) - _SHOWN} more" if len(by_sql) > _SHOWN else ""
+    where = [phase.fault or f"{phase.pattern} is in {phase.state}" for phase in by_sql]
+    observed = _shortened(where, "; ") or "the table does"
     mend = _next_move_of(by_sql[0].pattern) if by_sql else ""
-    yield Line("patterns", "the table answers every pattern", observed + rest, verdict(not by_sql), mend=mend)
+    yield Line("patterns", "the table answers every pattern", observed, verdict(not by_sql), mend=mend)
 
 
 def _next_move_of(pattern: str) -> str:
@@ -300,8 +297,7 @@ def _since(dependence: Dependence, verified: Verified, after: ActivityCounts, li
         )
     changed = [name for name in dependence.tables if before.tables.get(name) != after.tables.get(name)]
     if changed:
-        rest = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
-        observed = f"{line.found}; changed since it began: {', '.join(changed[:_SHOWN])}{rest}"
+        observed = f"{line.found}; changed since it began: {_shortened(changed)}"
         return replace(line, found=observed, verdict="no", mend=mend)
     if before.whole is not None and after.whole is not None and before.whole != after.whole:
         return replace(line, found=f"{line.found}; new marks since it began", verdict="no", mend=mend)
@@ -317,7 +313,7 @@ _FIND_OUT = "find out otherwise whether somebody wrote"
 def _unread(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
     left = [name for name in dependence.unread if not any(fnmatchcase(name, glob) for glob in limits.leave)]
     on_purpose = len(dependence.unread) - len(left)
-    observed = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+    observed = _shortened(left)
     none_left = f"{on_purpose} left on purpose" if on_purpose else "none"
     mend = "map them, or name them in the job: cutover: {leave: […]}" if left else ""
     requirement = "no table is left that is not migrated"

@@ -18,16 +18,12 @@ from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
 from migrator.stages.cutover.evidence import Unknown, verdict
 from migrator.stages.live.refresh import drawn
-from migrator.stages.live.relay import PAGE_ROWS, PageReader
+from migrator.stages.live.relay import PAGE_ROWS
 from migrator.stages.live.send import LiveEntity
 from migrator.stages.reverse.daemon import ReverseStatus
+from migrator.stages.reverse.stage import ItemReader, PageReader
 
 # ── Items that a service wrote itself become ours again: with the row that they are of, and a ticket ──
-
-
-class StoredItems(Protocol):
-    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        """The stored items among `keys`, read consistently."""
 
 
 def named(entities: Mapping[str, LiveEntity], names: Collection[str]) -> list[LiveEntity]:
@@ -45,7 +41,7 @@ class Owning(Struct, frozen=True):
     """
 
     rows: PageReader
-    items: StoredItems
+    items: ItemReader
     owner: ItemOwner
     tickets: Tickets
     memory: Memory

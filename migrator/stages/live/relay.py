@@ -6,14 +6,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.items.changes import needs_memory
 from migrator.mapping.items.items import CompiledEntity, ImageKeys, Reach, reach_of
-from migrator.mapping.model.edges import RootFinder, RowReader
+from migrator.mapping.model.edges import RootFinder, RowReader, Rows
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import LONGEST_WAIT_S, TICKETS_AN_EPOCH, Mark, Marks, OpenFindings, Root
@@ -22,8 +22,6 @@ from migrator.mapping.model.results import Worked
 from migrator.mapping.model.table import (
     Item,
     ItemKey,
-    RowTree,
-    SourceKey,
     TableDesign,
     encode_key,
     split_source,
@@ -594,12 +592,6 @@ def remembered(entities: Mapping[str, LiveEntity]) -> frozenset[str]:
 PAGE_ROWS = 500
 
 
-class PageReader(Protocol):
-    def read_page(
-        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
-    ) -> list[RowTree]: ...
-
-
 class WholeTable(Struct, frozen=True):
     """The roots that any row of a table may concern, page by page, with item keys that they have.
 
@@ -607,7 +599,7 @@ class WholeTable(Struct, frozen=True):
     """
 
     plans: Mapping[str, EntityPlan]
-    source: PageReader
+    source: Rows
     design: TableDesign
     pages: Callable[[], Iterator[Sequence[Item]]]
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
-from typing import Any, Protocol
+from typing import Any
 
 from migrator.mapping.inverse.rows import Told, is_same
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.values import NoFormError, decoder
+from migrator.mapping.model.edges import Rows
 from migrator.mapping.model.facts import Column, EntityPlan, Slot
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.mapping.model.live import (
@@ -30,7 +31,6 @@ from migrator.mapping.patterns.diff import differences
 from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
-    PageReader,
     Reverse,
     RowReader,
     SpelledRows,
@@ -51,10 +51,6 @@ _TOGETHER = 20_000
 TABLE = "(table)"
 
 
-class RowPages(PageReader, Protocol):
-    def rows_expected(self, plan: EntityPlan) -> int: ...
-
-
 Doubts = dict[RowId, set[ItemKey]]
 """Rows that may differ, each with keys of items that are known to hold it."""
 
@@ -68,7 +64,7 @@ class RowVerify:
     """
 
     stage: Reverse
-    source: RowPages
+    source: Rows
     entities: Sequence[CompiledEntity]
     pages: Callable[[], Iterator[Sequence[Item]]]
     stop: Event

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -86,11 +86,8 @@ _SHORT_WAIT_S = 5.0
 """How long a table is asked which journal is its own, where the answer is not needed to go on."""
 
 
-class Held(Protocol):
-    """A lease that a run has."""
-
-    def check(self) -> None:
-        """Raises: StoppedError where it is lost."""
+Held: TypeAlias = RunLease | JoinedLease
+"""A lease that a run has."""
 
 
 class JobSession:

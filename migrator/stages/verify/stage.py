@@ -256,34 +256,28 @@ RESUMED_WITHIN_S = 3600.0
 _log = get_logger("verify")
 
 
-class Begun(Struct, frozen=True):
-    """A run that was begun. `told`: a note for the operator, if it was resumed or begun anew; else ''."""
-
-    run: Run
-    told: str = ""
-
-
 def begin(
     journal: SqlJournal,
     identity: RunIdentity,
     newest: Newest | None,
     idle_s: Callable[[Run], float],
+    tell: Callable[[str], None],
     *,
     again: bool,
-) -> Begun:
+) -> Run:
     """The stopped run, resumed if that is recent enough, or a new one. `again`: always a new one. `newest`: the revision
-    that the job's writers work by; `idle_s`: seconds since a run was last active."""
+    that the job's writers work by; `idle_s`: seconds since a run was last active; `tell`: notifies the operator if a run goes on, or does not though it was stopped."""
     last = journal.find_run(identity)
     is_outdated = last is not None and newest is not None and last.id <= newest.runs_before
     if last is None or last.state == "done" or again or is_outdated:
-        return Begun(journal.start_run(identity))
+        return journal.start_run(identity)
     if (idle := idle_s(last)) > RESUMED_WITHIN_S:
         why = f"it was stopped {idle / 3600:.1f} hours ago, and what it looked at may have changed"
         run = journal.start_run(identity)
-        return Begun(
-            run, f"run {last.id} of {last.started_at} does not go on: {why}; run {run.id} begins anew"
-        )
-    return Begun(journal.resume_run(last), f"run {last.id} of {last.started_at} goes on")
+        tell(f"run {last.id} of {last.started_at} does not go on: {why}; run {run.id} begins anew")
+        return run
+    tell(f"run {last.id} of {last.started_at} goes on")
+    return journal.resume_run(last)
 
 
 def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts], None]) -> None:

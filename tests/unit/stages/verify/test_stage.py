@@ -23,7 +23,7 @@ def journal() -> Iterator[SqlJournal]:
 
 def begun(journal: SqlJournal, runs_before: int, idle_s: float = 0.0) -> int:
     newest = Newest(Revision("a", "m"), 1.0, runs_before)
-    return begin(journal, IDENTITY, newest, lambda _: idle_s, again=False).run.id
+    return begin(journal, IDENTITY, newest, lambda _: idle_s, lambda told: None, again=False).id
 
 
 def test_a_run_of_before_the_mapping_returned_is_not_resumed(journal: SqlJournal) -> None:
