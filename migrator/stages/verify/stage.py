@@ -266,7 +266,8 @@ def begin(
     again: bool,
 ) -> Run:
     """The stopped run, resumed if that is recent enough, or a new one. `again`: always a new one. `newest`: the revision
-    that the job's writers work by; `idle_s`: seconds since a run was last active; `tell`: notifies the operator if a run goes on, or does not though it was stopped."""
+    that the job's writers work by; `idle_s`: seconds since a run was last active; `tell`: notifies the operator if a run
+    goes on, or does not though it was stopped."""
     last = journal.find_run(identity)
     is_outdated = last is not None and newest is not None and last.id <= newest.runs_before
     if last is None or last.state == "done" or again or is_outdated:
