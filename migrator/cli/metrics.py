@@ -30,7 +30,7 @@ from migrator.stages.session.service import Service
 PACKAGE = "single-table-migrator"
 
 
-class Requests(Protocol):
+class SentRequests(Protocol):
     """What became of the requests to a table."""
 
     consumed: Counts
@@ -88,7 +88,7 @@ def _process() -> Iterator[Family]:
 # ── Of every process ──
 
 
-def table_part(sent: Requests) -> Iterator[Family]:
+def table_part(sent: SentRequests) -> Iterator[Family]:
     """Units that the table's requests consumed, and those that were throttled."""
     units, requests = (sent.throttled[(what,)] for what in ("units", "requests"))
     what = "Capacity units that DynamoDB said it consumed; index '' is the table."

@@ -135,7 +135,7 @@ class Bar(Struct, frozen=True):
     span: Span
 
 
-class Bars(Struct, frozen=True):
+class BarChart(Struct, frozen=True):
     """Two lanes: above, all that was compared; below, on a scale of its own, what differed or failed."""
 
     width: float
@@ -146,7 +146,7 @@ class Bars(Struct, frozen=True):
     most_bad: int
 
 
-def bars_of(timeline: Timeline) -> Bars:
+def bars_of(timeline: Timeline) -> BarChart:
     spans = timeline.spans
     most = max((span.all for span in spans), default=0)
     most_bad = max((span.different + span.errors for span in spans), default=0)
@@ -154,7 +154,7 @@ def bars_of(timeline: Timeline) -> Bars:
         bar for position, span in enumerate(spans) for bar in _bars(position, span, most or 1, most_bad or 1)
     ]
     width = max(1, len(spans)) * _BAR
-    return Bars(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, drawn, most, most_bad)
+    return BarChart(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, drawn, most, most_bad)
 
 
 def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
@@ -176,7 +176,7 @@ def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
 # ── what was written, and how late ──
 
 
-class Column(Struct, frozen=True):
+class ChartColumn(Struct, frozen=True):
     x: float
     y: float
     height: float
@@ -198,7 +198,7 @@ class Columns(Struct, frozen=True):
     width: float
     height: float
     column: float
-    columns: Sequence[Column]
+    columns: Sequence[ChartColumn]
     moves: Sequence[MoveMark]
     most: float
 
@@ -223,7 +223,7 @@ _FIGURES: Mapping[str, Callable[[WorkSpan], float]] = {
 def _columns(name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[MoveMark]) -> Columns:
     most = max(value for _, value in values)
     drawn = [
-        Column(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
+        ChartColumn(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
         for place, (span, value) in enumerate(values)
         if value and (height := max(_LEAST, _LOWER * value / most))
     ]

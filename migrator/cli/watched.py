@@ -137,7 +137,7 @@ REQUEST_S = 5.0
 """How long a connection may be silent."""
 
 
-class _Server(ThreadingHTTPServer):
+class _HttpServer(ThreadingHTTPServer):
     """Closes its oldest connection when another one is opened beyond the limit: a probe is always answered, and the process
     has files and threads for its work."""
 
@@ -222,7 +222,7 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
         def log_message(self, format: str, *words: object) -> None:
             """Nothing: a line a scrape would hide what matters."""
 
-    class Server(_Server):
+    class Server(_HttpServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     try:

@@ -26,7 +26,7 @@ from migrator.cli.options import belonging, print_result, say, shown_live, stop_
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file, refuse_living
 from migrator.cli.text import alembic_text, sql_text
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.processes import Others, Part, end_with_parent, options_of
+from migrator.commands.processes import Others, ProcessPart, end_with_parent, options_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
@@ -331,13 +331,13 @@ DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
-class _Asked(Struct, frozen=True):
+class _RelayRequest(Struct, frozen=True):
     """What the command line asked for. `part`: given to a relay that another one has started."""
 
     once: bool
     workers: int
     processes: int
-    part: Part | None
+    part: ProcessPart | None
     options: Mapping[str, Any]
 
     def words(self, job: Job) -> list[str]:
@@ -358,7 +358,7 @@ def relay(
     """The exit code of `migrator relay`."""
     is_marks_alone = dry_run or options["discard_marks"]
     processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
-    asked = _Asked(once, workers, processes, Part.of(part) if part else None, options)
+    asked = _RelayRequest(once, workers, processes, ProcessPart.of(part) if part else None, options)
     read = _job_of(session.job, asked)
     with failure_kept("relay", session), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals(session.stop))
@@ -372,7 +372,7 @@ def relay(
         return _work(stack, session, asked)
 
 
-def _job_of(job: Job, asked: _Asked) -> Job:
+def _job_of(job: Job, asked: _RelayRequest) -> Job:
     """The job as this relay sees it; hooks are called by the one that has started the others."""
     if asked.part is None:
         return runs.divided(job, asked.processes)
@@ -394,7 +394,7 @@ def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
     return kept_mapping(session, revision)
 
 
-def _work(stack: ExitStack, session: JobSession, asked: _Asked) -> int:
+def _work(stack: ExitStack, session: JobSession, asked: _RelayRequest) -> int:
     read, journal, stop = session.job, session.journal, session.stop
     once, options = asked.once, asked.options
     edges, run = _open(stack, session, force=options["force"])

@@ -51,7 +51,7 @@ _ENDED_WELL = (0, DIFFERENT, INTERRUPTED)
 _AGAIN_S = 5.0
 
 
-class Part(Struct, frozen=True):
+class ProcessPart(Struct, frozen=True):
     """What a process is told that another one has started: its name in the journal, and its connections."""
 
     id: str
@@ -61,7 +61,7 @@ class Part(Struct, frozen=True):
         return f"{self.id}:{self.connections}"
 
     @classmethod
-    def of(cls, text: str) -> Part:
+    def of(cls, text: str) -> ProcessPart:
         name, _, connections = text.partition(":")
         return cls(name, int(connections))
 
@@ -76,7 +76,7 @@ class Children:
     def __init__(
         self,
         words: Sequence[str],
-        parts: Sequence[Part],
+        parts: Sequence[ProcessPart],
         stop: Event,
         ended: Callable[[str], None],
         *,
@@ -117,7 +117,7 @@ class Children:
             nap(_LOOK_S, lambda: False, time.sleep)
         self._ticker.stop(_LOOK_S)
 
-    def _keep(self, part: Part) -> None:
+    def _keep(self, part: ProcessPart) -> None:
         """One process, and those that follow it."""
         while not self._over.is_set():
             try:
@@ -132,7 +132,7 @@ class Children:
                 return
             self._over.wait(_AGAIN_S)
 
-    def _started(self, part: Part) -> subprocess.Popen[str]:
+    def _started(self, part: ProcessPart) -> subprocess.Popen[str]:
         # A session of its own: Ctrl-C is for this process, which tells the others.
         return subprocess.Popen(
             [sys.executable, "-m", "migrator", *self.words, "--part", str(part)],
@@ -156,7 +156,7 @@ class Children:
                 with suppress(OSError):
                     process.stdin.close()
 
-    def _ended_well(self, process: subprocess.Popen[str], part: Part) -> bool:
+    def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
         """When it has ended."""
         lines = deque(process.stderr or (), maxlen=3)
         # A line of JSON at most: less than a pipe holds while nobody reads it.
@@ -184,7 +184,7 @@ def end_with_parent(stop: Event) -> None:
 
 def part_of(text: str | None) -> tuple[str, int | None]:
     """The name and the connections of a process, as the one that started it gives them with --part; its own without."""
-    part = Part.of(text) if text else None
+    part = ProcessPart.of(text) if text else None
     return (secrets.token_hex(8), None) if part is None else (part.id, part.connections)
 
 
@@ -197,12 +197,12 @@ def options_of(given: Mapping[str, object]) -> list[str]:
 class Others(Struct, frozen=True):
     """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
 
-    parts: Sequence[Part]
+    parts: Sequence[ProcessPart]
     session: JobSession
 
     @classmethod
     def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
-        parts = [Part(secrets.token_hex(8), connections) for _ in range(number)]
+        parts = [ProcessPart(secrets.token_hex(8), connections) for _ in range(number)]
         session.processes.reserve([Share(part.id, scope, connections=connections) for part in parts])
         return cls(parts, session)
 
@@ -290,7 +290,7 @@ class Joining(Struct, frozen=True):
     address: tuple[str, int] | None = None
 
 
-class Joined(Struct, frozen=True):
+class JoinedProcess(Struct, frozen=True):
     """A process at work on a run of another one's, until its block ends. `call`: what is done with pages of one name."""
 
     session: JobSession
@@ -339,7 +339,7 @@ def join(
 
 
 @contextmanager
-def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> Iterator[Joined]:
+def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "backfill", session, joining)
@@ -364,7 +364,7 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
         left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
-        yield Joined(
+        yield JoinedProcess(
             session,
             lease,
             identity,
@@ -377,7 +377,7 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
 
 
 @contextmanager
-def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Iterator[Joined]:
+def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
     """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "verify", session, joining)
@@ -389,10 +389,10 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         stage = replace(stage_of(session, lease, options, Unshown()), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
-        yield Joined(session, lease, identity, run, joining.who, entities, stage, call)
+        yield JoinedProcess(session, lease, identity, run, joining.who, entities, stage, call)
 
 
-OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManager[Joined]]] = {
+OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManager[JoinedProcess]]] = {
     "backfill": open_joined_backfill,
     "verify": open_joined_verify,
 }

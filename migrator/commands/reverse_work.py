@@ -31,7 +31,7 @@ from migrator.stages.reverse.daemon import (
     DirectChangedError,
     ReverseDaemon,
     ReverseStatus,
-    SqlWriters,
+    SqlWriterStatus,
     WhileDirect,
     status_of,
 )
@@ -366,18 +366,18 @@ def status(session: JobSession, attributes: bool, as_json: bool) -> int:
     return CLEAN if told.is_well(session.job.cutover.lag_max_s) else DIFFERENT
 
 
-def _sql_writers(session: JobSession) -> SqlWriters:
+def _sql_writers(session: JobSession) -> SqlWriterStatus:
     """How far the journal is behind is to be told, too, where the source cannot be asked."""
     if not (direct := session.on_record().direct):
-        return SqlWriters()
+        return SqlWriterStatus()
     try:
         with session.another("reverse", live_patience=ONCE) as reading:
             return ReverseEdges(reading, direct).sql_writers(refuse=False)
     except MigratorError as error:
-        return SqlWriters(why=str(error))
+        return SqlWriterStatus(why=str(error))
 
 
-def _writer_lines(writers: SqlWriters) -> Iterator[str]:
+def _writer_lines(writers: SqlWriterStatus) -> Iterator[str]:
     if writers.refused:
         yield f"SQL writers are refused: {', '.join(writers.refused)}"
     if writers.let_in:

@@ -311,7 +311,7 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
 # ── One look ──
 
 
-class Look(Struct, frozen=True):
+class StatusSnapshot(Struct, frozen=True):
     """What the stores said at one moment of the work."""
 
     lag: Lag
@@ -341,7 +341,7 @@ class Look(Struct, frozen=True):
         return lag_line(self.lag.marks, self.lag.open_findings)
 
 
-def look_at(session: JobSession) -> Look:
+def look_at(session: JobSession) -> StatusSnapshot:
     operations, lag, journal = session.processes.read(), lag_of(session), session.journal
     waiting = None if lag.marks is None else lag.marks.waiting
     standing, ended_at = (
@@ -351,7 +351,7 @@ def look_at(session: JobSession) -> Look:
     uncaptured, rows = _in_source(session, lag)
     if lag.marks is not None:
         lag = replace(lag, marks=replace(lag.marks, rows=rows))
-    return Look(lag, operations, standing, ended_at, uncaptured, journal.unwritable())
+    return StatusSnapshot(lag, operations, standing, ended_at, uncaptured, journal.unwritable())
 
 
 def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
@@ -387,7 +387,7 @@ class JobStatus(Struct, frozen=True):
     job: str
     journal: str
     runs: list[dict[str, Any]]
-    look: Look
+    look: StatusSnapshot
     instances: ServiceRegistry
     revision: str | None
     table_away: str

@@ -53,7 +53,7 @@ from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions, begin, 
 DEFAULT_SETTLE_S = 10.0
 
 
-class _Asked(Struct, frozen=True):
+class _VerifyRequest(Struct, frozen=True):
     """What the command line asked for. `rows_of`: the job, its rows read as it says."""
 
     rows_of: Job
@@ -86,7 +86,7 @@ def verify(
     _refuse_unfit(dict(options) | {"workers": workers})
     read = _read_by(session.job, options["source_url"])
     drawn = _sample(sample, seed)
-    asked = _Asked(read, workers, drawn, drawn is not None and seed is None, options)
+    asked = _VerifyRequest(read, workers, drawn, drawn is not None and seed is None, options)
     if options["join"] or options["part"]:
         return _join(session, asked)
     with ExitStack() as stack:
@@ -116,7 +116,7 @@ def _refuse_unfit(options: Mapping[str, Any]) -> None:
 def _drive(
     stack: ExitStack,
     outer: JobSession,
-    asked: _Asked,
+    asked: _VerifyRequest,
     words: Sequence[str],
     cluster: PageEngine | None,
 ) -> int:
@@ -171,7 +171,7 @@ def _with_others(
     stage: Verify,
     session: JobSession,
     run: Run,
-    asked: _Asked,
+    asked: _VerifyRequest,
     words: Sequence[str],
 ) -> Verify:
     """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
@@ -187,14 +187,14 @@ def _with_others(
     return stage
 
 
-def _join(session: JobSession, asked: _Asked) -> int:
+def _join(session: JobSession, asked: _VerifyRequest) -> int:
     part, job = asked.options["part"], asked.rows_of
     who, connections = part_of(part)
     joining = Joining(job, who, connections, asked.workers or job.tuning.workers, asked.work)
     return join(session, joining, has_parent=bool(part))
 
 
-def _stopped(session: JobSession, run: Run, asked: _Asked) -> str:
+def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
     """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
     compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
@@ -325,7 +325,7 @@ def _print(result: VerifyResult, session: JobSession, *, as_json: bool, whole_ke
     print_found(session.journal.findings, result, session.checked.mapping, whole_keys=whole_keys)
 
 
-def _options(session: JobSession, asked: _Asked) -> VerifyOptions:
+def _options(session: JobSession, asked: _VerifyRequest) -> VerifyOptions:
     tuning = session.job.tuning
     workers = asked.workers or tuning.workers
     return VerifyOptions(workers, tuning.page_rows, tuning.scan_segments, asked.sample)

@@ -34,7 +34,7 @@ _LATER = {"UpdateItem": "`migrator clean --attributes`"}
 """Actions that one command alone needs."""
 
 
-class Server(Protocol):
+class ServerHealth(Protocol):
     """What a source's server says of itself."""
 
     @property
@@ -105,7 +105,7 @@ def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None
             checkup.tell(name, version)
 
 
-def check_server(checkup: Checkup, ask: Callable[[], Server]) -> None:
+def check_server(checkup: Checkup, ask: Callable[[], ServerHealth]) -> None:
     server = checkup.ask("source server", ask)
     if server is None:
         return

@@ -42,12 +42,12 @@ from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.functions import Function, RoutedPattern
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.reads import (
-    Call,
     MappedReads,
     PageCall,
+    PagePosition,
     PageRows,
+    PatternCall,
     PhaseCache,
-    Place,
     Reads,
     question_named,
 )
@@ -251,11 +251,11 @@ class _FakeReads(Reads):
 
     calls: list[Read] = field(default_factory=list)
 
-    def answer(self, call: Call, side: Side, ask: Callable[[], Any]) -> Any:
+    def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
         self.calls.append(Read(call.pattern.name, dict(call.values), side))
         return super().answer(call, side, ask)
 
-    async def answer_async(self, call: Call, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def answer_async(self, call: PatternCall, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
         self.calls.append(Read(call.pattern.name, dict(call.values), side))
         return await super().answer_async(call, side, ask)
 
@@ -268,10 +268,10 @@ class _FakeMappedReads(MappedReads):
 class _FakePage(PageCall):
     """A page cut out of the whole answer."""
 
-    def page(self, side: Side, edges: Backends, position: Place) -> PageRows:
+    def page(self, side: Side, edges: Backends, position: PagePosition) -> PageRows:
         rows = self.question.answer(side, self.values, edges.source, edges.store)[""]
         end = position.given + self.size
-        return PageRows(rows[position.given : end], Place(end) if end < len(rows) else None)
+        return PageRows(rows[position.given : end], PagePosition(end) if end < len(rows) else None)
 
 
 class _FakeRouted(RoutedPattern):

@@ -30,7 +30,7 @@ from migrator.source.sql.transactions import Reading
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import ConditionalPath, FastPath
 from migrator.stages.core.removal import Forget, Strip, Undo
-from migrator.stages.live.instances import Role
+from migrator.stages.live.instances import ServiceRole
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.send import send
@@ -68,7 +68,7 @@ NEEDS: list[tuple[Callable[..., Any], str]] = [
     (Rules, "check"),
     (Rules, "before_commit"),
     (Reading, "admit"),
-    (Role, "look"),
+    (ServiceRole, "look"),
     (WriterHeartbeats, "unanswered"),
     (FakeStore, "check"),
 ]

@@ -28,7 +28,7 @@ from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
-from migrator.stages.session.job import JobSource, Work, open_source
+from migrator.stages.session.job import JobSource, SourceWork, open_source
 from migrator.stages.verify.stage import Verify
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, in_mysql, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
@@ -99,7 +99,7 @@ def moved_by(mapping: Path, url: str, endpoint: str, golden: Golden) -> Iterator
 def moved_from(settings: SourceSettings, mapping: Path, endpoint: str, golden: Golden) -> Iterator[Moved]:
     """The same of any source."""
     name, parsed = mapping.stem, read_mapping(mapping)
-    with open_source(settings, parsed, Work(workers=4)) as source:
+    with open_source(settings, parsed, SourceWork(workers=4)) as source:
         checked = checked_on(source, parsed)
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)

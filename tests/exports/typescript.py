@@ -32,7 +32,7 @@ from migrator.mapping.patterns.answers import read_params
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import Work, open_source
+from migrator.stages.session.job import SourceWork, open_source
 from tests.designs.golden import DESIGNS, GoldenQuery, script_of
 from tests.designs.moved import Moved
 
@@ -183,7 +183,7 @@ class Opened:
 @contextmanager
 def opened(mapping: Path, url: str) -> Iterator[Opened]:
     parsed = read_mapping(mapping)
-    with open_source(SourceSettings(url=url), parsed, Work(workers=1)) as source:
+    with open_source(SourceSettings(url=url), parsed, SourceWork(workers=1)) as source:
         assert isinstance(source, SqlSource)
         yield Opened(source, checked_on(source, parsed))
 

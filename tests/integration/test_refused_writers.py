@@ -14,7 +14,7 @@ from migrator.runtime.retry import Retry
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import address_of
 from migrator.source.sql.row_writing import SqlRowWriter
-from migrator.stages.reverse.daemon import SqlWriters, sql_writers
+from migrator.stages.reverse.daemon import SqlWriterStatus, sql_writers
 from migrator.stages.session.job import secret_providers
 from tests import pins
 from tests.integration.test_capture_install import catalogue
@@ -52,7 +52,7 @@ def bill(shop: Capturing) -> TableFacts:
     return shop.table("bill")
 
 
-def refused(shop: Capturing) -> SqlWriters:
+def refused(shop: Capturing) -> SqlWriterStatus:
     return sql_writers(shop.capture, "shop", [bill(shop)], refuse=True)
 
 
@@ -78,7 +78,7 @@ def states(shop: Capturing, *tables: str) -> dict[str, CaptureState]:
 
 def test_what_others_write_is_refused_and_says_why(shop: Capturing) -> None:
     shop.install(captured(shop.table("buyer"), ["id", "name"]))
-    assert refused(shop) == SqlWriters(("bill",))
+    assert refused(shop) == SqlWriterStatus(("bill",))
     for statement in (*COMMON, *WRITES[shop.engine]):
         with pins.refused(Exception):
             shop.run(statement)
@@ -102,11 +102,11 @@ def test_the_way_back_writes_and_leaves_nothing_behind(shop: Capturing) -> None:
 def test_done_twice_it_does_nothing_and_an_install_keeps_it(shop: Capturing) -> None:
     buyer = captured(shop.table("buyer"), ["id", "name"])
     shop.install(buyer)
-    assert sql_writers(shop.capture, "shop", [bill(shop)], refuse=False) == SqlWriters((), ("bill",))
+    assert sql_writers(shop.capture, "shop", [bill(shop)], refuse=False) == SqlWriterStatus((), ("bill",))
     refused(shop)
     assert shop.capture.refuse_steps([bill(shop)]) == []
     assert shop.capture.install_steps([buyer], "shop") == []
-    assert sql_writers(shop.capture, "shop", [bill(shop)], refuse=False) == SqlWriters(("bill",))
+    assert sql_writers(shop.capture, "shop", [bill(shop)], refuse=False) == SqlWriterStatus(("bill",))
     assert states(shop, "buyer")["bill"] == "refused"
 
 

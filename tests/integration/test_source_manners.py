@@ -21,7 +21,7 @@ from migrator.settings.job import SourceSettings
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import Work, open_source
+from migrator.stages.session.job import SourceWork, open_source
 from tests import pins
 from tests.support_mysql import connect, run_script, settings_of
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of
@@ -87,7 +87,7 @@ def test_postgresql_waits_for_a_lock_no_longer_than_allowed(postgres_database: s
 def test_postgresqls_activity_names_the_job_and_the_command(postgres_database: str) -> None:
     parsed = examine_mapping(MAPPING, "m.yaml")
     with open_source(
-        SourceSettings(url=postgres_database), parsed, Work(name_of("shop", "verify"))
+        SourceSettings(url=postgres_database), parsed, SourceWork(name_of("shop", "verify"))
     ) as source:
         mine = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()"
         assert source.query(mine, {}) == [("migrator shop verify",)]
@@ -97,7 +97,7 @@ def test_a_server_never_sees_more_connections_than_allowed(postgres_database: st
     settings = SourceSettings(url=postgres_database, max_connections=2)
     parsed = examine_mapping(MAPPING, "m.yaml")
     seen: list[int] = []
-    with open_source(settings, parsed, Work(name_of("bounded"), workers=16)) as source:
+    with open_source(settings, parsed, SourceWork(name_of("bounded"), workers=16)) as source:
         assert isinstance(source, SqlSource)
         bounded = source
         work = "SELECT count(*), pg_sleep(0.05) FROM pg_stat_activity WHERE datname = current_database()"

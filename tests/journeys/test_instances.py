@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from migrator.runtime.errors import MigratorError, SettingsError
-from migrator.stages.live.instances import Role
+from migrator.stages.live.instances import ServiceRole
 from migrator.stages.session import service as service_wiring
 from migrator.stages.session.service import Service, WritingOptions
 from tests import pins
@@ -37,7 +37,7 @@ def shop(tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> 
 @dataclass(frozen=True)
 class Running:
     service: Service
-    role: Role
+    role: ServiceRole
 
     def check(self) -> None:
         self.service.heartbeat.check(self.role)
@@ -48,7 +48,7 @@ def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
         known = service.session.need_installation()
         role = (
-            Role("read", lambda: None)
+            ServiceRole("read", lambda: None)
             if name == "read"
             else service_wiring.marking_role(service, known, WritingOptions())
         )

@@ -21,7 +21,7 @@ from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.patterns.requests import request_for
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.stages.design.sizing import Bounds
+from migrator.stages.design.sizing import SampleBounds
 from migrator.stages.patterns.param_sampling import RowSample, draw
 from migrator.stages.session.job import open_source
 from tests import pins
@@ -148,7 +148,7 @@ def plain(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def units_of_calls(project: Project, mapping: Path) -> dict[str, float]:
     """By pattern the mean of the calls that the plan tries, too, each asked of the table."""
-    stored, parsed, bounds = Stored(project), read_mapping(mapping), Bounds()
+    stored, parsed, bounds = Stored(project), read_mapping(mapping), SampleBounds()
     settings = SourceSettings.model_construct(url=project.environment["MIGRATOR_SOURCE_URL"])
     means = {}
     with open_source(settings, parsed) as source:

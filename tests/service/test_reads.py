@@ -12,7 +12,7 @@ import pytest
 from migrator.api import Migration
 from migrator.mapping.model.table import TOMBSTONE, Value
 from migrator.runtime.errors import SettingsError
-from migrator.stages.reads.reads import Call
+from migrator.stages.reads.reads import PatternCall
 from tests import pins
 from tests.service.reading import ALL, ReadShop, records, seen
 from tests.support_items import put_items
@@ -73,7 +73,7 @@ def test_a_ramp_is_sticky_and_has_its_share(read_shop: ReadShop) -> None:
 
         def sides() -> list[str]:
             pattern = reads.questions["user_and_orders"].pattern
-            calls = [Call(pattern, {"user_id": number}, None) for number in range(400)]
+            calls = [PatternCall(pattern, {"user_id": number}, None) for number in range(400)]
             return [reads.reads.side_of(call) for call in calls]
 
         first = sides()

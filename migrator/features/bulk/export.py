@@ -50,7 +50,7 @@ from migrator.runtime.values import picked, replace
 from migrator.settings.definition import definition
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import Claims, Copied, FastPath, Read, encoders_of, key_digest
+from migrator.stages.backfill.write import Claims, Copied, FastPath, PageReading, encoders_of, key_digest
 from migrator.stages.live.writers import both
 from migrator.stages.process import (
     begin,
@@ -99,7 +99,7 @@ class ExportPath(Struct, frozen=True):
     files: Files
     folder: str
 
-    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
         lines = ItemLines()
         copied = replace(self.alone, store=lines).copy(entity, read)
         self.files.write(page_name(self.folder, entity.name, read.page.number), packed(lines.lines))

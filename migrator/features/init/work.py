@@ -57,7 +57,7 @@ from migrator.runtime.system import how_to_install
 from migrator.runtime.values import replace
 from migrator.settings.job import Job, SourceSettings, Tuning, load_job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, sends_nothing
-from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.design.sizing import SampleBounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from migrator.stages.process import PathChoice, RunEdges, identity_of
@@ -540,7 +540,7 @@ class _Asking(Struct, frozen=True):
             return {}
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
         calls = questions_each(len(proposal.design.accesses))
-        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=calls)
+        bounds = SampleBounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=calls)
         sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
         try:
             return {reads.pattern: reads for reads in sizing.sized().patterns}

@@ -47,7 +47,7 @@ from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
 from migrator.stages.design.shown import Showing, clipped
-from migrator.stages.design.views import Made, Partitions, asked_key
+from migrator.stages.design.views import Partitions, RowItems, asked_key
 from migrator.stages.session.job import design_for, read_job
 from migrator.stages.session.session import JobSession
 from migrator.stages.verify.page_check import compare_item
@@ -229,7 +229,7 @@ class Look(Struct, frozen=True):
         return frozenset(finding.attribute for finding in findings if finding.attribute)
 
     def _left(
-        self, wanted: Sequence[tuple[str, Item]], made: Made, items: Mapping[ItemKey, Item]
+        self, wanted: Sequence[tuple[str, Item]], made: RowItems, items: Mapping[ItemKey, Item]
     ) -> list[Compared]:
         """The stored items that none of the wanted ones stands beside."""
         keys = {self.table.key_of(item) for _, item in wanted}

@@ -35,9 +35,9 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsErr
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, is_job
 from migrator.settings.transforms import USUAL_REGION, known_regions, price_of
-from migrator.stages.design.capacity import Around, capacity_of
+from migrator.stages.design.capacity import CapacityContext, capacity_of
 from migrator.stages.design.shown import Showing
-from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.design.sizing import SampleBounds, Sizing
 from migrator.stages.design.views import Views
 from migrator.stages.process import MOST_UNASKED, usable_cores
 from migrator.stages.session.job import ONCE, read_job, region_of, source_name
@@ -646,7 +646,7 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
 def _capacity(session: JobSession, asked: Asked) -> Capacity:
     checked, source = session.checked, session.source
     around = _around(session, asked)
-    bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
+    bounds = SampleBounds(asked.rows_exact, min(asked.rows_exact, SampleBounds.sampled))
     sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
     if checked.mapping.documents:
         return capacity_of(checked, sized, around)
@@ -654,7 +654,7 @@ def _capacity(session: JobSession, asked: Asked) -> Capacity:
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
-def _around(session: JobSession, asked: Asked) -> Around:
+def _around(session: JobSession, asked: Asked) -> CapacityContext:
     job, source = session.job, session.source
     options = job.target.options
     set_region = asked.region or region_of(job)
@@ -665,7 +665,7 @@ def _around(session: JobSession, asked: Asked) -> Around:
     if not set_region:
         notes.append(f"no region is set: prices are those of {USUAL_REGION}; say --region for others")
     units_per_s, limit = write_limit(job)
-    return Around(
+    return CapacityContext(
         mapping=str(job.mapping),
         triggers=triggers,
         unread_tables=unread_tables(source.facts(), session.plans, source.views()),

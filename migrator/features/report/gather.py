@@ -48,7 +48,7 @@ from migrator.mapping.patterns.diff import equal
 from migrator.runtime.errors import Interrupted, MigratorError, RowError
 from migrator.runtime.values import replace
 from migrator.stages.design.shown import Age, Counted, Showing, Windows, clipped, work_series
-from migrator.stages.design.sizing import Bounds
+from migrator.stages.design.sizing import SampleBounds
 from migrator.stages.design.views import Views
 
 # ── Groups of recorded differences, with example rows and items side by side ──
@@ -602,7 +602,7 @@ def _last_runs(runs: Sequence[Run]) -> Mapping[str, Run]:
 # ── Costs ──
 
 
-LIGHT = Bounds(rows_exact=2_000, sampled=1_000, calls=20)
+LIGHT = SampleBounds(rows_exact=2_000, sampled=1_000, calls=20)
 """A report is made often, and reads less than a plan."""
 _LEAST_S = 60.0
 

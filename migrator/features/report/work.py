@@ -53,7 +53,7 @@ from migrator.runtime.errors import Interrupted, MappingError, MigratorError, Se
 from migrator.runtime.values import asdict, replace
 from migrator.settings.transforms import USUAL_REGION, load_transforms, price_of, sound_mapping
 from migrator.stages.cutover.evidence import answers_needed
-from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
+from migrator.stages.design.capacity import NEW_TABLE_UNITS, CapacityContext, capacity_of
 from migrator.stages.design.sizing import Sizing
 from migrator.stages.session.job import design_for, region_of
 from migrator.stages.session.session import JobSession
@@ -579,7 +579,7 @@ def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> 
     job, checked, source = session.job, session.checked, session.source
     region = region_of(job)
     price = price_of(region or USUAL_REGION, job.target.options.table_class)
-    around = Around(
+    around = CapacityContext(
         mapping=str(job.mapping),
         triggers=0,
         unread_tables=(),

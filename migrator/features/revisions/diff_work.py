@@ -38,7 +38,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingE
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, is_job, load_job
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
-from migrator.stages.design.sizing import Bounds, Sized, Sizing, TypeTotals
+from migrator.stages.design.sizing import SampleBounds, Sized, Sizing, TypeTotals
 from migrator.stages.session import job as job_wiring
 
 
@@ -338,7 +338,7 @@ def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
     """Raises: MappingError where the mapping does not fit the source."""
     if job is None:
         return Side(parsed)
-    work = job_wiring.Work(secret_providers=job_wiring.secret_providers(job.path.parent, job.target))
+    work = job_wiring.SourceWork(secret_providers=job_wiring.secret_providers(job.path.parent, job.target))
     source = until.enter_context(job_wiring.open_source(job.source, parsed, work))
     return Side(parsed, checked_on(source, parsed), source)
 
@@ -356,7 +356,7 @@ def measured_work(
     tries_inserts: bool,
 ) -> Work:
     """`tries_inserts`: as `backfill` does beside a relay, of all items of a row."""
-    bounds = Bounds(rows_exact, min(rows_exact, Bounds.sampled))
+    bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
     measured: Mapping[str, Measured] = {
         entity.name: Measured(*(_sized(side, entity.name, bounds) for side in sides))
         for entity in found.entities
@@ -365,7 +365,7 @@ def measured_work(
     return work_of(found, measured, Limit(price, *write_limit(job)), tries_inserts=tries_inserts)
 
 
-def _sized(side: Side, entity: str, bounds: Bounds) -> Sized | None:
+def _sized(side: Side, entity: str, bounds: SampleBounds) -> Sized | None:
     compiled = next(_named(side, entity), None)
     if compiled is None or side.source is None:
         return None

@@ -16,7 +16,7 @@ from threading import Event, RLock
 
 from msgspec import Struct
 
-from migrator.commands.processes import OPENED, Joined, Joining, RunWork
+from migrator.commands.processes import OPENED, JoinedProcess, Joining, RunWork
 from migrator.runtime import logs
 from migrator.runtime.errors import (
     MappingError,
@@ -203,7 +203,7 @@ class _Process:
         with suppress(MigratorError):
             self._stack.__exit__(None if error is None else type(error), error, None)
 
-    def _opened(self, stack: ExitStack) -> tuple[Joined, PageClaims]:
+    def _opened(self, stack: ExitStack) -> tuple[JoinedProcess, PageClaims]:
         given, job = self.given, self.given.job()
         logs.configure(json=True)
         who = f"{given.who}.{secrets.token_hex(4)}"

@@ -136,7 +136,7 @@ class ConcurrentWriter:
     """Keys that the table did not take while it took others, with why."""
 
 
-def write_concurrently(refresh: Refresh, name: str, read: Read, only: Only) -> ConcurrentWriter:
+def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> ConcurrentWriter:
     """Reads a page with a ticket of its own and inserts what is not there yet (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
@@ -327,7 +327,7 @@ def _collision(item: EncodedItem, owner: str, reason: str) -> Finding:
 # condition).
 
 
-class Read(Protocol):
+class PageReading(Protocol):
     """One page of an entity's rows, read when it is called."""
 
     @property
@@ -355,7 +355,7 @@ class Copied:
 
 
 class PagePath(Protocol):
-    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
         """Reads a page and writes its items; called from many threads."""
 
 
@@ -400,7 +400,7 @@ class FastPath(Struct, frozen=True):
     memory: Memory | None
     remembered: frozenset[str]
 
-    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
         encoder = self.encoders[entity.name]
         page = encode_page(encoder, read(encoder.raw), NO_TICKET, self.clock())
         items, collisions = self.claims.sift(entity, page.items)
@@ -426,7 +426,7 @@ class ConditionalPath(Struct, frozen=True):
     open_findings: OpenFindings
     only: Mapping[str, Callable[[Page], Only]]
 
-    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
         only = self.only.get(entity.name)
         part = WHOLE if only is None else only(read.page)
         page = write_concurrently(self.refresh, entity.name, read, part)

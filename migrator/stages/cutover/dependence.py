@@ -14,7 +14,7 @@ from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.evidence import Unknown, Verified, named, silent_line, verdict
+from migrator.stages.cutover.evidence import Unknown, VerifyOnRecord, named, silent_line, verdict
 from migrator.stages.live.instances import FORGOTTEN_S
 
 # ── Decommission: what still depends on SQL, line by line, before the last phase and before anything is removed ──
@@ -44,7 +44,7 @@ class Dependence(Struct, frozen=True):
     apart_s: float
     marks: MarksState | Unknown
     waiting: Mapping[str, int] | Unknown
-    verified: Verified | None | Unknown
+    verified: VerifyOnRecord | None | Unknown
     tombstones: Tombstones | None = None
     revision: str = ""
     confirmed: Mapping[str, Mapping[str, int]] = {}
@@ -288,7 +288,7 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
         yield Line("verify", requirement, observed, verdict(is_ok), verified.age_s, "" if is_ok else mend)
 
 
-def _since(dependence: Dependence, verified: Verified, after: ActivityCounts, line: Line) -> Line:
+def _since(dependence: Dependence, verified: VerifyOnRecord, after: ActivityCounts, line: Line) -> Line:
     """The line of a clean verify, revised by what has changed in the source since it began."""
     before, mend = verified.look, "run `migrator verify` once more, now that writing ended"
     if before is None:

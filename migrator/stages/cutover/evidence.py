@@ -134,7 +134,7 @@ class Unknown(Struct, frozen=True):
     why: str
 
 
-class Verified(Struct, frozen=True):
+class VerifyOnRecord(Struct, frozen=True):
     """The last full verify of this mapping's revision into this table. `findings`: of the pattern's entities.
 
     `age_s`: since it began; None where it has not ended. `look`: the source's counts of changes when it began, None where
@@ -167,7 +167,7 @@ class Facts(Struct, frozen=True):
     capture_fault: str | Unknown = ""
     marks: MarksState | Unknown = field(default_factory=MarksState)
     relays: int | Unknown = 0
-    verified: Verified | None | Unknown = None
+    verified: VerifyOnRecord | None | Unknown = None
 
     @property
     def readers(self) -> list[Instance]:

@@ -37,7 +37,7 @@ from migrator.runtime.retry import nap
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
-from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
+from migrator.stages.cutover.evidence import Facts, Unknown, VerifyOnRecord, judge
 from migrator.stages.cutover.rollback import WayBack, may_go_back, stays_open
 from migrator.stages.live.capture import CaptureStage
 from migrator.stages.live.writers import Purge
@@ -292,7 +292,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     # ── verify ──
 
-    def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> Verified | None:
+    def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> VerifyOnRecord | None:
         """The last full verify; findings of the pattern's entities, of all where it is None."""
         identity = self._identity()
         first = newest.runs_before if newest is not None else 0
@@ -301,12 +301,12 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         runs = [run for run in runs if self._is_of_this_capture(run)]
         done = [run for run in runs if run.state == "done"]
         if not done:
-            return Verified(runs[-1].id, 0, None) if runs else None
+            return VerifyOnRecord(runs[-1].id, 0, None) if runs else None
         last = done[-1]
         # Findings of a run that has not ended count, too.
         findings = sum(self._findings(run, pattern) for run in runs if run.id >= last.id)
         age_s = max(0.0, now_s - _begun_s(last))
-        return Verified(last.id, findings, age_s, self.records.journal.look_before(last))
+        return VerifyOnRecord(last.id, findings, age_s, self.records.journal.look_before(last))
 
     def _is_of_this_capture(self, run: Run) -> bool:
         """Whether every change since the run began has left a mark."""

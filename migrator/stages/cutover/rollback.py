@@ -171,7 +171,7 @@ def _seen(status: ReverseStatus) -> str:
 # ── Its steps ──
 
 
-class Comparison(Protocol):
+class RowComparison(Protocol):
     """Rows compared with the rows that items make, both ways."""
 
     @property
@@ -237,7 +237,7 @@ class GoingBack(Struct, frozen=True):
     drops: bool
     check: Check
     drain: Callable[[], ReverseStatus] | None
-    compare: Callable[[], Comparison] | None
+    compare: Callable[[], RowComparison] | None
     move_counters: Callable[[], None] | None
     capture: Callable[[], None]
     own: Callable[[], int]
@@ -260,7 +260,7 @@ class GoingBack(Struct, frozen=True):
         self.keep()
         return owned
 
-    def _refuse_different(self, compared: Comparison) -> None:
+    def _refuse_different(self, compared: RowComparison) -> None:
         next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
         if not compared.is_clean:
             raise RefusedError(f"refused: rows and items differ; see `migrator reverse verify`. {next_step}")

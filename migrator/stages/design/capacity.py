@@ -55,7 +55,7 @@ _GB = 1024**3
 _MILLION = 1_000_000
 
 
-class Around(Struct, frozen=True):
+class CapacityContext(Struct, frozen=True):
     """What a design is judged by, beside its items. `triggers`: that capture would install; `unread_tables`: by no entity;
     `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is
     no price; `host`: where it would be filled from."""
@@ -75,14 +75,14 @@ class Around(Struct, frozen=True):
     whole_keys: bool = False
 
 
-def capacity_of(checked: Checked, sized: Sized, around: Around) -> Capacity:
+def capacity_of(checked: Checked, sized: Sized, around: CapacityContext) -> Capacity:
     return _Joining(checked, sized, around).capacity()
 
 
 class _Joining:
     """Joins one design's figures."""
 
-    def __init__(self, checked: Checked, sized: Sized, around: Around) -> None:
+    def __init__(self, checked: Checked, sized: Sized, around: CapacityContext) -> None:
         self.mapping = checked.mapping
         self.plans = checked.plans
         self.sized = sized

@@ -54,7 +54,7 @@ _MORE = 1.25
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SampleBounds:
     """`rows_exact`: an entity of at most so many rows is read as a whole, of a larger one `sampled` rows by chance; `calls`:
     of each pattern."""
 
@@ -127,7 +127,7 @@ class Sizing:
         source: Rows,
         mapping: MappingModel,
         entities: Sequence[CompiledEntity],
-        bounds: Bounds,
+        bounds: SampleBounds,
         now_s: float,
     ) -> None:
         self.source = source

@@ -91,7 +91,7 @@ def _typed(attribute: KeyAttribute, text: str) -> Value:
 
 
 @dataclass
-class Made:
+class RowItems:
     """Items, each with its entity; `expired` ones are past their TTL. `refused`: rows that may belong to the collection.
     `notes`: entities whose rows were not all looked at."""
 
@@ -111,9 +111,9 @@ class Partitions(Struct, frozen=True):
 
     def made(
         self, asked: AskedKey, now_s: float, named: Mapping[str, Sequence[SourceKey]] | None = None
-    ) -> Made:
+    ) -> RowItems:
         """What rows make in the collection. `named`: rows that are read besides, by entity; of these every item is given."""
-        made = Made()
+        made = RowItems()
         for entity in self.entities:
             keys = (named or {}).get(entity.name, ())
             rows = self._read(entity, keys)
@@ -128,7 +128,7 @@ class Partitions(Struct, frozen=True):
             made.refused += [finding for finding in projected.refused if finding.source_key in likely]
         return made
 
-    def _rows(self, entity: CompiledEntity, lookup: RowLookup, made: Made) -> dict[SourceKey, Any]:
+    def _rows(self, entity: CompiledEntity, lookup: RowLookup, made: RowItems) -> dict[SourceKey, Any]:
         most = self.rows_at_most
         if lookup.lookup is None:
             rows = self.source.read_page(entity.plan, None, None, most + 1)
@@ -205,7 +205,7 @@ class Views:
         views, notes = [], []
         for index in self._indexes():
             asked = _asked(self.mapping.table, index, key)
-            made = partitions.made(asked, now_s) if asked is not None else Made()
+            made = partitions.made(asked, now_s) if asked is not None else RowItems()
             if made.items:
                 views.append(self._view(index, made.items, _Bounds(1, _ITEMS_OF_ONE)))
             notes += made.notes

@@ -69,7 +69,7 @@ def _plain(text: str) -> str:
 
 
 @dataclass(eq=False)
-class Role:
+class ServiceRole:
     """One thing that a service does with a job. `look`: called with every beat; raises what no longer fits.
 
     What cannot be asked just now (exit code 3) is logged once a minute and is no fault: a service must not fail because
@@ -112,14 +112,14 @@ class Heartbeat:
         self.silent_s = silent_s
         self.clock = clock
         self.aside = aside
-        self._roles: list[Role] = []
+        self._roles: list[ServiceRole] = []
         self._logged_at = float("-inf")
         self._running = self._held = False
         self._new_thread()
         tell_of_forks(self)
 
     @contextmanager
-    def playing(self, role: Role) -> Iterator[None]:
+    def playing(self, role: ServiceRole) -> Iterator[None]:
         """The role is this instance's until the block ends.
 
         Raises: what its look raises, and what the journal does where it cannot be asked.
@@ -130,7 +130,7 @@ class Heartbeat:
         finally:
             self._end(role)
 
-    def check(self, role: Role) -> None:
+    def check(self, role: ServiceRole) -> None:
         """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError where the
         thread that looks has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
@@ -141,7 +141,7 @@ class Heartbeat:
             what = "the heartbeat of this service has ended, so nothing checks that its changes are marked"
             raise StoppedError(f"{what}; start the service again")
 
-    def _begin(self, role: Role) -> None:
+    def _begin(self, role: ServiceRole) -> None:
         role.look()
         with self._beating:
             self._roles.append(role)
@@ -166,7 +166,7 @@ class Heartbeat:
             self._remove_ended()
         self._looked_at = self.clock()
 
-    def _end(self, role: Role) -> None:
+    def _end(self, role: ServiceRole) -> None:
         with self._beating:
             self._roles.remove(role)
             if self._roles:

@@ -59,7 +59,7 @@ Part: TypeAlias = Root | StepKey
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingMark:
     """`left`: parts that were not read yet, with the item keys that the mark knows of a root."""
 
     mark: Mark
@@ -77,7 +77,7 @@ class Ahead:
     generation: Callable[[], object]
     most: int = MOST
     clock: Callable[[], float] = time.monotonic
-    _pending: dict[int, _Pending] = field(default_factory=dict)
+    _pending: dict[int, _PendingMark] = field(default_factory=dict)
     _by_part: dict[Part, set[int]] = field(default_factory=lambda: defaultdict(set))
     _generation: object = None
     _upto: int = 0
@@ -150,7 +150,7 @@ class Ahead:
         if left:
             # Without its images, which the parts replace.
             bare = Mark(mark.id, mark.table, root=mark.root, age_s=mark.age_s)
-            self._pending[mark.id] = _Pending(bare, self.clock(), left)
+            self._pending[mark.id] = _PendingMark(bare, self.clock(), left)
             for part in left:
                 self._by_part[part].add(mark.id)
 

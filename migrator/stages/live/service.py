@@ -37,7 +37,7 @@ from migrator.runtime.errors import (
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
 from migrator.stages.live.capture import still_fits
-from migrator.stages.live.instances import Role
+from migrator.stages.live.instances import ServiceRole
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import SharedLeases, fence_off, outlive
 
@@ -101,7 +101,7 @@ def marking_role(
     need_rows: Callable[[], None],
     unmarked: Callable[[], Sequence[str] | None],
     mode: Mode,
-) -> Role:
+) -> ServiceRole:
     """The role of a process that writes to SQL: checks that the source is still captured as in `begun_with`, that rows are
     still the truth, and, where the process leaves the marks itself, that the newest mapping needs no more (`unmarked`)."""
 
@@ -111,7 +111,7 @@ def marking_role(
         if installation.marked_by == "services":
             refuse_partial_marks(unmarked())
 
-    return Role("dual_write", look, mode, begun_with.id)
+    return ServiceRole("dual_write", look, mode, begun_with.id)
 
 
 def begin_beside(

@@ -19,7 +19,7 @@ from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import Question
 from migrator.stages.reads.backends import OwnCall, missing_function
-from migrator.stages.reads.reads import Call, Reads
+from migrator.stages.reads.reads import PatternCall, Reads
 
 # ── An access pattern that a service answers by two functions of its own, one for each side ──
 
@@ -76,7 +76,9 @@ class RoutedPattern:
         reads, call, side, ask = self._routed(args, named)
         return await reads.answer_async(call, side, ask)
 
-    def _routed(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Reads, Call, Side, Function]:
+    def _routed(
+        self, args: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> tuple[Reads, PatternCall, Side, Function]:
         """What routes, the call, the side that answers it, and what is asked there."""
         arguments = self._bound(args, named)
         reads = self._reads()
@@ -102,7 +104,7 @@ class RoutedPattern:
         except TypeError as error:
             raise SettingsError(f"{pattern.name}: {error}") from None
 
-    def _call(self, arguments: Mapping[str, Any]) -> Call:
+    def _call(self, arguments: Mapping[str, Any]) -> PatternCall:
         pattern = self._question.pattern
         values = checked_params(pattern, arguments)
         loop = asyncio.get_running_loop() if self._asynchronous else None
@@ -112,7 +114,7 @@ class RoutedPattern:
         def shadowed() -> OwnCall:
             return OwnCall(self._question, self._functions, kept, loop, self._shadow.deadline_s)
 
-        return Call(
+        return PatternCall(
             pattern, values, shadowed, lambda answer: records_of(pattern, answer, self._shadow.max_rows)
         )
 

@@ -58,7 +58,7 @@ DEEPEST = 100_000
 """Rows that SQL gives page by page at most: each page reads all those before it."""
 
 
-class Place(Struct, frozen=True):
+class PagePosition(Struct, frozen=True):
     """Where a page begins: `given` items or rows came before it; see Cursor for the others."""
 
     given: int = 0
@@ -70,7 +70,7 @@ class PageRows(Struct, frozen=True):
     """One page as rows of the pattern's attributes; `next` is None where there is no more."""
 
     rows: Rows
-    next: Place | None
+    next: PagePosition | None
 
 
 def refuse_unpaged(pattern: Pattern) -> None:
@@ -91,7 +91,7 @@ def refuse_unpaged(pattern: Pattern) -> None:
 
 
 def table_page(
-    question: Question, values: Mapping[str, Any], store: ItemStore, place: Place, size: int
+    question: Question, values: Mapping[str, Any], store: ItemStore, place: PagePosition, size: int
 ) -> PageRows:
     """Raises: SettingsError where the parameters make no request; what the store raises."""
     request = question.requests.of(values)
@@ -111,7 +111,7 @@ def table_page(
         return PageRows(rows, None)
     last = {number: pager.position(item) for number, item in taken}
     ends = tuple(last.get(number, start) for number, start in enumerate(starts))
-    return PageRows(rows, Place(given, ends))
+    return PageRows(rows, PagePosition(given, ends))
 
 
 class _Pager(Struct, frozen=True):
@@ -142,7 +142,7 @@ def _numbered(number: int, partition: Partition) -> Iterator[tuple[int, Item]]:
     return ((number, item) for item in partition.items())
 
 
-def _within(size: int, limit: int | None, place: Place) -> int:
+def _within(size: int, limit: int | None, place: PagePosition) -> int:
     return size if limit is None else min(size, max(limit - place.given, 0))
 
 
@@ -150,7 +150,7 @@ def _within(size: int, limit: int | None, place: Place) -> int:
 
 
 def sql_page(
-    question: Question, values: Mapping[str, Any], source: Questions, place: Place, size: int
+    question: Question, values: Mapping[str, Any], source: Questions, place: PagePosition, size: int
 ) -> PageRows:
     """One page of SQL's answer. The statement has no pages: it is read anew up to the page's end, and the page begins after
     the last row given, wherever that stands by now; if it is gone, after as many rows as were given.
@@ -168,7 +168,7 @@ def sql_page(
     page = rows[begins : begins + size]
     if not page or len(rows) <= begins + size:
         return PageRows(page, None)
-    return PageRows(page, Place(place.given + len(page), row=row_digest(as_text(page[-1]))))
+    return PageRows(page, PagePosition(place.given + len(page), row=row_digest(as_text(page[-1]))))
 
 
 class _First(Struct, frozen=True):
@@ -181,7 +181,7 @@ class _First(Struct, frozen=True):
         return self.source.query(statement, params, schema, at_most=self.at_most)
 
 
-def _behind(rows: Sequence[tuple[Any, ...]], place: Place) -> int:
+def _behind(rows: Sequence[tuple[Any, ...]], place: PagePosition) -> int:
     if not place.given:
         return 0
     equal_rows = [number for number, row in enumerate(rows) if row_digest(as_text(row)) == place.row]
@@ -355,7 +355,7 @@ AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 # one.
 
 
-class Call(Struct, frozen=True):
+class PatternCall(Struct, frozen=True):
     """One call of a pattern. `values`: its parameters as `checked_params` gives them. `shadowed`: what its shadow asks;
     None where there is none. `compares`: the answer as its shadow compares it, a copy where the caller could change it."""
 
@@ -376,7 +376,7 @@ class Reads:
     need_table: Callable[[], object]
     clock: Callable[[], float] = time.perf_counter
 
-    def side_of(self, call: Call) -> Side:
+    def side_of(self, call: PatternCall) -> Side:
         """The side that answers: always the same for the same parameters while the pattern is not moved."""
         state = self.phases.state(call.pattern.name)
         if state.phase != "ramp":
@@ -384,7 +384,7 @@ class Reads:
         texts = texts_of(call.pattern, call.values)
         return answering(state, share_of(call.pattern.name, texts), texts)
 
-    def answer(self, call: Call, side: Side, ask: Callable[[], Any]) -> Any:
+    def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
         """What `ask` gives, timed and counted. Raises: what it raises."""
         began = self.clock()
         try:
@@ -396,7 +396,7 @@ class Reads:
         self._answered(call, side, answer, began)
         return answer
 
-    async def answer_async(self, call: Call, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def answer_async(self, call: PatternCall, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The same for a side that is awaited."""
         began = self.clock()
         try:
@@ -412,7 +412,7 @@ class Reads:
         if side == "table":
             self.need_table()
 
-    def _answered(self, call: Call, side: Side, answer: Any, began: float) -> None:
+    def _answered(self, call: PatternCall, side: Side, answer: Any, began: float) -> None:
         name = call.pattern.name
         self.ledger.answered(name, side, (self.clock() - began) * 1000)
         shadowed = call.shadowed
@@ -423,7 +423,7 @@ class Reads:
         )
 
 
-def _comparable(call: Call, side: Side, answer: Any) -> Any:
+def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
     """Raises: TooManyError; SideError where the answer has no form that can be compared."""
     try:
         return call.compares(answer)
@@ -466,7 +466,7 @@ class MappedReads:
         values = checked_params(question.pattern, given)
         question.refuse_unfit(values)
         shadowed = lambda: MappedCall(question, values, self.shadow_edges)  # noqa: E731
-        call = Call(question.pattern, values, shadowed, self._compares)
+        call = PatternCall(question.pattern, values, shadowed, self._compares)
         side = self.reads.side_of(call)
         edges = self.edges
         ask = partial(question.answer, side, values, edges.source, edges.store)
@@ -495,7 +495,7 @@ class MappedReads:
         page = self._page_call(question, values, size)
         # Of pages in no certain order, and of later ones, the two sides need not agree where they are cut.
         compared = cursor is None and question.pattern.order == "exact"
-        call = Call(question.pattern, values, (lambda: page) if compared else None)
+        call = PatternCall(question.pattern, values, (lambda: page) if compared else None)
         fresh = Cursor(
             name, digest_of(texts_of(question.pattern, values)), self.revision, "sql", self.clock(), 0
         )
@@ -504,7 +504,7 @@ class MappedReads:
             if cursor is None
             else self._opened(cursor, key, fresh)
         )
-        position = Place(begun.given, begun.starts, begun.row)
+        position = PagePosition(begun.given, begun.starts, begun.row)
         ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, position)  # noqa: E731
         compares = lambda rows: self._compares({"": rows.rows})[""]  # noqa: E731
         page_rows = self.reads.answer(replace(call, compares=compares), begun.side, ask)
@@ -563,7 +563,7 @@ class PageCall:
     def pattern(self) -> Pattern:
         return self.question.pattern
 
-    def page(self, side: Side, edges: Backends, position: Place) -> PageRows:
+    def page(self, side: Side, edges: Backends, position: PagePosition) -> PageRows:
         if side == "table":
             return table_page(self.question, self.values, edges.store, position, self.size)
         return sql_page(self.question, self.values, edges.source, position, self.size)
@@ -573,7 +573,7 @@ class PageCall:
         bounds = Bounds(bounds.at_most + 1, bounds.late)
         source = cast("Questions", BoundedSource(self.edges.source, bounds))
         store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
-        return self.page(side, Backends(source, store), Place()).rows
+        return self.page(side, Backends(source, store), PagePosition()).rows
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         return self.question.compared({"": items}, {"": rows})

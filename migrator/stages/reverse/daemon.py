@@ -129,7 +129,7 @@ def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
 # ── SQL writers ──
 
 
-class SqlWriters(Struct, frozen=True):
+class SqlWriterStatus(Struct, frozen=True):
     """Tables whose rows follow items, by whether others are refused that write them. `why`: what kept triggers away."""
 
     refused: tuple[str, ...] = ()
@@ -146,11 +146,11 @@ def following(
     return [table.facts for table in tables if captured_name(table.facts) not in read]
 
 
-def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, refuse: bool) -> SqlWriters:
+def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, refuse: bool) -> SqlWriterStatus:
     """`refuse`: makes the triggers that are missing. It stops nothing where it cannot: rows that follow are worth more."""
     names = tuple(table.name for table in tables)
     if not tables:
-        return SqlWriters()
+        return SqlWriterStatus()
     why = ""
     try:
         owned(capture.installation(), job)
@@ -161,10 +161,10 @@ def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, ref
     except Interrupted:
         raise
     except MigratorError as error:
-        return SqlWriters((), names, str(error))
+        return SqlWriterStatus((), names, str(error))
     open_ = {step.table for step in steps}
     let_in = tuple(table.name for table in tables if captured_name(table) in open_)
-    return SqlWriters(tuple(name for name in names if name not in let_in), let_in, why if let_in else "")
+    return SqlWriterStatus(tuple(name for name in names if name not in let_in), let_in, why if let_in else "")
 
 
 def _done(capture: Capture, steps: Sequence[Step]) -> str:

@@ -68,13 +68,13 @@ ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collectio
 """Of a table's rows as they are in the source: the items that the mapping makes of each."""
 
 
-class RowReader(Protocol):
+class RowsByKey(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are."""
 
 
 def items_by_row(
-    source: RowReader, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
+    source: RowsByKey, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
 ) -> dict[SourceKey, list[Item]]:
     """Of a table's rows as they are in the source, those that take part: the items that the mapping makes of each."""
     made: dict[SourceKey, list[Item]] = defaultdict(list)
@@ -125,7 +125,7 @@ def _typed(table: TableFacts, name: str, value: Any) -> Any:
     return read(value) if read and isinstance(value, str) else value
 
 
-class PageReader(RowReader, Protocol):
+class PageReader(RowsByKey, Protocol):
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
@@ -181,7 +181,7 @@ def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iter
 class SpelledRows(Struct, frozen=True):
     """RowReader of rows by the keys that items have."""
 
-    source: RowReader
+    source: RowsByKey
     spellings: Spellings
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
@@ -201,7 +201,7 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class State:
+class RowState:
     """What a row is to be by its items now: `values`, or none with the reason. `is_there`: the row makes these items."""
 
     values: Row | None = None
@@ -222,7 +222,7 @@ class _Looks(Struct, frozen=True):
     end: bool = True
 
 
-SETTLED = State()
+SETTLED = RowState()
 """Of an item alone that is gone, or says by now whose it is."""
 
 
@@ -276,7 +276,7 @@ class Reverse:
         self._remember(rows)
         self._settle(rows, check, _Looks())
 
-    def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> dict[RowId, State]:
+    def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> dict[RowId, RowState]:
         """What each is to be, once it is kept which items hold it."""
         self._remember(rows)
         return self.states(rows)
@@ -331,7 +331,7 @@ class Reverse:
         before: the last one to write reads what is true then. `rows`: with keys of items that are known to hold them.
 
         What is kept of a row that was deleted goes after that last reading, for it says where to look."""
-        written, deleted = dict[RowId, State](), dict[RowId, WaitingRow]()
+        written, deleted = dict[RowId, RowState](), dict[RowId, WaitingRow]()
         for _ in range(_READ_AGAIN):
             states = self.states(rows)
             changed = {row: state for row, state in states.items() if written.get(row) != state}
@@ -348,7 +348,7 @@ class Reverse:
         waiting, now = self.journal.waiting_of(rows), self.journal.now()
         self.journal.wait([WaitingRow(row, "changing", now) for row in rows if row not in waiting])
 
-    def states(self, rows: Collection[RowId]) -> dict[RowId, State]:
+    def states(self, rows: Collection[RowId]) -> dict[RowId, RowState]:
         """What each is to be by the items that are known to hold it, or held it."""
         made = self._made(rows)
         keys = self._keys(rows, made)
@@ -398,22 +398,22 @@ class Reverse:
 
     def _state(
         self, row: RowId, items: Sequence[Mapping[RowId, Told] | RowError], made: Sequence[Told]
-    ) -> State:
+    ) -> RowState:
         holding: list[Told] = []
         for told in items:
             if isinstance(told, RowError):
-                return State(waits="misfit", why=str(told))
+                return RowState(waits="misfit", why=str(told))
             if row in told:
                 holding.append(told[row])
         if row[0] == ITEM_ALONE:
             return SETTLED
         if not holding:
-            return State(waits="gone")
+            return RowState(waits="gone")
         try:
             values = row_of(self.inverse, row[0], holding)
         except RowError as error:
-            return State(waits="claims", why=str(error))
-        return State(values, is_there=self._says(row[0], made, values))
+            return RowState(waits="claims", why=str(error))
+        return RowState(values, is_there=self._says(row[0], made, values))
 
     def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
         """Whether the row's own items say the same. What no item keeps of a value, such as the bounds of an array, stays
@@ -428,7 +428,7 @@ class Reverse:
 
     def _apply(
         self,
-        states: Mapping[RowId, State],
+        states: Mapping[RowId, RowState],
         rows: Mapping[RowId, Collection[ItemKey]],
         check: Check,
         looks: _Looks,
@@ -450,7 +450,7 @@ class Reverse:
 
     def _put(
         self,
-        states: Mapping[RowId, State],
+        states: Mapping[RowId, RowState],
         before: Mapping[RowId, WaitingRow],
         now: float,
         check: Check,
@@ -470,7 +470,7 @@ class Reverse:
 
     def _delete(
         self,
-        states: Mapping[RowId, State],
+        states: Mapping[RowId, RowState],
         before: Mapping[RowId, WaitingRow],
         now: float,
         check: Check,

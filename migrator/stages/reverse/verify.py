@@ -32,9 +32,9 @@ from migrator.runtime.errors import Interrupted, RowError
 from migrator.stages.reverse.stage import (
     ITEM_ALONE,
     Reverse,
-    RowReader,
+    RowsByKey,
+    RowState,
     SpelledRows,
-    State,
     WrittenTable,
     items_by_row,
     items_made,
@@ -82,7 +82,7 @@ class RowVerify:
     _forms: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     @cached_property
-    def by_key(self) -> RowReader:
+    def by_key(self) -> RowsByKey:
         return SpelledRows(self.source, self.stage.spellings)
 
     def run(self) -> RowsVerified:
@@ -290,7 +290,7 @@ def _different_columns(values: Row, others: Row) -> list[str]:
     return sorted(name for name in values if not is_same(values[name], others[name]))
 
 
-def _difference(state: State, row: Row | None) -> tuple[RowDifferenceKind, str] | None:
+def _difference(state: RowState, row: Row | None) -> tuple[RowDifferenceKind, str] | None:
     if state.waits == "gone":
         return None if row is None else ("no item", "")
     if state.waits in ("misfit", "claims"):
@@ -306,7 +306,7 @@ def _difference(state: State, row: Row | None) -> tuple[RowDifferenceKind, str] 
 # ── rows as they are ──
 
 
-def rows_there(source: RowReader, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
+def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
     """The rows with the columns that items tell of, each value in the decoded form of the heart."""
     by_table: dict[str, list[SourceKey]] = defaultdict(list)
     for table, key in rows:

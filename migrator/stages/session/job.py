@@ -97,7 +97,7 @@ def read_job(path: Path, *, asks_source: bool = True) -> Job:
     return job
 
 
-class Work(Struct, frozen=True):
+class SourceWork(Struct, frozen=True):
     """What a command is about to do with the source: under which name, how many at once, and how patiently.
 
     `apart`: how many other pools share the limit of connections.
@@ -117,7 +117,9 @@ def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProvi
 
 
 @contextmanager
-def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[JobSource]:
+def open_source(
+    settings: SourceSettings, parsed: ParsedMapping, work: SourceWork = SourceWork()
+) -> Iterator[JobSource]:
     """Raises: SettingsError where the mapping is one of another kind of source."""
     mapping = parsed.mapping
     if settings.dynamodb is not None:
@@ -141,7 +143,7 @@ def sampled(
 
 @contextmanager
 def open_database(
-    settings: SourceSettings, schemas: Sequence[str] = (), work: Work = Work()
+    settings: SourceSettings, schemas: Sequence[str] = (), work: SourceWork = SourceWork()
 ) -> Iterator[SqlSource]:
     """`schemas`: besides the default one."""
     from migrator.source.reader import SqlSource  # only commands that read rows need it
@@ -274,7 +276,7 @@ class Target(Struct, frozen=True):
         return replace(self, store=self.store.fenced(check))
 
 
-class Requests(Struct, frozen=True):
+class RequestLimits(Struct, frozen=True):
     """How many requests there may be at once, how long each may take, and how patiently they are sent again."""
 
     connections: int
@@ -282,7 +284,7 @@ class Requests(Struct, frozen=True):
     backoff: Backoff
 
     @classmethod
-    def of(cls, job: Job) -> Requests:
+    def of(cls, job: Job) -> RequestLimits:
         return cls(max(job.tuning.workers, AT_ONCE) + 2, TIMEOUT_S, backoff_of(job))
 
 
@@ -290,11 +292,11 @@ def open_target(
     job: Job,
     design: TableDesign,
     stop: Callable[[], bool],
-    requests: Requests | None = None,
+    requests: RequestLimits | None = None,
     sent: Sent | None = None,
 ) -> Target:
     """The job's table; starts the embedded DynamoDB where the job says so. `sent`: counts with it, where that is there."""
-    settings, request_limits, named = job.target, requests or Requests.of(job), design_for(job, design)
+    settings, request_limits, named = job.target, requests or RequestLimits.of(job), design_for(job, design)
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
         region=settings.region,

@@ -26,7 +26,7 @@ from migrator.stages.core import ownership as owner
 from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.rollback import WayBack
 from migrator.stages.reverse.daemon import (
-    SqlWriters,
+    SqlWriterStatus,
     following,
     hindrances,
     made_one_way,
@@ -150,7 +150,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
             triggers = rows.changing_triggers([table.facts for table in self.tables.values()])
         return list(notes([table.facts for table in self.tables.values()], triggers))
 
-    def sql_writers(self, *, refuse: bool) -> SqlWriters:
+    def sql_writers(self, *, refuse: bool) -> SqlWriterStatus:
         """`refuse`: makes the triggers that are missing."""
         tables = following(self.tables.values(), self.plans, self.session.plans)
         return sql_writers(self.session.live.capture, self.session.job.name, tables, refuse=refuse)

@@ -38,7 +38,7 @@ from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.dynamodb.writing import Clients, OldDocuments
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.stages.live.daemon import RelayLag
-from migrator.stages.live.instances import Heartbeat, Role, this_process
+from migrator.stages.live.instances import Heartbeat, ServiceRole, this_process
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import (
     LONGEST_S,
@@ -68,7 +68,7 @@ from migrator.stages.reads.reads import (
     refuse_missing,
 )
 from migrator.stages.reads.shadow import Shadow
-from migrator.stages.session.job import Requests, backoff_of, open_target, read_job
+from migrator.stages.session.job import RequestLimits, backoff_of, open_target, read_job
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
@@ -98,7 +98,7 @@ def open_service(
         live_patience=None,
         own_live=True,
         # As long as a flush may take: a request under way is not cut short.
-        requests=Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, backoff_of(job)),
+        requests=RequestLimits(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, backoff_of(job)),
         stop=stop,
     )
     with opened as session:
@@ -154,7 +154,7 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
     role = marking_role(service, installation, options)
     with ExitStack() as stack:
         writer = stack.enter_context(
-            _open_writer(session, options) if options.writes else nullcontext(_Writer(None, None))
+            _open_writer(session, options) if options.writes else nullcontext(_ServiceWriter(None, None))
         )
         captured = list(session.live.capture.captured(session.plans))
         rules = Rules(
@@ -183,7 +183,7 @@ def _begun(session: JobSession) -> Installation:
     return session.need_installation(is_old=standing == "old")
 
 
-def marking_role(service: Service, installation: Installation, options: WritingOptions) -> Role:
+def marking_role(service: Service, installation: Installation, options: WritingOptions) -> ServiceRole:
     """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
     session = service.session
     unmarked = partial(session.unmarked_by, session.own_revision())
@@ -199,7 +199,7 @@ def _need_rows(session: JobSession) -> None:
 # ── items written by the service itself ──
 
 
-class _Writer(Struct, frozen=True):
+class _ServiceWriter(Struct, frozen=True):
     """What makes items: before a commit, and after it; None where nothing does."""
 
     before_commit: BeforeCommit | None
@@ -207,7 +207,7 @@ class _Writer(Struct, frozen=True):
 
 
 @contextmanager
-def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Writer]:
+def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_ServiceWriter]:
     job = session.job
     refuse_strict(
         options.mode,
@@ -218,7 +218,7 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Writ
     kind = WRITER_KINDS[options.mode]
     with _open_shared_leases(session, kind, job.with_sessions(options.sessions)) as (edges, shared_leases):
         left = LeftToTheRelay()
-        yield _Writer(
+        yield _ServiceWriter(
             _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
             Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
             if options.flush
@@ -357,7 +357,7 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
             partial(target.admin.state, target.design),
             partial(session.identity.tables_named, target.design.name),
         )
-        role = Role("read", lambda: filled.refuse_other(phases.known().values()))
+        role = ServiceRole("read", lambda: filled.refuse_other(phases.known().values()))
         stack.enter_context(heartbeat.playing(role))
         stack.enter_context(phases)
         indexes = {name: question.pattern.index for name, question in asking.questions.items()}
@@ -383,7 +383,7 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
         yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
 
 
-def _callers(job: Job) -> tuple[ConnectionOptions, Requests]:
+def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
     settings = job.reads
     connection_options = ConnectionOptions(
         name=name_of(job.name, "read"),
@@ -393,10 +393,10 @@ def _callers(job: Job) -> tuple[ConnectionOptions, Requests]:
         statement_timeout_s=job.source.statement_timeout_s,
     )
     patience = Backoff(attempts=8, cap_s=1.0, limit_s=settings.patience_s)
-    return connection_options, Requests(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
+    return connection_options, RequestLimits(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
 
 
-def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
+def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
     """As long as its deadline, each of them."""
     shadow = job.reads.shadow
     connection_options = ConnectionOptions(
@@ -408,12 +408,12 @@ def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
     )
     # A throttled table is not helped by shadows that ask again and again.
     patience = Backoff(attempts=2, cap_s=0.2, limit_s=shadow.deadline_s)
-    return connection_options, Requests(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
+    return connection_options, RequestLimits(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
 
 
 @contextmanager
 def _edges(
-    session: JobSession, connection_options: ConnectionOptions, requests: Requests
+    session: JobSession, connection_options: ConnectionOptions, requests: RequestLimits
 ) -> Iterator[Backends]:
     """Connections of their own: no read waits for one that a shadow holds."""
     source = session.source.with_own_connections(connection_options, Retry(requests.backoff))

@@ -69,7 +69,7 @@ from migrator.stages.session.job import (
     ONCE,
     JobSource,
     Live,
-    Requests,
+    RequestLimits,
     Target,
     backoff_of,
     design_for,
@@ -111,7 +111,7 @@ class JobSession:
         patience: Backoff | None = None,
         live_patience: Backoff | None = DDL_PATIENCE,
         own_live: bool = False,
-        requests: Requests | None = None,
+        requests: RequestLimits | None = None,
         gone: Collection[str] = (),
         stop: Event | None = None,
         outer: JobSession | None = None,
@@ -202,7 +202,7 @@ class JobSession:
         providers = openings.secret_providers(job.path.parent, job.target)
         name, workers = name_of(job.name, self.command), self.workers or job.tuning.workers
         retry = Retry(backoff_of(job), self.stop.is_set)
-        work = openings.Work(name, workers, retry, providers, job.pools_apart)
+        work = openings.SourceWork(name, workers, retry, providers, job.pools_apart)
         return self._open_until.enter_context(openings.open_source(job.source, self.parsed, work))
 
     @property
@@ -263,7 +263,7 @@ class JobSession:
         if self._outer is not None:
             return self._outer.target_with_short_wait
         backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
-        return open_target(self.job, self.mapping.table, _never, Requests(2, _SHORT_WAIT_S, backoff))
+        return open_target(self.job, self.mapping.table, _never, RequestLimits(2, _SHORT_WAIT_S, backoff))
 
     # ── the journal ──
 

@@ -493,7 +493,7 @@ def _begin_of_number(name: str) -> bytes:
 # ── Rows ──
 
 
-class Look(Struct, frozen=True):
+class StoredDigests(Struct, frozen=True):
     """What one scan of the table left: digests, and totals by segment. `encoders`: by entity, where there is one.
     `is_shared`: other processes of the run have the same digests, and are told which are matched."""
 

@@ -17,7 +17,7 @@ from migrator.mapping.model.live import Root
 from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, item_key_of, source_named
 from migrator.mapping.patterns.diff import differences
 from migrator.runtime.values import replace
-from migrator.stages.verify.digests import Look, Places, match_rows
+from migrator.stages.verify.digests import Places, StoredDigests, match_rows
 
 
 class PageCheck(Struct, frozen=True):
@@ -36,7 +36,7 @@ class PageCheck(Struct, frozen=True):
     check: Callable[[], None]
     begin: Callable[[], None]
     clock: Callable[[], float]
-    look: Look | None
+    look: StoredDigests | None
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         self.begin()

@@ -43,7 +43,7 @@ from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
 from migrator.stages.backfill.write import encoders_of
 from migrator.stages.core.ownership import pinned_columns, recording_twins
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
-from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, Look
+from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, StoredDigests
 from migrator.stages.verify.page_check import PageCheck
 from migrator.stages.verify.scan import (
     DirectItems,
@@ -57,7 +57,9 @@ from migrator.stages.verify.scan import (
 # ── One scan of the table by several processes of a verify ──
 
 
-def look_of(source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool) -> Look | None:
+def look_of(
+    source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool
+) -> StoredDigests | None:
     """What was scanned, ready to be compared; None where digests are too many."""
     if scan.digests.count() > DIGESTS_AT_MOST:
         return None
@@ -67,7 +69,7 @@ def look_of(source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is
         return compile_texts(entity, offered, scan.orders(entity))
 
     encoders = encoders_of(source, scan.entities.values(), compiled)
-    return Look(scan, totals, {n: encoder for n, encoder in encoders.items() if encoder}, is_shared)
+    return StoredDigests(scan, totals, {n: encoder for n, encoder in encoders.items() if encoder}, is_shared)
 
 
 def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
@@ -107,7 +109,7 @@ class SegmentLook(Struct, frozen=True):
         self.journal.finish_page(self.run, page, Tally(), [], parts=parts)
         return page, _seen(totals), _took_ms(started)
 
-    def loaded(self, source: Rows) -> Look | None:
+    def loaded(self, source: Rows) -> StoredDigests | None:
         """What all segments have left; None where digests are too many."""
         totals = {}
         for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
@@ -135,7 +137,7 @@ class SegmentTrace(Struct, frozen=True):
 
 
 def match_others(
-    journal: SqlJournal, run: Run, look: Look | None, entities: Sequence[CompiledEntity]
+    journal: SqlJournal, run: Run, look: StoredDigests | None, entities: Sequence[CompiledEntity]
 ) -> None:
     """Adds what other processes, or an earlier start of the run, have matched."""
     if look is None or not look.is_shared:
@@ -338,7 +340,7 @@ class Verify:
     is_shared: bool = False
     pages: OpenPages = PageClaims
     _others: OthersWork = field(default_factory=lambda: OthersWork())
-    _looks: dict[int, Look | None] = field(default_factory=dict)
+    _looks: dict[int, StoredDigests | None] = field(default_factory=dict)
     _matched: set[int] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
@@ -436,7 +438,7 @@ class Verify:
 
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
-    ) -> tuple[Look | None, StoredRead]:
+    ) -> tuple[StoredDigests | None, StoredRead]:
         """Digests of what is stored; None where each item is read by its key. Also how that is, as it is planned."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
@@ -456,7 +458,7 @@ class Verify:
         self.progress.entity_done(TABLE)
         return look, stored if look else _planned(StoredRead("keys", _TOO_MANY))
 
-    def _look_alone(self, scan: DigestScan) -> Look | None:
+    def _look_alone(self, scan: DigestScan) -> StoredDigests | None:
         totals = {}
         for number, seen in scan.walk.each(lambda number: (number, scan.look(number, scan.digests))):
             totals[number] = seen
@@ -478,7 +480,7 @@ class Verify:
         entities: Sequence[CompiledEntity],
         claims: RunPages,
         is_over: Callable[[], bool],
-    ) -> Look | None:
+    ) -> StoredDigests | None:
         """The same, of a process that has joined, when it is there."""
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
@@ -495,7 +497,7 @@ class Verify:
         entities: Sequence[CompiledEntity],
         claims: RunPages,
         is_over: Callable[[], bool],
-    ) -> Look | None:
+    ) -> StoredDigests | None:
         """Scans segments that no other process has claimed; when all are done, what they have left."""
         look = self._agreed(run, entities)
         if look is None:
@@ -519,7 +521,7 @@ class Verify:
     # ── rows against items ──
 
     def _entity(
-        self, run: Run, entity: CompiledEntity, rows: int, look: Look | None, claims: RunPages
+        self, run: Run, entity: CompiledEntity, rows: int, look: StoredDigests | None, claims: RunPages
     ) -> None:
         tally = self.journal.tally(run, entity.name)
         self.progress.entity_started(entity.name, tally.rows, rows)
@@ -528,7 +530,7 @@ class Verify:
             self._rest(run)
         self.progress.entity_done(entity.name)
 
-    def _rows(self, run: Run, entity: CompiledEntity, look: Look | None, claims: RunPages) -> bool:
+    def _rows(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, claims: RunPages) -> bool:
         """Compares pages that no other process has claimed; whether all pages are done."""
         work, workers = self._check(run, entity, look), self.options.workers
         worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
@@ -539,14 +541,14 @@ class Verify:
                 self._others.look(self.journal, run, self.progress)
         return self._is_done(run, entity.name)
 
-    def _check(self, run: Run, entity: CompiledEntity, look: Look | None) -> PageCheck:
+    def _check(self, run: Run, entity: CompiledEntity, look: StoredDigests | None) -> PageCheck:
         edges = (self.source, self.store, self.objects, self.journal)
         return PageCheck(*edges, run, entity, self.check, self.begin, self.clock, look)
 
     # ── items against rows ──
 
     def _table(
-        self, run: Run, entities: Sequence[CompiledEntity], look: Look | None, claims: RunPages
+        self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None, claims: RunPages
     ) -> ScanTotals:
         match_others(self.journal, run, look, entities)
         if look is not None and look.scan.digests.are_all_matched():
@@ -562,7 +564,9 @@ class Verify:
         states = (self.journal.segment(run, number) for number in numbers)
         return sum((ScanTotals.from_json(state.tally) for state in states), ScanTotals())
 
-    def _trace(self, run: Run, entities: Sequence[CompiledEntity], look: Look | None) -> SegmentTrace:
+    def _trace(
+        self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None
+    ) -> SegmentTrace:
         scan = TableScan(*self._scanned(run, entities)) if look is None else look.scan
         return SegmentTrace(self.journal, run, scan, self.check)
 

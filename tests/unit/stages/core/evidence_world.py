@@ -11,7 +11,7 @@ from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.mapping.model.mapping import Param, Part, Pattern
 from migrator.runtime.values import replace
-from migrator.stages.cutover.evidence import Facts, Verified
+from migrator.stages.cutover.evidence import Facts, VerifyOnRecord
 from migrator.stages.patterns.latencies import Latencies
 
 NOW_S = 1_800_000_000.0
@@ -72,7 +72,7 @@ def facts(state: State = RAMP, seen: Sequence[Window] | None = None, **more: Any
         confirmed={"a": 3},
         marks=MarksState(waiting=2, oldest_age_s=0.5),
         relays=1,
-        verified=Verified(7, 0, 3600.0),
+        verified=VerifyOnRecord(7, 0, 3600.0),
     )
     return replace(made, **more)
 

@@ -19,7 +19,7 @@ from migrator.stages.cutover.dependence import (
     may_be_direct,
     still_needed,
 )
-from migrator.stages.cutover.evidence import Unknown, Verified
+from migrator.stages.cutover.evidence import Unknown, VerifyOnRecord
 from tests import pins
 from tests.unit.stages.core.evidence_world import GONE_S, NOW_S, READER
 
@@ -87,7 +87,7 @@ def test_a_process_that_began_before_stands_in_the_way() -> None:
 
 
 LOOK = ActivityCounts({"shop.a": "7", "shop.b": "1"}, 5, "pg_stat_user_tables")
-CLEAN = Verified(7, 0, 60.0, LOOK)
+CLEAN = VerifyOnRecord(7, 0, 60.0, LOOK)
 DONE = Dependence(
     phases={"p": PatternPhase("p", State("complete"), 5)},
     service_registry=ServiceRegistry((), NOW_S, GONE_S),
@@ -195,13 +195,13 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"looks": (BLIND, BLIND), "verified": replace(CLEAN, look=replace(BLIND, whole=None))},
         {"verify": "unknown"},
     ),
-    "findings": ({"verified": Verified(7, 1, 60.0)}, {"verify": "no"}),
+    "findings": ({"verified": VerifyOnRecord(7, 1, 60.0)}, {"verify": "no"}),
     "an old verify": (
         {"verified": replace(CLEAN, age_s=90_000.0), "phases": {"p": PatternPhase("p", State("live"), 3)}},
         {"verify": "no", "complete": "no"},
     ),
     "no verify": ({"verified": None}, {"verify": "unknown"}),
-    "a verify that goes on": ({"verified": Verified(7, 0, None)}, {"verify": "unknown"}),
+    "a verify that goes on": ({"verified": VerifyOnRecord(7, 0, None)}, {"verify": "unknown"}),
     "a table that cannot be asked": ({"verified": Unknown("away")}, {"verify": "unknown"}),
     "tables left": ({"unread": ("audit", "kept_1")}, {"unmigrated": "no"}),
     "tombstones": ({"tombstones": Tombstones(3, 1)}, {"tombstones": "no"}),

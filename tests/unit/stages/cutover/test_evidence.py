@@ -11,7 +11,7 @@ from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.evidence import Facts, Unknown, Verified, answers_needed, judge
+from migrator.stages.cutover.evidence import Facts, Unknown, VerifyOnRecord, answers_needed, judge
 from tests import pins
 from tests.unit.stages.core.evidence_world import (
     GONE_S,
@@ -77,9 +77,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a mark that failed": ({"marks": MarksState(1, 1.0, failed=1)}, {"lag": "no"}),
     "a source that is away": ({"marks": Unknown("away")}, {"lag": "unknown"}),
     "no verify": ({"verified": None}, {"verify": "unknown"}),
-    "a verify that goes on": ({"verified": Verified(7, 0, None)}, {"verify": "unknown"}),
-    "an old verify": ({"verified": Verified(7, 0, 90_000.0)}, {"verify": "no"}),
-    "findings": ({"verified": Verified(7, 2, 5.0)}, {"verify": "no"}),
+    "a verify that goes on": ({"verified": VerifyOnRecord(7, 0, None)}, {"verify": "unknown"}),
+    "an old verify": ({"verified": VerifyOnRecord(7, 0, 90_000.0)}, {"verify": "no"}),
+    "findings": ({"verified": VerifyOnRecord(7, 2, 5.0)}, {"verify": "no"}),
     "a table that is away": ({"table_fault": Unknown("away")}, {"table": "unknown"}),
 }
 

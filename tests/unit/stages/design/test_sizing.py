@@ -12,7 +12,7 @@ import pytest
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.design.sizing import Bounds, Sized, Sizing
+from migrator.stages.design.sizing import SampleBounds, Sized, Sizing
 from tests.support_mapping import parse_mapping
 
 MAPPING = """
@@ -65,12 +65,12 @@ def checked(source: SqlSource) -> Checked:
     return check_mapping(parse_mapping(MAPPING, "m.yaml"), source.facts())
 
 
-def sized(source: SqlSource, checked: Checked, bounds: Bounds) -> Sized:
+def sized(source: SqlSource, checked: Checked, bounds: SampleBounds) -> Sized:
     return Sizing(source, checked.mapping, checked.entities, bounds, now_s=0.0).sized()
 
 
 def test_all_rows_are_exact(source: SqlSource, checked: Checked) -> None:
-    made = sized(source, checked, Bounds())
+    made = sized(source, checked, SampleBounds())
     assert made.exact
     size = made.types["Note"].size("Note", exact=True)
     # A long item takes two units in the table and two in the index, a short one takes one in each.
@@ -88,8 +88,8 @@ def test_rows_by_chance_stand_for_all_and_sql_counts_what_patterns_read(
     source: SqlSource, checked: Checked
 ) -> None:
     exact, made = (
-        sized(source, checked, Bounds()),
-        sized(source, checked, Bounds(rows_exact=1_000, sampled=500)),
+        sized(source, checked, SampleBounds()),
+        sized(source, checked, SampleBounds(rows_exact=1_000, sampled=500)),
     )
     assert not made.exact
     assert made.read["note"] <= 500 < made.rows["note"]
@@ -106,7 +106,7 @@ def test_rows_by_chance_stand_for_all_and_sql_counts_what_patterns_read(
 
 
 def test_the_same_rows_are_chosen_each_time(source: SqlSource, checked: Checked) -> None:
-    bounds = Bounds(rows_exact=1_000, sampled=200)
+    bounds = SampleBounds(rows_exact=1_000, sampled=200)
     first, second = (sized(source, checked, bounds) for _ in range(2))
     assert first.places == second.places
     assert first.patterns == second.patterns

@@ -23,7 +23,7 @@ from migrator.mapping.model.instances import Instance, Instances
 from migrator.runtime.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.runtime.system import birth, visible_processes
 from migrator.runtime.values import replace
-from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, this_process
+from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, ServiceRole, this_process
 from tests import pins
 from tests.fakes.journal import FakeInstances
 from tests.support_fence import no_fence
@@ -55,7 +55,7 @@ class Service:
 
     def __init__(self, instances: Instances, look: Look, beat_s: float = BEAT_S, **more: Any) -> None:
         self.heartbeat = Heartbeat(instances, me(), beat_s=beat_s, **more)
-        self.role = Role("dual_write", look, "outbox", "here")
+        self.role = ServiceRole("dual_write", look, "outbox", "here")
         self._stack = ExitStack()
 
     def start(self) -> Service:
@@ -201,10 +201,10 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
     with running(instances, look, 60) as service:
         (first,) = instances.known()
         assert said(instances) == [("dual_write", "outbox", "here")]
-        with service.heartbeat.playing(Role("read", lambda: None)):
+        with service.heartbeat.playing(ServiceRole("read", lambda: None)):
             assert said(instances) == [("dual_write,read", "outbox", "here")]
             assert [(one.reads, one.marks, one.id) for one in instances.known()] == [(True, True, first.id)]
-            strict = Role("dual_write", no_fence, "strict", "here")
+            strict = ServiceRole("dual_write", no_fence, "strict", "here")
             with service.heartbeat.playing(strict):
                 assert said(instances) == [("dual_write,read", "strict", "here")]
             service.stop()
@@ -214,9 +214,9 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
 
 def test_a_process_that_begins_again_is_a_new_instance(instances: FakeInstances, look: Look) -> None:
     service = Service(instances, look)
-    with service.heartbeat.playing(Role("read", lambda: None)):
+    with service.heartbeat.playing(ServiceRole("read", lambda: None)):
         (first,) = instances.known()
-    with service.heartbeat.playing(Role("read", lambda: None)):
+    with service.heartbeat.playing(ServiceRole("read", lambda: None)):
         (second,) = instances.known()
         until(lambda: instances.known()[0].alive_at > second.alive_at)
     assert first.id != second.id
@@ -228,7 +228,7 @@ def test_what_fits_no_longer_fails_the_writes_of_its_own_role_alone(
 ) -> None:
     other = Look()
     with running(instances, look) as service:
-        strict = Role("dual_write", other, "strict", "here")
+        strict = ServiceRole("dual_write", other, "strict", "here")
         with service.heartbeat.playing(strict):
             other.wrong = SettingsError("the relay works by another mapping")
             until(lambda: strict.fault is not None)
@@ -241,7 +241,10 @@ def test_a_role_that_does_not_fit_leaves_the_others_as_they_are(instances: FakeI
     wrong = Look()
     wrong.wrong = SettingsError("no")
     with running(instances, look) as service:
-        with pytest.raises(SettingsError), service.heartbeat.playing(Role("dual_write", wrong, "strict")):
+        with (
+            pytest.raises(SettingsError),
+            service.heartbeat.playing(ServiceRole("dual_write", wrong, "strict")),
+        ):
             pass
         assert said(instances) == [("dual_write", "outbox", "here")]
         service.check()
@@ -470,7 +473,7 @@ def test_a_role_that_begins_while_the_last_one_ends_has_a_heart_that_beats() -> 
     ending = Thread(target=made.stop)
     ending.start()
     assert leaving.wait(120)
-    other = Role("read", look)
+    other = ServiceRole("read", look)
     with made.heartbeat.playing(other):
         left.set()
         ending.join(120)

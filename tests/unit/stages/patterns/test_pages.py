@@ -11,7 +11,7 @@ from migrator.mapping.patterns.answers import Designs, read_params
 from migrator.mapping.patterns.requests import Cursor, digest_of, opened, signed
 from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.question import Question
-from migrator.stages.reads.reads import SLACK, PageRows, Place, refuse_unpaged, sql_page, table_page
+from migrator.stages.reads.reads import SLACK, PagePosition, PageRows, refuse_unpaged, sql_page, table_page
 from tests import pins
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
@@ -47,11 +47,11 @@ def filled(pattern: str) -> FakeStore:
     return store
 
 
-def through(cursor: Place) -> Place:
+def through(cursor: PagePosition) -> PagePosition:
     """The place as it comes back from a caller."""
     sent = Cursor("p", "", "", "table", 0.0, cursor.given, cursor.starts, cursor.row)
     back = opened(signed(sent, KEY), KEY)
-    return Place(back.given, back.starts, back.row)
+    return PagePosition(back.given, back.starts, back.row)
 
 
 def ids(page: PageRows) -> list[Any]:
@@ -59,7 +59,7 @@ def ids(page: PageRows) -> list[Any]:
 
 
 def all_pages(pattern: str, store: FakeStore, size: int) -> list[list[Any]]:
-    question, place, found = question_of(pattern), Place(), []
+    question, place, found = question_of(pattern), PagePosition(), []
     while True:
         page = table_page(question, {"tenant": "acme", "kind": "k"}, store, place, size)
         found.append(ids(page))
@@ -92,7 +92,7 @@ def test_tombstones_are_on_no_page() -> None:
 
 def test_a_page_goes_on_where_the_last_item_was_that_is_gone() -> None:
     store, question = filled(TURNED), question_of(TURNED)
-    first = table_page(question, {"tenant": "acme"}, store, Place(), 10)
+    first = table_page(question, {"tenant": "acme"}, store, PagePosition(), 10)
     for number in range(85, 95):
         store.delete([("EVENT#acme", f"E#{number:04}")])
     assert first.next is not None
@@ -103,7 +103,7 @@ def test_a_page_goes_on_where_the_last_item_was_that_is_gone() -> None:
 # ── SQL ──
 
 
-def sql_pages(rows: list[tuple[Any, ...]], place: Place, size: int = 3) -> PageRows:
+def sql_pages(rows: list[tuple[Any, ...]], place: PagePosition, size: int = 3) -> PageRows:
     source = MemorySource(SCHEMA, {}, {"SELECT 1": lambda params: rows})
     return sql_page(question_of(ONE), {"tenant": "acme"}, source, place, size)
 
@@ -113,19 +113,19 @@ def numbered(*numbers: int) -> list[tuple[Any, ...]]:
 
 
 def test_sql_gives_the_same_pages() -> None:
-    place: Place | None = Place()
+    place: PagePosition | None = PagePosition()
     found = []
     while place is not None:
         page = sql_pages(numbered(*range(7)), place)
         found.append(ids(page))
         place = page.next and through(page.next)
     assert found == [[0, 1, 2], [3, 4, 5], [6]]
-    assert sql_pages([], Place()).next is None
-    assert sql_pages(numbered(1, 2, 3), Place()).next is None
+    assert sql_pages([], PagePosition()).next is None
+    assert sql_pages(numbered(1, 2, 3), PagePosition()).next is None
 
 
 def test_rows_that_come_in_before_a_page_are_not_given_twice() -> None:
-    first = sql_pages(numbered(9, 8, 7, 6, 5), Place())
+    first = sql_pages(numbered(9, 8, 7, 6, 5), PagePosition())
     assert first.next is not None
     assert ids(sql_pages(numbered(12, 11, 10, 9, 8, 7, 6, 5), first.next)) == [6, 5]
     # The last one is gone: as many on as were given.
@@ -138,7 +138,7 @@ def test_rows_that_come_in_before_a_page_are_not_given_twice() -> None:
 
 def test_sql_gives_no_pages_without_end() -> None:
     with pins.refused(SettingsError):
-        sql_pages(numbered(1), Place(given=100_000))
+        sql_pages(numbered(1), PagePosition(given=100_000))
 
 
 # ── what has no pages ──
