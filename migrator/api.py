@@ -49,10 +49,7 @@ class Migration:
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
-        from migrator.stages.session.service import Asking
-
         self._service = service
-        self._asking = Asking(service)
         self._begin(stack, service.session.job.reads)
 
     def _begin(self, stack: ExitStack, settings: ReadSettings) -> None:
@@ -230,9 +227,9 @@ class Migration:
         Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
         """
         from migrator.stages.reads.functions import RoutedPattern
-        from migrator.stages.session.service import question_of
+        from migrator.stages.reads.reads import question_named
 
-        question, shadow = question_of(self._asking, name), self._settings.shadow
+        question, shadow = question_named(self._service.questions, name), self._settings.shadow
         return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, shadow)
 
     def phases(self) -> dict[str, str]:
@@ -254,7 +251,7 @@ class Migration:
     def _open_reading(self) -> MappedReads:
         from migrator.stages.session.service import open_reading
 
-        return self._stack.enter_context(open_reading(self._asking))
+        return self._stack.enter_context(open_reading(self._service))
 
     # ── what it counts ──
 

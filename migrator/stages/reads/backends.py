@@ -143,6 +143,12 @@ class Backends(Struct, frozen=True):
         """Rows by part."""
         return question.answer(side, values, self.source, self.store)
 
+    def within(self, bounds: Bounds) -> Backends:
+        return Backends(
+            cast("Questions", BoundedSource(self.source, bounds)),
+            cast("ItemStore", BoundedStore(self.store, bounds)),
+        )
+
 
 class MappedCall(Struct, frozen=True):
     """A call that the mapping's own request and statement answer. `edges`: a shadow's own."""
@@ -156,9 +162,7 @@ class MappedCall(Struct, frozen=True):
         return self.question.pattern
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        source = cast("Questions", BoundedSource(self.edges.source, bounds))
-        store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
-        return Backends(source, store).ask(self.question, side, self.values)
+        return self.edges.within(bounds).ask(self.question, side, self.values)
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         return self.question.compared(items, rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -41,8 +41,6 @@ from migrator.stages.core.ownership import OLDER_ADVICE, OlderError
 from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
 from migrator.stages.reads.backends import (
     Backends,
-    BoundedSource,
-    BoundedStore,
     Bounds,
     MappedCall,
     ShadowedCall,
@@ -223,26 +221,27 @@ def refuse_missing(
             raise TargetError(f"{what}; see `migrator table check`, or move the pattern to off first")
 
 
-class FilledTable(Struct, frozen=True):
-    """The table that DynamoDB's answers come from. `state`: of the table with that name now; `known`: ids of the tables of
-    that name that the job has written to."""
+def refuse_other_table(
+    table: str,
+    ask: Callable[[], TableState | None],
+    filled: Callable[[], Collection[str]],
+    phases: Iterable[PatternPhase],
+) -> None:
+    """`ask`: the state of the table with that name now; `filled`: ids of the tables of that name that the job has
+    written to.
 
-    name: str
-    state: Callable[[], TableState | None]
-    known: Callable[[], Collection[str]]
-
-    def refuse_other(self, phases: Iterable[PatternPhase]) -> None:
-        """Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
-        table or the journal cannot be asked, the answers go on."""
-        if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
-            return
-        try:
-            state, known = self.state(), self.known()
-        except MigratorError:
-            return
-        if state is not None and known and state.table_id not in known:
-            what = f"table {self.name} is not the one that was filled: it was created again, or restored"
-            raise OlderError(f"{what}; its answers would lack items; {OLDER_ADVICE}")
+    Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
+    table or the journal cannot be asked, the answers go on.
+    """
+    if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
+        return
+    try:
+        state, known = ask(), filled()
+    except MigratorError:
+        return
+    if state is not None and known and state.table_id not in known:
+        what = f"table {table} is not the one that was filled: it was created again, or restored"
+        raise OlderError(f"{what}; its answers would lack items; {OLDER_ADVICE}")
 
 
 class PhaseCache:
@@ -571,9 +570,7 @@ class PageCall:
     def ask(self, side: Side, bounds: Bounds) -> Any:
         # One row more than a page shows that there is another page.
         bounds = Bounds(bounds.at_most + 1, bounds.late)
-        source = cast("Questions", BoundedSource(self.edges.source, bounds))
-        store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
-        return self.page(side, Backends(source, store), PagePosition()).rows
+        return self.page(side, self.edges.within(bounds), PagePosition()).rows
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         return self.question.compared({"": items}, {"": rows})

@@ -29,7 +29,7 @@ from migrator.mapping.model.results import Hidden
 from migrator.mapping.patterns.answers import Designs
 from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
 from migrator.runtime.values import replace
-from migrator.settings.job import Job, ReadSettings
+from migrator.settings.job import Job
 from migrator.source.adapter.driver import AsyncBridge, off_loop
 from migrator.source.adapter.events import Adapter, Rules, Sessions
 from migrator.source.adapter.marks import UnknownRows
@@ -60,12 +60,11 @@ from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.reads import (
-    FilledTable,
     MappedReads,
     PhaseCache,
     Reads,
-    question_named,
     refuse_missing,
+    refuse_other_table,
 )
 from migrator.stages.reads.shadow import Shadow
 from migrator.stages.session.job import RequestLimits, backoff_of, open_target, read_job
@@ -75,11 +74,27 @@ JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 """A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
 
 
-class Service(Struct, frozen=True):
-    """The edges of a process of a service."""
+class Service(Struct, frozen=True, dict=True):
+    """The edges of a process of a service, and what it may ask."""
 
     session: JobSession
     heartbeat: Heartbeat
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        """By pattern."""
+        checked = self.session.checked
+        designs = Designs(checked.read_plans)
+        return {
+            name: Question(checked.mapping, pattern, designs)
+            for name, pattern in checked.mapping.patterns.items()
+        }
+
+    @cached_property
+    def hidden(self) -> dict[str, Hidden]:
+        """By pattern what is never shown."""
+        checked = self.session.checked
+        return hidden_by_pattern(checked.mapping, checked.read_plans)
 
 
 @contextmanager
@@ -306,42 +321,12 @@ def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], 
 CALLERS_TIMEOUT_S = 20.0
 
 
-class Asking(Struct, frozen=True, dict=True):
-    """A service that reads."""
-
-    service: Service
-
-    @property
-    def settings(self) -> ReadSettings:
-        return self.service.session.job.reads
-
-    @cached_property
-    def questions(self) -> dict[str, Question]:
-        checked = self.service.session.checked
-        designs = Designs(checked.read_plans)
-        return {
-            name: Question(checked.mapping, pattern, designs)
-            for name, pattern in checked.mapping.patterns.items()
-        }
-
-    @cached_property
-    def hidden(self) -> dict[str, Hidden]:
-        """By pattern what is never shown."""
-        checked = self.service.session.checked
-        return hidden_by_pattern(checked.mapping, checked.read_plans)
-
-
-def question_of(asking: Asking, name: str) -> Question:
-    """Raises: SettingsError for a pattern that the mapping has not."""
-    return question_named(asking.questions, name)
-
-
 @contextmanager
-def open_reading(asking: Asking) -> Iterator[MappedReads]:
+def open_reading(service: Service) -> Iterator[MappedReads]:
     """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
     is not off is not there: a service should not start then."""
-    session, heartbeat, settings = asking.service.session, asking.service.heartbeat, asking.settings
-    job, mapping = session.job, session.checked.mapping
+    session, heartbeat = service.session, service.heartbeat
+    job, settings, mapping = session.job, session.job.reads, session.checked.mapping
     revision = mapping.revision
     with ExitStack() as stack:
         edges = stack.enter_context(_edges(session, *_callers(job)))
@@ -352,17 +337,19 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
 
         phases = PhaseCache(session.phases, instance, settings.phase_cache_s)
         target = session.target_with_short_wait
-        filled = FilledTable(
-            target.design.name,
-            partial(target.admin.state, target.design),
-            partial(session.identity.tables_named, target.design.name),
-        )
-        role = ServiceRole("read", lambda: filled.refuse_other(phases.known().values()))
+        name, state = target.design.name, partial(target.admin.state, target.design)
+
+        def need_filled() -> None:
+            refuse_other_table(
+                name, state, partial(session.identity.tables_named, name), phases.known().values()
+            )
+
+        role = ServiceRole("read", need_filled)
         stack.enter_context(heartbeat.playing(role))
         stack.enter_context(phases)
-        indexes = {name: question.pattern.index for name, question in asking.questions.items()}
-        states = {name: phases.state(name) for name in indexes}
-        refuse_missing(states, indexes, target.design.name, partial(target.admin.state, target.design))
+        indexes = {pattern: question.pattern.index for pattern, question in service.questions.items()}
+        states = {pattern: phases.state(pattern) for pattern in indexes}
+        refuse_missing(states, indexes, name, state)
         session.refuse_strange_start()
         session.refuse_unknown()
         role.look()
@@ -374,13 +361,13 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
         opened = ReadMetrics(evidence, blank, answers, instance, clock=clock, versions=phases.versions)
         metrics = stack.enter_context(opened)
 
-        def sampler(name: str) -> Sampler:
-            return Sampler(patterns[name], asking.hidden[name], instance(), revision)
+        def sampler(pattern: str) -> Sampler:
+            return Sampler(patterns[pattern], service.hidden[pattern], instance(), revision)
 
         lag = RelayLag(session.live.marks.state)
         shadow = stack.enter_context(Shadow(settings.shadow, metrics, sampler, lag_s=lag))
         reads = Reads(phases, shadow, metrics, role.refuse)
-        yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
+        yield MappedReads(reads, service.questions, edges, shadowed, settings, revision)
 
 
 def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
