@@ -176,7 +176,7 @@ def test_no_check_has_a_default_that_does_nothing() -> None:
                 ]
                 loose += [f"{path.name}:{node.name}({one.arg})" for one in with_default if one.arg in names]
     # What a verify was told of the source when it began; whether a filter's arguments are right.
-    assert sorted(loose) == ["evidence.py:Verified.look", "filters.py:FilterSpec.check"]
+    assert sorted(loose) == ["evidence.py:VerifyOnRecord.look", "filters.py:FilterSpec.check"]
 
 
 def test_nothing_is_set_on_a_stage_or_a_store_once_it_is_made() -> None:
