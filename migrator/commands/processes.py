@@ -386,7 +386,7 @@ def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Ite
         identity = runs.identity_of("verify", session, session.table_id, entities, joining.work.scope)
         run = runs.joined_run(session.journal, identity)
         options = VerifyOptions(joining.workers, tuning.page_rows, tuning.scan_segments, joining.work.sample)
-        stage = replace(stage_of(session, lease, options, Unshown()), who=joining.who)
+        stage = replace(stage_of(session, lease, options, Unshown(), *STILL), who=joining.who)
         stage = sharing(stack, stage, session, run, connections)
         call = partial(stage.work, run, entities)
         yield JoinedProcess(session, lease, identity, run, joining.who, entities, stage, call)
@@ -398,16 +398,19 @@ OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManage
 }
 
 
+STILL: tuple[Confirm | None, Callable[[], bool]] = (None, lambda: True)
+"""Of a source whose changes leave no marks: it is taken not to change."""
+
+
 def stage_of(
     session: JobSession,
     lease: Held,
     options: VerifyOptions,
     shown: Progress,
-    confirm: Confirm | None = None,
-    is_quiet: Callable[[], bool] = lambda: True,
+    confirm: Confirm | None,
+    is_quiet: Callable[[], bool],
 ) -> Verify:
-    """`confirm`, `is_quiet`: how differences are confirmed, and whether anything changed meanwhile; by default for a source
-    whose changes leave no marks, which is taken not to change."""
+    """`confirm`, `is_quiet`: how differences are confirmed, and whether anything changed meanwhile."""
     return Verify(
         *(session.source, session.target.store, session.journal, shown),
         check=lease.check,

@@ -20,6 +20,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import print_verify, print_verify_verdict, verify_data
 from migrator.commands.processes import (
+    STILL,
     Joining,
     Others,
     PageEngine,
@@ -143,7 +144,7 @@ def _drive(
     identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
     # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
     captured = _captured(session, options)
-    rechecked = recheck_of(session, session.live, options["settle_s"]) if captured else ()
+    rechecked = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
     stage = stage_of(session, lease, _options(session, asked), cli.progress(), *rechecked)
     run = begun_run(session, identity, captured, again=options["restart"])
     stack.enter_context(cli.stopped_says(lambda: _stopped(session, run, asked)))
