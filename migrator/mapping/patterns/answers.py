@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Mapping as Dict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
@@ -27,7 +26,8 @@ from migrator.mapping.items.values import (
 )
 from migrator.mapping.model.evidence import Member, Side
 from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of, kind_of
-from migrator.mapping.model.mapping import Expression, Mapping, Param, ParamType, Part, Pattern, Ref
+from migrator.mapping.model.mapping import Expression, Param, ParamType, Part, Pattern, Ref
+from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
 from migrator.mapping.patterns.params import param_text
@@ -37,7 +37,7 @@ from migrator.runtime.values import replace
 Behind = tuple[Kind, Ref] | None
 """The column behind an attribute, with its filters; None for an attribute of several columns."""
 
-Written = Dict[str, Expression]
+Written = Mapping[str, Expression]
 """What an item's attributes are made of, those included that keep their column's name."""
 
 _TIMES = frozenset({"timestamp", "date"})
@@ -90,7 +90,7 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
 Reader = Callable[[Any], Any]
 
 
-def readers_for(mapping: Mapping, designs: Designs, part: Part) -> tuple[Reader, ...]:
+def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Reader, ...]:
     """Per attribute of the part, a function from the driver's value to the item's.
 
     It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
@@ -99,7 +99,7 @@ def readers_for(mapping: Mapping, designs: Designs, part: Part) -> tuple[Reader,
     return tuple(_reader(mapping, designs.columns(part.type, name)) for name in part.attributes)
 
 
-def _reader(mapping: Mapping, columns: set[Behind]) -> Reader:
+def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
     only = columns.pop() if len(columns) == 1 else None
     if only is None:
         return lambda raw: raw
@@ -125,7 +125,7 @@ _TRUTHS = {"true": True, "false": False}
 # ── parameters ──────────────────────────────────────────────────────────────────────────────────
 
 
-def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
+def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
     """The pattern's parameters parsed from texts by their declared types; an unset optional parameter is None.
 
     A list is written with commas, or as a JSON array; binary values are base64.
@@ -181,7 +181,7 @@ def sample_params(pattern: Pattern) -> dict[str, Any]:
     }
 
 
-def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str | None:
+def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]) -> str | None:
     """The schema whose tables the pattern's SQL reads; None for the default one.
 
     Raises: SettingsError for one that the mapping does not list.
@@ -273,7 +273,7 @@ _SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def answer_of(mapping: Mapping, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
+def answer_of(mapping: MappingModel, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
     """Per part of the answer the returned attributes of its items, in order; a missing attribute is None."""
     type_attribute = mapping.table.type_attribute
     return {
@@ -323,7 +323,7 @@ def _plain(value: Any) -> Any:
     return values.attribute(str(value) if type(value).__name__ == "UUID" else value)
 
 
-Kinds: TypeAlias = "Dict[str, Kind]"
+Kinds: TypeAlias = "Mapping[str, Kind]"
 """By attribute what its column holds; without those that are no column's own value."""
 
 
@@ -350,9 +350,9 @@ class Parts(dict[str, "Records | dict[str, Value] | None"]):
 
     def __init__(
         self,
-        parts: Dict[str, Records | dict[str, Value] | None],
+        parts: Mapping[str, Records | dict[str, Value] | None],
         origin: Side,
-        kinds: Dict[str, Kinds] | None = None,
+        kinds: Mapping[str, Kinds] | None = None,
     ) -> None:
         super().__init__(parts)
         self.origin: Side = origin
@@ -399,7 +399,7 @@ _PYTHON: dict[KindName, Callable[[Any], Any]] = {
 }
 
 
-def _typed_record(record: Dict[str, Value], kinds: Kinds) -> dict[str, Any]:
+def _typed_record(record: Mapping[str, Value], kinds: Kinds) -> dict[str, Any]:
     return {name: _typed(value, kinds.get(name)) for name, value in record.items()}
 
 
@@ -438,7 +438,7 @@ _KIND_OF: tuple[tuple[type, KindName], ...] = (
 )
 
 
-def kinds_of(records: Iterable[Dict[str, Any]]) -> dict[str, Kind]:
+def kinds_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Kind]:
     """By attribute the kind that values of Python's own types are of."""
     found: dict[str, Kind] = {}
     for record in records:
@@ -450,13 +450,13 @@ def kinds_of(records: Iterable[Dict[str, Any]]) -> dict[str, Kind]:
 
 
 Rows = list[tuple[Any, ...]]
-Record = Dict[str, Any]
+Record = Mapping[str, Any]
 _EXACT = Context(prec=400)
 _LONGEST_INTEGER = Decimal(10) ** 40
 _FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
 
 
-def handed(pattern: Pattern, parts: Dict[str, Rows], origin: Side, kinds: Dict[str, Kinds]) -> Answer:
+def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Mapping[str, Kinds]) -> Answer:
     """The answer for a caller: dicts by attribute; of a pattern with parts such by part. `kinds`: by part.
 
     A part of `one: true` is one dict, or None. All lists and dicts are the caller's own. Equal numbers are of one form: an
@@ -511,7 +511,7 @@ def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Re
     if not pattern.parts[0].name:
         return {"": _records_of(pattern.parts[0], answer, at_most)}
     names = [part.name for part in pattern.parts]
-    if not isinstance(answer, Dict):
+    if not isinstance(answer, Mapping):
         raise SettingsError(
             f"it returned {_called(answer)}, but {pattern.name} has parts: {', '.join(names)}"
         )
@@ -580,7 +580,7 @@ def _records_of(part: Part, answer: Any, at_most: int) -> list[Record]:
 
 
 def _is_record(value: Any) -> bool:
-    named = isinstance(value, Dict) or hasattr(value, "_asdict") or hasattr(value, "_mapping")
+    named = isinstance(value, Mapping) or hasattr(value, "_asdict") or hasattr(value, "_mapping")
     return named or (is_dataclass(value) and not isinstance(value, type))
 
 
@@ -594,7 +594,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     if hasattr(value, "_sa_instance_state"):
         # Objects of an ORM, dataclasses among them: reading a field may query the database while a caller waits.
         raise _no_record(value)
-    if isinstance(value, Dict):
+    if isinstance(value, Mapping):
         named = value
     elif hasattr(value, "_mapping"):  # a row of SQLAlchemy's
         named = value._mapping
@@ -620,7 +620,7 @@ def _settled(value: Any) -> Any:
 
     Raises: SettingsError for any other value: it could change between two comparisons.
     """
-    if isinstance(value, Dict):
+    if isinstance(value, Mapping):
         return {str(name): _settled(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_settled(inner) for inner in value]
