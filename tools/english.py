@@ -68,9 +68,7 @@ def found(path: str) -> Iterator[tuple[int, str]]:
 
 
 def files() -> list[str]:
-    listed = _git(
-        "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "migrator/*.py"
-    )
+    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "*.md", "migrator/*.py")
     return [
         path for path in listed.splitlines() if not path.startswith(_NOT_OURS) and (ROOT / path).is_file()
     ]

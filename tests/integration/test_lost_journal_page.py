@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,16 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client
 from migrator.runtime.values import replace
 from tests.journeys.command import ROOT, Project
-from tests.journeys.cutover import cutover_shop, filled, live
+from tests.journeys.cutover import change, cutover_shop, filled, live, phase
 from tests.support_items import put_items
 
 PAGE = (ROOT / "docs" / "lost-journal.md").read_text()
+
+
+def steps() -> list[list[str]]:
+    """The commands of the section, in its order."""
+    section = PAGE.partition("## A lost journal, step by step")[2].partition("\n## ")[0]
+    return [shlex.split(line) for line in re.findall(r"^ {7}migrator (.*)$", section, re.MULTILINE)]
 
 
 @pytest.fixture
@@ -22,6 +30,21 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     made = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     made.done("relay", "--once", str(made.job))
     return made
+
+
+def test_the_steps_lead_back_to_where_it_was(shop: Project) -> None:
+    shutil.rmtree(shop.environment["MIGRATOR_HOME"])
+    change(shop, "UPDATE customer SET name = 'meanwhile' WHERE id = 1")
+    assert shop.run("relay", "--once", str(shop.job)).code == 2
+    for step in steps():
+        words = [str(shop.job) if word == "jobs/shop.yaml" else word for word in step]
+        shop.done(*words, "--settle", "0s")
+    assert len(steps()) == 1
+    shop.done("verify", "--settle", "0s", str(shop.job))
+    assert phase(shop) == "live"
+    assert {item["name"] for item in shop.items() if item["PK"] == "C#1" and item["SK"] == "META"} == {
+        "meanwhile"
+    }
 
 
 def test_a_table_restored_under_another_name_is_taken_with_the_steps_of_its_row(shop: Project) -> None:

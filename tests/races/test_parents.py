@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
+from migrator.source.engines.connect import source_url
 from tests.races.harness import Pause, Race
 
 TWO = (
@@ -83,6 +85,30 @@ def test_a_cascade_takes_every_item_below_it_away(race: Race) -> None:
     race.comes_to_rest()
     assert race.live().keys() == {("USER#2", "META"), ("USER#2", "ORDER#7")}
     assert {("USER#1", "ORDER#5"), ("USER#1", "ORDER#6"), ("TAGS#1", "red#9")} <= race.tombstones().keys()
+
+
+@pytest.mark.engines("postgresql")
+def test_a_truncated_table_loses_every_item(race: Race) -> None:
+    race.sql(*TWO)
+    race.fill()
+    race.sql("TRUNCATE orders CASCADE")
+    race.comes_to_rest()
+    assert race.live().keys() == {("USER#1", "META"), ("USER#2", "META")}
+    assert race.item("USER#1")["orders"] == 0
+
+
+def test_a_bulk_update_through_core_leaves_a_mark_for_every_row(race: Race) -> None:
+    race.sql(*TWO)
+    race.fill()
+    users = sa.table("users", sa.column("id"), sa.column("name", sa.String), sa.column("email", sa.String))
+    engine = sa.create_engine(source_url(race.shop.url))
+    with engine.begin() as connection:
+        connection.execute(sa.insert(users), [{"id": n, "name": f"N{n}"} for n in range(10, 20)])
+        connection.execute(sa.update(users).values(email=users.c.name + "@x"))
+        connection.execute(sa.delete(users).where(users.c.id > 15))
+    engine.dispose()
+    race.comes_to_rest()
+    assert len([key for key in race.live() if key[0].startswith("EMAIL#")]) == 8
 
 
 # ── trees ──
