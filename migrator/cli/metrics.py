@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -23,7 +23,9 @@ from migrator.runtime.measures import Answers, Counts, Histogram, Labels
 from migrator.stages.core.presence import Pace
 from migrator.stages.reads.metrics import ReadTotals
 from migrator.stages.reads.reads import MappedReads
-from migrator.stages.session.service import Service
+
+if TYPE_CHECKING:
+    from migrator.stages.session.service import Service
 
 # ── What is measured, as the metrics see it ──
 

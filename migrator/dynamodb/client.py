@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.loaders
 import botocore.session
-import structlog
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
@@ -31,8 +30,9 @@ from migrator.dynamodb.exchange import (
 )
 from migrator.dynamodb.failures import denied, error_code, no_credentials
 from migrator.runtime.errors import SettingsError, TargetError
+from migrator.runtime.logs import get_logger
 
-log = structlog.get_logger()
+log = get_logger("dynamodb")
 
 EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 """What a job writes for the endpoint of an embedded DynamoDB: MiniStack, or dynoxide."""

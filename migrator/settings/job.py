@@ -88,7 +88,7 @@ def _empty_is(value: Any) -> WrapValidator:
 class Settings(BaseModel):
     """A part of a job, as it is written and as it is used: no word that is not known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 ENDPOINT = r"embedded|dynoxide|https?://.+"

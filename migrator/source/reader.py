@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Executable
@@ -22,7 +22,6 @@ from migrator.mapping.model.table import RowTree, SourceKey, decode_key, encode_
 from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
-from migrator.source.adapter.in_transaction import InTransaction, within
 from migrator.source.engines.base import Address, ConnectionOptions, Mark
 from migrator.source.engines.connect import engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.reflect import reflect, view_names
@@ -69,6 +68,9 @@ from migrator.source.sql.transactions import (
     rows_read,
     twins_of,
 )
+
+if TYPE_CHECKING:
+    from migrator.source.adapter.in_transaction import InTransaction
 
 # ── Their SELECTs ──
 
@@ -598,6 +600,8 @@ class SqlSource(SqlTotals):
     @contextmanager
     def inside(self, connection: Connection) -> Iterator[SqlSource]:
         """The same source as a service's open transaction shows it, until the block ends."""
+        from migrator.source.adapter.in_transaction import within  # a service's, which loads the ORM
+
         with within(self._reading, connection) as reading:
             same = copy.copy(self)
             same._reading = same._pages = reading

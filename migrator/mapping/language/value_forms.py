@@ -34,7 +34,9 @@ def like(pattern: str, advice: str) -> AfterValidator:
 class Form(BaseModel):
     """A map whose words are all known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, strict=True, defer_build=True
+    )
 
 
 def choice(**members: str) -> Discriminator:

@@ -86,6 +86,17 @@ def test_a_status_loads_neither_a_parser_of_sql_nor_other_engines(tmp_path: Path
     assert not packages & {"sqlglot", "prometheus_client", "psycopg", "pymysql", "ministack", "pyspark"}
 
 
+WORKS = ("backfill", "verify", "status", "capture", "table", "cutover")
+
+
+@pytest.mark.parametrize("command", WORKS)
+def test_what_a_command_works_with_loads_neither_a_parser_of_sql_nor_the_orm(command: str) -> None:
+    said = f"import sys, migrator.commands.{command}_work; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    unused = {"sqlglot", "sqlalchemy.orm", "structlog", "psycopg", "pymysql", "pyspark"}
+    assert not set(ended.stdout.split()) & unused
+
+
 @pytest.mark.parametrize("words", [["--version"], ["local"], ["mapping", "check", str(MAPPING)]])
 def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Path, words: list[str]) -> None:
     packages = loaded(tmp_path, words)
