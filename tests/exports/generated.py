@@ -17,7 +17,8 @@ import boto3
 from migrator.api import Migration
 from migrator.features.exports.model import Model, RowModel
 from migrator.features.exports.python.expressions import Names, function_name
-from migrator.features.exports.python.rows import RowNames, names_of
+from migrator.features.exports.python.module import RowCode
+from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.model.facts import Kind
@@ -85,7 +86,7 @@ def loaded(path: Path) -> ModuleType:
 
 def row_of(module: ModuleType, entity: CompiledEntity, row: RowModel, tree: tuple[Any, ...]) -> Any:
     """The generated class of the row with the values of a row tree."""
-    names, places, decoded = row_names(row), places_of(entity.plan), entity.decode(tree)
+    names, places, decoded = row_code(entity, row), places_of(entity.plan), entity.decode(tree)
     given = {}
     for value in row.values:
         if value.path in names.children:
@@ -103,11 +104,11 @@ def row_of(module: ModuleType, entity: CompiledEntity, row: RowModel, tree: tupl
             ]
         else:
             given[names.fields[value.path]] = _plain(decoded[places.columns[value.path]], value.kind)
-    return getattr(module, names.row)(**given)
+    return getattr(module, names.name)(**given)
 
 
-def row_names(row: RowModel) -> RowNames:
-    return names_of(row, Names())
+def row_code(entity: CompiledEntity, row: RowModel) -> RowCode:
+    return RowCode(Model(entity.table, "", (row,), (), FilterContext()), row, Names())
 
 
 def _plain(value: Any, kind: Kind) -> Any:

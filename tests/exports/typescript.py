@@ -15,13 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from migrator.features.exports.electrodb import (
-    Around,
     Identifiers,
+    ItemCode,
     Refusals,
     runtime_names,
     vocabulary,
 )
-from migrator.features.exports.electrodb import Item as Spoken
 from migrator.features.exports.model import Model, model_of
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
@@ -86,8 +85,7 @@ class Asked:
     def add_rows(self) -> None:
         """All rows with what their items must be."""
         model = described(self.moved)
-        around = Around(model.table.separator, dict.fromkeys(model.around.maps, ""), model.around.timezone)
-        items = vocabulary(model, Identifiers(runtime_names()), around, Refusals())
+        items = vocabulary(model, Identifiers(runtime_names()), Refusals([]))
         spoken = {item.made.name: item for item in items}
         for entity in self.moved.checked.entities:
             for row in self.moved.source.read_page(entity.plan, None, None, None):
@@ -95,7 +93,7 @@ class Asked:
                 for item in items_for(entity, row):
                     self._add(spoken[self.moved.store.design.type_of(item)], item, values)
 
-    def _add(self, spoken: Spoken, item: Item, values: Mapping[str, Any]) -> None:
+    def _add(self, spoken: ItemCode, item: Item, values: Mapping[str, Any]) -> None:
         table = self.moved.store.design
         own = {name: value for name, value in item.items() if name not in table.own_attributes}
         written = {one.name for one in spoken.made.attributes} | {str(table.ttl)}

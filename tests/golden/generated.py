@@ -7,9 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from migrator.features.exports.model import Model, RowModel, model_of
-from migrator.features.exports.python.expressions import Names
+from migrator.features.exports.python.expressions import function_name
 from migrator.features.exports.python.module import python_module
-from migrator.features.exports.python.rows import names_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.items.values import JSON_NULL, Undecodable
@@ -24,7 +23,7 @@ _MADE: dict[int, tuple[CompiledEntity, SimpleNamespace, RowModel]] = {}
 def generated_alike(entity: CompiledEntity, row: RowTree, made: list[Item]) -> None:
     """Asserts that the generated code makes the same items, where it makes any of this entity, out of these values."""
     _, module, model = _MADE.get(id(entity)) or _made(entity)
-    if not hasattr(module, f"{names_of(model, Names()).function}_items"):
+    if not hasattr(module, f"{function_name(model.name)}_items"):
         return
     decoded = entity.decode(row)
     if _has_odd_value(decoded) or _has_no_field(entity, model, decoded):

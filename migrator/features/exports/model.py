@@ -32,11 +32,12 @@ from migrator.mapping.model.mapping import (
     Pattern,
     Ref,
     Stored,
+    Template,
     paths_in,
     uses_in,
 )
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.table import Index, TableDesign
+from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.mapping.patterns.answers import Designs, kinds_for
 
 Origin = Literal["row", "parent", "children", "sql", "transform"]
@@ -144,6 +145,20 @@ class PatternModel(Struct, frozen=True):
     types: tuple[str, ...]
 
     @property
+    def keys(self) -> list[tuple[KeyAttribute, Template]]:
+        """The key attributes of the request with their templates: the partition for a query, else the table's key."""
+        pattern, index = self.pattern, self.index
+        if pattern.operation == "query":
+            return list(zip(index.partition, pattern.key, strict=True))
+        return list(zip(index.attributes, pattern.templates, strict=True))
+
+    @property
+    def many(self) -> str:
+        """The parameter that is a list, each value of which makes a key; '' where none is."""
+        used = set(paths_in(self.pattern.templates)) if self.pattern.operation == "batch_get" else ()
+        return next((param.name for param in self.pattern.params if param.many and param.name in used), "")
+
+    @property
     def pages(self) -> bool:
         pattern = self.pattern
         taken = {"cursor", "size"} & {param.name for param in pattern.params}
@@ -159,6 +174,14 @@ class Model(Struct, frozen=True):
     rows: tuple[RowModel, ...]
     patterns: tuple[PatternModel, ...]
     around: FilterContext
+
+    @property
+    def types(self) -> dict[str, list[ItemType]]:
+        """Item types by name; several entities (schemas) may make items of one type."""
+        types: dict[str, list[ItemType]] = {}
+        for item in (item for row in self.rows for item in row.items):
+            types.setdefault(item.name, []).append(item)
+        return types
 
 
 def model_of(

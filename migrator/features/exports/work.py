@@ -25,7 +25,7 @@ from migrator.features.exports.definitions import (
 from migrator.features.exports.electrodb import electrodb_typescript
 from migrator.features.exports.json_schema import json_schema
 from migrator.features.exports.model import Model, model_of
-from migrator.features.exports.python.expressions import UnsaidError, function_name
+from migrator.features.exports.python.expressions import function_name
 from migrator.features.exports.python.module import python_module
 from migrator.features.exports.workbench import SAMPLES, made_up, workbench_file
 from migrator.features.exports.workbench import real as real_items
@@ -193,10 +193,7 @@ _GIVEN = {
 def _export_python(job: Path, allow_missing: bool, *, after: bool, **asked: Any) -> int:
     model = _described(job)
     head = head_of("boto3" if after else "python", job.name, model.revision)
-    try:
-        written = python_module(model, head, job.name, after=after)
-    except UnsaidError as error:
-        raise SettingsError(f"what has no Python in a module for the time after:\n{error}") from None
+    written = python_module(model, head, job.name, after=after)
     if written.left_out and not allow_missing:
         listed = "\n".join(f"  {sentence}" for sentence in written.left_out)
         raise SettingsError(f"{_MISSING}\n{listed}")

@@ -1,18 +1,18 @@
-"""A whole generated module: its own code, and of the functions that it may carry those that this code uses."""
+"""A whole generated module: rows, items and patterns by a template, and copies of the functions that they use."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
 from importlib import resources
+from typing import Any
 
 from msgspec import Struct
 
 from migrator.features.exports.definitions import comment, construct_name, template
+from migrator.features.exports.expressions import UnsaidError
 from migrator.features.exports.model import (
     Answered,
     Attribute,
@@ -20,436 +20,322 @@ from migrator.features.exports.model import (
     Model,
     PatternModel,
     RowModel,
+    RowValue,
 )
 from migrator.features.exports.python import table, values
 from migrator.features.exports.python.expressions import (
     TYPES,
-    Code,
     Given,
     Names,
-    UnsaidError,
+    PythonCode,
     class_name,
     function_name,
+    guarded,
     literal,
     optional,
+    param,
     shown,
-    tuple_of,
     type_of,
 )
-from migrator.features.exports.python.rows import (
-    Field,
-    Record,
-    RowCode,
-    children_of,
-    item_records,
-    named_fields,
-    names_of,
-    readers,
-    restoring,
-)
+from migrator.mapping.inverse.values import STORED
 from migrator.mapping.items.filters import FILTERS, unit_of
+from migrator.mapping.items.program import Key
 from migrator.mapping.model.facts import Kind
-from migrator.mapping.model.mapping import (
-    Filter,
-    FilterCondition,
-    Param,
-    Ref,
-    SortCondition,
-    Template,
-    paths_in,
-    uses_in,
-)
-from migrator.mapping.model.table import PARTITION_KEY_BYTES, KeyAttribute
-from migrator.mapping.patterns.requests import MOVED_UP, cut_params
-
-_PARAMS = TYPES | {"number": "Decimal | int"}
+from migrator.mapping.model.mapping import Condition, Each, Filter, Param, Ref, paths_in, uses_in
+from migrator.mapping.patterns.requests import cut_params
+from migrator.runtime.values import replace
 
 
-class PartCode(Struct, frozen=True):
-    """A part of an answer. `name`: the mapping's; `field`: where it stands in the answer; `one`: it has one record."""
+class Field(Struct, frozen=True):
+    """`read`: what gives it of a stored item."""
 
     name: str
-    field: str
-    record: Record
-    one: bool
-
-    @property
-    def type(self) -> str:
-        return f"{self.record.name} | None" if self.one else f"list[{self.record.name}]"
-
-    @property
-    def read(self) -> str:
-        """What gives it of `answer`."""
-        records = f"answer[{literal(self.name)}]"
-        if self.one:
-            return f"{self.record.function}({records}[0]) if {records} else None"
-        return f"[{self.record.function}(record) for record in {records}]"
+    annotation: str
+    remark: str = ""
+    read: str = ""
 
 
-class PatternCode:
-    """`method`: of the table's class; `answer`: the class of a record, or of all parts; `params`: by their names."""
+class Record(Struct, frozen=True):
+    """A class. `function`: what makes one of a stored item."""
 
-    def __init__(self, model: PatternModel, module: Names, methods: Names) -> None:
-        self.model, self.pattern = model, model.pattern
-        called, name = class_name(self.pattern.name), function_name(self.pattern.name)
-        self.method = methods.one(name)
-        for ending in ("_async", *(("_page", "_page_async") if model.pages else ())):
-            methods.one(self.method + ending)
-        self.answer = module.one(called)
-        self.has_parts = bool(model.parts[0].part.name)
-        of_what, fields = f"the answer of {shown(self.pattern.name)}", Names()
-        self.parts = []
-        for part in model.parts:
-            own = part.part.name
-            record = Record(
-                module.one(called + class_name(own)) if own else self.answer,
-                f"One record of {f'{shown(own)} of ' if own else ''}{of_what}.",
-                named_fields({one.name: _answered(one) for one in part.attributes}),
-                module.one(f"_{name}_{function_name(own)}" if own else f"_{name}"),
-            )
-            is_one = part.part.one if own else self.pattern.operation == "get"
-            field = fields.one(function_name(own) if own else "records")
-            self.parts.append(PartCode(own, field, record, is_one))
-        self.params = Names().all(param.name for param in self.pattern.params)
-        self.question = module.one(f"_{name}_question")
-
-    @property
-    def whole(self) -> Record | None:
-        """The class of an answer of several parts."""
-        if not self.has_parts:
-            return None
-        fields = [Field(part.field, part.type) for part in self.parts]
-        return Record(self.answer, f"The answer of {shown(self.pattern.name)}.", fields)
-
-    @property
-    def takes(self) -> str:
-        params = [
-            f"{self.params[param.name]}: {_annotation(param)}" for param in self.pattern.params
-        ]
-        return ", ".join(["self", *(["*", *params] if params else [])])
-
-    @property
-    def asks(self) -> str:
-        """The arguments of a question: the pattern and its parameters."""
-        values = {
-            param.name: f"_listed({self.params[param.name]})"
-            if param.many
-            else self.params[param.name]
-            for param in self.pattern.params
-        }
-        given = ", ".join(f"{literal(name)}: {value}" for name, value in values.items())
-        return f"{literal(self.pattern.name)}, {{{given}}}"
-
-    @property
-    def gives(self) -> str:
-        return self.answer if self.has_parts else self.parts[0].type
-
-    @property
-    def read(self) -> str:
-        if not self.has_parts:
-            return self.parts[0].read
-        return f"{self.answer}({', '.join(f'{part.field}={part.read}' for part in self.parts)})"
-
-    @property
-    def doc(self) -> str:
-        where = f"index {shown(self.model.index.name)}" if self.pattern.index else "the table"
-        order = ", the last first" if self.pattern.descending else ""
-        return f"The access pattern {shown(self.pattern.name)}: {self.pattern.operation} of {where}{order}."
+    name: str
+    doc: str
+    fields: Sequence[Field]
+    function: str = ""
 
 
-def _answered(one: Answered) -> tuple[str, str]:
+# ── items ──
+
+
+def item_records(model: Model, names: Names) -> Iterator[Record]:
+    """A class for each item type, with a function that makes one of an item."""
+    for type_, items in model.types.items():
+        doc = f"What an item of type {shown(type_)} says."
+        fields = _fields(list(map(_item_value, _merged(items))))
+        yield Record(names.one(class_name(type_)), doc, fields, names.one(f"{function_name(type_)}_of"))
+
+
+def _merged(items: Sequence[ItemType]) -> Iterator[Attribute]:
+    """The attributes that any of the items has: several entities may write items of one type."""
+    names = dict.fromkeys(attribute.name for item in items for attribute in item.attributes)
+    for name in names:
+        several = [attribute for item in items for attribute in item.attributes if attribute.name == name]
+        first, kinds = several[0], {one.kind for one in several}
+        required = len(several) == len(items) and all(one.required for one in several)
+        yield Attribute(
+            name, first.expression, first.kind if len(kinds) == 1 else None, required, first.stored
+        )
+
+
+def _item_value(attribute: Attribute) -> tuple[str, str, str]:
+    got = f"item.get({literal(attribute.name)})"
+    if attribute.stored is not None:
+        return attribute.name, "Any", got
+    annotation = optional(type_of(attribute.kind), nullable=not attribute.required)
+    return attribute.name, annotation, restoring(attribute.kind, got)
+
+
+def _answered(one: Answered) -> tuple[str, str, str]:
     """A record's value, restored from both sides alike."""
     kind = one.restored or one.kind
-    return optional(type_of(kind), nullable=one.nullable), restoring(
-        kind, f"item.get({literal(one.name)})"
+    got = restoring(kind, f"item.get({literal(one.name)})")
+    return one.name, optional(type_of(kind), nullable=one.nullable), got
+
+
+def _fields(stored: Sequence[tuple[str, str, str]]) -> list[Field]:
+    """Fields of stored attributes: of each its name, its annotation and what reads it."""
+    names = Names().all(name for name, _, _ in stored)
+    return [
+        Field(names[name], annotation, shown(name) if names[name] != name else "", read)
+        for name, annotation, read in stored
+    ]
+
+
+def readers() -> str:
+    """The functions of a module that restore a value of a kind; `reverse` has the same table."""
+    return "\n".join(
+        f"def _read_{name}(value: Any) -> Any:\n"
+        f"    return _restored(({', '.join(map(_code, types))},), {_code(form)}, value)"
+        for name, (types, form) in STORED.items()
     )
 
 
-def _annotation(param: Param) -> str:
-    one = _PARAMS[param.type]
-    whole = f"Sequence[{one}]" if param.many else one
-    return f"{whole} | None = None" if param.optional else whole
+def _code(named: Any) -> str:
+    """A type, or a class method of `datetime`, by the name that it has in the module."""
+    return f"dt.{named.__qualname__}" if hasattr(named, "__self__") else str(named.__name__)
 
 
-# ── what DynamoDB is asked ──
-
-
-@dataclass(frozen=True)
-class Question:
-    """A function from the pattern's parameters, by their names in the mapping, to the question. `cut`: by parameter how
-    much of it a key holds, '' where it holds all; `arguments`: of the question."""
-
-    function: str
-    types: str
-    cut: str
-    arguments: Sequence[str]
-
-
-def question(model: Model, asked: PatternCode) -> Question:
-    """Raises: UnsaidError."""
-    cut = cut_params(asked.pattern)
-    types = {param.name: _written(param) for param in asked.pattern.params}
-    arguments = list(_arguments(model, asked.model))
-    return Question(asked.question, literal(types), literal(cut) if cut else "", arguments)
-
-
-def _arguments(model: Model, pattern: PatternModel) -> Iterator[str]:
-    asked, table = pattern.pattern, model.table
-    code = _code(model, pattern)
-    yield literal(asked.operation)
-    yield f"keys={_keys(model, pattern, code)}"
-    yield f"parts={literal({part.part.name: part.part.type for part in pattern.parts})}"
-    if asked.operation == "query":
-        sort = [
-            _test(attribute, condition, code)
-            for attribute, condition in zip(pattern.index.sort, asked.sort, strict=False)
-        ]
-        filters = [
-            f"({literal(one.attribute)}, {literal(one.operator)}, {_bounds(one, map(code.attribute, one.values))})"
-            for one in asked.filters
-        ]
-        position = dict.fromkeys(
-            attribute.name for attribute in (*table.key, *pattern.index.attributes)
-        )
-        yield f"sort=[{', '.join(sort)}]"
-        yield f"filters=[{', '.join(filters)}]"
-        yield f"index={literal(asked.index)}"
-        yield f"order={tuple_of(attribute.name for attribute in pattern.index.sort)}"
-        yield f"position={tuple_of(position)}"
-        yield f"descending={asked.descending}"
-        yield f"limit={_limit(asked.limit)}"
-        if asked.near is not None and asked.star is not None:
-            near = asked.near
-            is_param = isinstance(near.within_m, str)
-            within = f"p[{literal(near.within_m)}]" if is_param else literal(near.within_m)
-            origin = ", ".join(f"p[{literal(name)}]" for name in near.origin)
-            precision = asked.star.filters[0].args[0]
-            yield f"near=_Near(({origin}), {tuple_of(near.at)}, {within}, {precision})"
-    yield f"consistent={asked.consistent}"
-
-
-def _code(model: Model, pattern: PatternModel, element: str | None = None) -> Code:
-    """Code over the parameters. `element`: the one that is a list, of which an element is taken."""
-    params = {param.name: param for param in pattern.pattern.params}
-
-    def given(path: str) -> Given:
-        kind = Kind(params[path].type)
-        if path == element:
-            return Given("child", kind, nullable=False, of_row=False)
-        return Given(f"p[{literal(path)}]", kind, nullable=True, of_row=False)
-
-    return Code(given, model.around)
-
-
-def _written(param: Param) -> str:
-    return f"{'optional ' if param.optional else ''}{'list of ' if param.many else ''}{param.type}"
-
-
-def _test(attribute: KeyAttribute, condition: SortCondition, code: Code) -> str:
-    directions = MOVED_UP.get(condition.operator, (None,))
-    values = [
-        code.key(value, attribute, up=up)
-        for value, up in zip(condition.values, directions, strict=True)
-    ]
-    made = _bounds(FilterCondition(attribute.name, condition.operator, condition.values), values)
-    return f"({literal(attribute.name)}, {literal(condition.operator)}, lambda: {made})"
-
-
-def _bounds(condition: FilterCondition, values: Iterable[str]) -> str:
-    """The values of a condition; of two bounds with parameters none may be unset alone."""
-    listed = f"[{', '.join(values)}]"
-    is_pair = len(condition.values) > 1 and all(any(paths_in([one])) for one in condition.values)
-    return f"_both({literal(condition.attribute)}, {listed})" if is_pair else listed
-
-
-def _limit(limit: str | None) -> str:
+def restoring(kind: Kind | None, value: str) -> str:
+    """What restores a value of the kind."""
+    if kind is not None and kind.name == "list" and kind.element is not None:
+        return f"_read_list({_reader(kind.element)}, {value})"
+    if kind is not None and kind.name == "map" and (kind.fields or kind.element):
+        fields = ", ".join(f"{literal(name)}: {_reader(of)}" for name, of in kind.fields)
+        return f"_read_map({{{fields}}}, {_reader(kind.element)}, {value})"
     return (
-        "None" if limit is None else limit if limit.isdecimal() else f"_limit(p[{literal(limit)}])"
+        f"_read_{kind.name if kind is not None and kind.name in (*STORED, 'integer') else 'plain'}({value})"
     )
 
 
-def _keys(model: Model, pattern: PatternModel, code: Code) -> str:
-    asked, table = pattern.pattern, model.table
-    if asked.operation == "query":
-        star = asked.star
-        made = _entries(code, zip(pattern.index.partition, asked.key, strict=True), "text")
-        texts = '[""]' if star is None else _texts(star.filters[0].name, star.paths, pattern)
-        return f"_keys_of(lambda text: {made}, {texts}, {PARTITION_KEY_BYTES})"
-    if asked.operation == "get":
-        return f"_keys_of(lambda _: {_entries(code, zip(table.key, asked.templates, strict=True))}, [None])"
-    used = set(paths_in(asked.templates))
-    many = next(param.name for param in asked.params if param.many and param.name in used)
-    of_element = _code(model, pattern, many)
-    made = _entries(of_element, zip(table.key, asked.templates, strict=True))
-    return f"_keys_of(lambda child: {made}, _set({literal(many)}, p[{literal(many)}]))"
+def _reader(kind: Kind | None) -> str:
+    """A function that does so."""
+    called = restoring(kind, "value")
+    return f"(lambda value: {called})" if "," in called else called.removesuffix("(value)")
 
 
-def _entries(code: Code, parts: Iterable[tuple[KeyAttribute, Template]], star: str = "") -> str:
-    listed = [
-        f"{literal(attribute.name)}: {code.key(template, attribute, star)}"
-        for attribute, template in parts
-    ]
-    return "{" + ", ".join(listed) + "}"
+# ── rows ──
 
-
-_SPANS = {
-    "shard": "_shards({0})",
-    "time": "_buckets({1}, {2})",
-    "place": "_cells({2}, {0})",
+_ORIGINS = {
+    "parent": "of a joined row",
+    "children": "of other rows that belong to this one",
+    "sql": "made by SQL until now",
+    "transform": "made by the mapping's function until now",
 }
 
 
-def _texts(name: str, paths: Sequence[str], pattern: PatternModel) -> str:
-    """What a `*` stands for, as a call."""
-    star = pattern.pattern.star
-    way = FILTERS[name].way
-    assert star is not None
-    assert way is not None
-    used = star.filters[0]
-    values = ", ".join(f"_set({literal(path)}, p[{literal(path)}])" for path in paths)
-    return _SPANS[way.of].format(used.args[0] if used.args else "", literal(unit_of(used)), values)
+class RowCode:
+    """One row with the names that its classes and functions have in the module.
+
+    `fields`: by path; `children`: by a list's path its class and its fields; `builders`: of keys, by item type and index
+    ('': the table); `methods`: by what they do.
+    """
+
+    def __init__(self, model: Model, row: RowModel, module: Names) -> None:
+        called = class_name(row.name)
+        self.model, self.row = model, row
+        self.name, self.function = module.one(f"{called}Row"), function_name(row.name)
+        self.fields = Names().all(value.path for value in row.values)
+        self.children = {
+            value.path: (
+                module.one(f"{called}{class_name(value.path)}"),
+                Names().all(child.path for child in value.children),
+            )
+            for value in row.values
+            if value.children
+        }
+        self.builders: dict[tuple[str, str], str] = {}
+        self.methods: dict[str, str] = {}
+
+    def name_builders(self, module: Names) -> None:
+        for item in self.row.items:
+            called = function_name(item.name)
+            self.builders[item.name, ""] = module.one(f"{called}_key")
+            for entry in item.entries:
+                self.builders[item.name, entry.index] = module.one(f"{called}_{function_name(entry.index)}")
+
+    def name_methods(self, methods: Names) -> None:
+        for does in ("put", "change", "delete", *(("read",) if isinstance(self.read, ReadBack) else ())):
+            self.methods[does] = methods.one(f"{does}_{self.function}")
+
+    @cached_property
+    def of_arguments(self) -> PythonCode:
+        """Code over the row's values as arguments, that builders take."""
+        return PythonCode(
+            {value.path: self._given(value, "") for value in self.row.values}, self.model.around
+        )
+
+    @cached_property
+    def of_row(self) -> PythonCode:
+        return PythonCode(
+            {value.path: self._given(value, "row.") for value in self.row.values}, self.model.around
+        )
+
+    def _given(self, value: RowValue, prefix: str) -> Given:
+        _, fields = self.children.get(value.path, ("", {}))
+        children = {
+            child.path: Given(f"child.{fields[child.path]}", child.kind, child.nullable)
+            for child in value.children
+        }
+        return Given(f"{prefix}{self.fields[value.path]}", value.kind, value.nullable, children)
+
+    def records(self) -> Iterator[Record]:
+        """The classes of the row and of the rows in its lists."""
+        for path, (called, fields) in self.children.items():
+            doc = f"One of {shown(path)} of a row of {shown(self.row.name)}."
+            of_child = self.row.value(path).children
+            yield Record(called, doc, [Field(fields[child.path], _annotation(child)) for child in of_child])
+        types = ", ".join(dict.fromkeys(item.name for item in self.row.items))
+        doc = f"What a row of {shown(self.row.name)} has and its items ({shown(types)}) are made of."
+        yield Record(self.name, doc, [self._field(value) for value in self.row.values])
+
+    def _field(self, value: RowValue) -> Field:
+        name = self.fields[value.path]
+        other = shown(value.path) if name != value.path else ""
+        remark = ", ".join(filter(None, (other, _ORIGINS.get(value.origin, ""))))
+        called, _ = self.children.get(value.path, ("", {}))
+        return Field(name, f"Sequence[{called}]" if called else _annotation(value), remark)
+
+    def takes(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[Field]:
+        """Arguments of a builder of these keys."""
+        return [self._field(self.row.value(path)) for path in self.paths(parts, when)]
+
+    def paths(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[str]:
+        """Values that a builder takes, by their paths, each once."""
+        named = [*paths_in([part.template for part in parts]), *(condition.path for condition in when)]
+        heads = [(path, path.partition(".")[0]) for path in named]
+        return list(dict.fromkeys(head if head in self.children else path for path, head in heads))
+
+    @cached_property
+    def unwritten(self) -> str:
+        """Why no items are made of it; '' where they are."""
+        try:
+            for item in self.row.items:
+                self.attributes(item)
+        except UnsaidError as error:
+            return str(error)
+        return ""
+
+    def attributes(self, item: ItemType) -> dict[str, str]:
+        """Expressions of an item's attributes. Raises: UnsaidError."""
+        found, code, expiry = {}, self.of_row, item.expiry
+        for one in item.attributes:
+            try:
+                found[one.name] = code.value(one.expression)
+            except UnsaidError as error:
+                raise UnsaidError(f"{shown(one.name)}: {error}") from None
+        if expiry is not None and self.model.table.ttl is not None:
+            seconds = code.ref(Ref((expiry.path,)))
+            arguments = [seconds.code, str(expiry.days), literal(self.model.around.timezone or "UTC")]
+            arguments += [str(expiry.per_s)] if expiry.per_s > 1 else []
+            arguments += ["zero_is_never=True"] if expiry.zero == "never" else []
+            found[self.model.table.ttl] = guarded(replace(seconds, code=code.call("expires", *arguments)))
+        return found
+
+    @cached_property
+    def read(self) -> ReadBack | str:
+        """How the row is read back from its items; why it is not where they do not hold all that they are made of."""
+        reasons = []
+        for first in self.row.items:
+            found = _read_back(self, first)
+            missing = [value.path for value in self.row.values if value.path not in found.values]
+            if not missing:
+                return found
+            reasons.append(
+                f"by the key of {shown(first.name)} nothing gives {', '.join(map(shown, missing))}"
+            )
+        return "; ".join(reasons)
 
 
-class Writes(Struct, frozen=True):
-    """Methods of the table's class that write a row's items together. `version`: the attribute that counts the row's
-    changes, as Python; `counted`: what the count becomes, '' without one; `read`: why there is no read, or how."""
-
-    code: RowCode
-    put: str
-    change: str
-    delete: str
-    read: ReadBack | str
-
-    @property
-    def version(self) -> str:
-        return literal(self.code.row.version and self.code.row.version[0])
-
-    @property
-    def counted(self) -> str:
-        version, row = self.code.row.version, self.code.row
-        if version is None:
-            return ""
-        name = self.code.names.fields[version[1]]
-        before = f"(before.{name} or 0)" if row.value(version[1]).nullable else f"before.{name}"
-        return f"{name}={before} + 1"
-
-    def source(self, of: str) -> str:
-        """What says which row the items are of."""
-        names, row = self.code.names, self.code.row
-        return f"({literal(row.name)}, [{', '.join(f'{of}.{names.fields[path]}' for path in row.key)}])"
-
-
-def writes_of(code: RowCode, methods: Names) -> Writes:
-    put, change, delete = (
-        methods.one(f"{does}_{code.names.function}") for does in ("put", "change", "delete")
-    )
-    try:
-        found: ReadBack | str = read_back(code, methods)
-    except UnsaidError as error:
-        found = str(error)
-    return Writes(code, put, change, delete, found)
+def _annotation(value: RowValue) -> str:
+    return optional(type_of(value.kind), nullable=value.nullable)
 
 
 # ── a row read back ──
 
 
 class ReadBack(Struct, frozen=True):
-    """A method that reads a row back from its items, to be changed or deleted. `same`: its arguments, passed on; `steps`:
-    the items to read, each with the call that makes its key; `values`: by field what gives it."""
+    """`steps`: the items to read, each with what gives the values of its key by their paths; `values`: by path what gives
+    it. The first item is read by arguments, others by what those before them hold."""
 
-    method: str
-    takes: str
-    same: str
-    doc: str
-    steps: Sequence[tuple[str, str]]
-    values: Sequence[tuple[str, str]]
+    steps: Sequence[tuple[ItemType, Mapping[str, str]]]
+    values: Mapping[str, str]
 
 
-def read_back(code: RowCode, methods: Names) -> ReadBack:
-    """Raises: UnsaidError where the row's items do not hold all that they are made of."""
-    reasons, names = [], code.names
-    for first in code.row.items:
-        steps, found = _steps(code, first)
-        missing = [value.path for value in code.row.values if value.path not in found]
-        if missing:
-            reasons.append(
-                f"by the key of {shown(first.name)} nothing gives {', '.join(map(shown, missing))}"
-            )
-            continue
-        fields = [names.fields[path] for path in code.paths(first.key)]
-        listed = ", ".join(shown(item.name) for item, _ in steps)
-        return ReadBack(
-            methods.one(f"read_{names.function}"),
-            ", ".join(filter(None, ("self", code.arguments(first.key)))),
-            ", ".join(f"{name}={name}" for name in fields),
-            f"The row as its item {listed} holds it; None where there is none.",
-            [
-                (item.name, f"{names.keys[item.name]}({', '.join(arguments)})")
-                for item, arguments in steps
-            ],
-            [(names.fields[value.path], found[value.path]) for value in code.row.values],
-        )
-    raise UnsaidError("; ".join(reasons))
-
-
-def _steps(
-    code: RowCode, first: ItemType
-) -> tuple[list[tuple[ItemType, list[str]]], dict[str, str]]:
-    """Items to read, each with the arguments of its key, and by path of a value what then gives it.
-
-    The first is read by arguments, others by what those before them hold. An item that may not be there is not read.
-    """
-    names, row = code.names, code.row
+def _read_back(code: RowCode, first: ItemType) -> ReadBack:
+    """An item that may not be there is not read."""
     # A list is no argument that a service would have.
-    found = {
-        path: names.fields[path] for path in code.paths(first.key) if path not in names.children
-    }
-    steps: list[tuple[ItemType, list[str]]] = []
-    for item in [first, *(other for other in row.items if other is not first)]:
+    found = {path: code.fields[path] for path in code.paths(first.key) if path not in code.children}
+    steps: list[tuple[ItemType, Mapping[str, str]]] = []
+    for item in [first, *(other for other in code.row.items if other is not first)]:
         paths = code.paths(item.key)
         held = {} if item.when else dict(_all_held(code, item, f"_read{len(steps)}"))
         if not (set(paths) <= set(found) and (not steps or set(held) - set(found))):
             continue
-        steps.append((item, [f"{names.fields[path]}={found[path]}" for path in paths]))
+        steps.append((item, {path: found[path] for path in paths}))
         found = {**held, **found} if len(steps) > 1 else {**found, **held}
-    return steps, found
+    return ReadBack(steps, found)
 
 
 def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, str]]:
     """The row's values that an item holds, by their paths, each with what restores it. `read`: the item's variable."""
     for attribute in item.attributes:
-        yield from _held(code, attribute, read)
+        yield from _held(code, attribute, f"{read}.get({literal(attribute.name)})")
     expiry, ttl = item.expiry, code.model.table.ttl
     if expiry is not None and ttl is not None and not _used(code.row, expiry.path):
         kind = code.row.value(expiry.path).kind
-        zone = "UTC" if kind.zone else code.model.around.timezone or "UTC"
-        how = (
-            f"{expiry.days}, {literal(zone)}, zoned={kind.zone}" if kind.name == "timestamp" else ""
-        )
-        if how:
-            yield expiry.path, f"_read_expiry({read}.get({literal(ttl)}), {how})"
+        if kind.name == "timestamp":
+            zone = "UTC" if kind.zone else code.model.around.timezone or "UTC"
+            got = f"{read}.get({literal(ttl)}), {expiry.days}, {literal(zone)}, zoned={kind.zone}"
+            yield expiry.path, f"_read_expiry({got})"
 
 
-def _held(code: RowCode, attribute: Attribute, read: str) -> Iterator[tuple[str, str]]:
+def _held(code: RowCode, attribute: Attribute, got: str) -> Iterator[tuple[str, str]]:
     """The row's value that an attribute holds as a whole, and what restores it."""
     value = attribute.expression
-    got = f"{read}.get({literal(attribute.name)})"
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
-    entries = children_of(attribute)
-    for path, (called, fields) in code.names.children.items():
-        rows = code.row.value(path)
-        if entries is None or _collection(attribute) != path or set(fields) - set(entries):
-            continue
+    if not isinstance(value, Each) or value.collection not in code.children:
+        return
+    called, fields = code.children[value.collection]
+    names = {
+        one.column: name for name, one in value.attributes.items() if isinstance(one, Ref) and one.column
+    }
+    if len(names) == len(value.attributes) and set(fields) <= set(names):
         made = ", ".join(
-            f"{fields[child.path]}={restoring(child.kind, f'child.get({literal(entries[child.path])})')}"
-            for child in rows.children
+            f"{fields[child.path]}={restoring(child.kind, f'child.get({literal(names[child.path])})')}"
+            for child in code.row.value(value.collection).children
         )
-        yield path, f"[{called}({made}) for child in {got} or []]"
-
-
-def _collection(attribute: Attribute) -> str | None:
-    return next((use.collection for use in uses_in(attribute.expression)), None)
+        yield value.collection, f"[{called}({made}) for child in {got} or []]"
 
 
 def _whole_enough(row: RowModel, ref: Ref) -> bool:
@@ -473,117 +359,172 @@ def _no_finer(ref: Ref, own: Filter) -> bool:
     return bool(ref.filters) and (ref.filters[0] == own or bool(unit_of(ref.filters[0])))
 
 
-WIDTH = 100
-_TOKENS = re.compile(
-    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)"""
-    r"""|(?P<for>\ (?=for\ ))|(?P<if>\ (?=(?:if|else)\ ))|(?P<or>\ (?=or\ ))|(?P<and>\ (?=and\ ))"""
-    r"""|(?P<is>\ (?=(?:is|==|!=)\ ))"""
-    r"""|(?P<plus>\ (?=\+\ ))|(?P<lambda>lambda\b)""",
-    re.VERBOSE,
-)
-_STATEMENT = re.compile(r"(if|return|\w+ \|=) ")
-_OPERATORS = ("for", "if", "or", "and", "is", "plus")
-"""What a text is split before, the loosest first."""
+# ── patterns ──
 
 
-def laid(code: str) -> str:
-    """The code, every statement of which is one line, with no line longer than it must be."""
-    return "\n".join(line for whole in code.split("\n") for line in _lines(whole))
+class PartCode(Struct, frozen=True):
+    """A part of an answer. `name`: the mapping's; `field`: where it stands in the answer; `one`: it has one record."""
+
+    name: str
+    field: str
+    record: Record
+    one: bool
+
+    @property
+    def type(self) -> str:
+        return f"{self.record.name} | None" if self.one else f"list[{self.record.name}]"
 
 
-def _lines(line: str) -> Iterator[str]:
-    text = line.lstrip()
-    if len(line) <= WIDTH or text.startswith(("#", '"""')):
-        yield line
-        return
-    indent = line[: -len(text)]
-    word = _STATEMENT.match(text)
-    if word is not None and _cuts(whole := text[word.end() :].removesuffix(":")):
-        yield f"{indent}{word[0]}("
-        yield from _inside(whole, f"{indent}    ")
-        yield f"{indent}){':' if text.endswith(':') else ''}"
-        return
-    yield from _in_brackets(text, indent)
+class PatternCode:
+    """One pattern, with code over its parameters. `method`: of the table's class; `answer`: the class of a record, or of all
+    parts; `question`: the function that makes the request of the parameters; `params`: by their names; `cut`: by
+    parameter how much of it a key holds."""
+
+    def __init__(self, model: Model, asked: PatternModel, module: Names, methods: Names) -> None:
+        self.model, self.pattern = asked, asked.pattern
+        called, name = class_name(self.pattern.name), function_name(self.pattern.name)
+        self.method = methods.one(name)
+        for ending in ("_async", *(("_page", "_page_async") if asked.pages else ())):
+            methods.one(self.method + ending)
+        self.answer = module.one(called)
+        self.has_parts = bool(asked.parts[0].part.name)
+        fields = Names()
+        self.parts = []
+        for part in asked.parts:
+            own = part.part.name
+            of_what = f"{f'{shown(own)} of ' if own else ''}the answer of {shown(self.pattern.name)}"
+            record = Record(
+                module.one(called + class_name(own)) if own else self.answer,
+                f"One record of {of_what}.",
+                _fields(list(map(_answered, part.attributes))),
+                module.one(f"_{name}_{function_name(own)}" if own else f"_{name}"),
+            )
+            is_one = part.part.one if own else self.pattern.operation == "get"
+            self.parts.append(
+                PartCode(own, fields.one(function_name(own) if own else "records"), record, is_one)
+            )
+        self.params = Names().all(param.name for param in self.pattern.params)
+        self.question = module.one(f"_{name}_question")
+        self.cut = cut_params(self.pattern)
+        given = {
+            one.name: Given(param(one.name), Kind(one.type), nullable=True) for one in self.pattern.params
+        }
+        if asked.many:
+            given[asked.many] = Given("child", given[asked.many].kind, nullable=False)
+        self.star = "child" if asked.many else "text"
+        self.request = PythonCode(given, model.around, of_row=False, star=self.star).request(asked)
+
+    @property
+    def records(self) -> Iterator[Record]:
+        yield from (part.record for part in self.parts)
+        if self.has_parts:
+            fields = [Field(part.field, part.type) for part in self.parts]
+            yield Record(self.answer, f"The answer of {shown(self.pattern.name)}.", fields)
 
 
-def _in_brackets(text: str, indent: str) -> Iterator[str]:
-    """The text with its last brackets opened, of a function's head its first."""
-    pairs = list(_pairs(text))
-    start, end = (
-        next(iter(pairs), (0, 0)) if re.match(r"(async )?def ", text) else (pairs or [(0, 0)])[-1]
+def param_type(param: Param) -> str:
+    one = "Decimal | int" if param.type == "number" else TYPES[param.type]
+    whole = f"Sequence[{one}]" if param.many else one
+    return f"{whole} | None = None" if param.optional else whole
+
+
+# ── the module ──
+
+
+class Written(Struct, frozen=True):
+    """A module's text, and what it cannot say of the mapping, one sentence for each."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> Written:
+    """The module. `head`: what it says of itself; `job`: the job file's name; `after`: whether it is on boto3 alone."""
+    definitions, imports = _carried(after=after)
+    module, methods = Names({*definitions, *imports}), Names(dir(table._Table))
+    name = module.one(construct_name({"TableName": model.table.name}))
+    rows = [RowCode(model, row, module) for row in model.rows]
+    patterns = [PatternCode(model, pattern, module, methods) for pattern in model.patterns]
+    records = list(item_records(model, module))
+    for code in rows:
+        code.name_builders(module)
+    for code in (code for code in rows if after and not code.unwritten):
+        code.name_methods(methods)
+    text = template(__package__, "module.py.j2", **_FILTERS).render(
+        {
+            "head": comment("#", head),
+            "name": name,
+            "model": model,
+            "table": model.table,
+            "after": after,
+            "job": job,
+        }
+        | {
+            "rows": rows,
+            "patterns": patterns,
+            "records": records,
+            "attributes": _attributes(model),
+            "carry": partial(carry, definitions, imports),
+        }
     )
-    body = text[start + 1 : end]
-    if not body:
-        yield indent + text
-        return
-    yield indent + text[: start + 1]
-    inner = f"{indent}    "
-    commas = [match.start() for match in _outer(body) if match.lastgroup == "comma"]
-    is_call = start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_)]")
-    if len(inner + body) <= WIDTH and (is_call or not commas):
-        yield inner + body
-    elif commas:
-        for part in _parts(body, commas, 1):
-            yield from _inside(f"{part.strip()},", inner)
-    else:
-        yield from _inside(f"{body}{',' if _is_list(body, is_call) else ''}", inner)
-    yield indent + text[end:]
+    left_out = [f"items of {shown(code.row.name)}: {code.unwritten}" for code in rows if code.unwritten]
+    left_out += [
+        f"read of a row of {shown(code.row.name)}: {code.read}"
+        for code in rows
+        if "put" in code.methods and "read" not in code.methods
+    ]
+    return Written(f"{text.rstrip()}\n", tuple(left_out))
 
 
-def _is_list(body: str, is_call: bool) -> bool:
-    """Whether what stands in the brackets, alone, takes a comma behind it."""
-    return (
-        is_call
-        and not any(match.lastgroup == "for" for match in _outer(body))
-        and body[0] not in "[{("
-    )
+_FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": param_type}
 
 
-def _inside(text: str, indent: str) -> Iterator[str]:
-    """A text that stands in brackets."""
-    if len(indent + text) <= WIDTH:
-        yield indent + text
-    elif cuts := _cuts(text):
-        for part in _parts(text, cuts, 0):
-            yield from _inside(part.strip(), indent)
-    else:
-        yield from _in_brackets(text, indent)
+def _attributes(model: Model) -> dict[str, list[str]]:
+    """Attributes that items of a type may have beside their key, by which a write knows whether one is as it was."""
+    found: dict[str, list[str]] = {}
+    for type_, items in model.types.items():
+        names: dict[str, None] = {}
+        for item in items:
+            names |= dict.fromkeys(key.name for entry in item.entries for key in entry.keys)
+            names |= dict.fromkeys(attribute.name for attribute in item.attributes)
+            names |= {model.table.ttl: None} if item.expiry and model.table.ttl else {}
+        found[type_] = list(names)
+    return found
 
 
-def _cuts(text: str) -> list[int]:
-    """Where the loosest operator outside of brackets stands."""
-    found = list(_outer(text))
-    if any(match.lastgroup == "lambda" for match in found):
-        return []
-    listed = (
-        [match.start() for match in found if match.lastgroup == operator] for operator in _OPERATORS
-    )
-    return next(filter(None, listed), [])
+def carry(
+    definitions: Mapping[str, str], imports: Mapping[str, tuple[str, str]], code: str
+) -> tuple[str, str]:
+    """The imports and the definitions that the code needs."""
+    given = {
+        node.id
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    wanted, needed = _names(code), set[str]()
+    while more := wanted & definitions.keys() - needed - given:
+        needed |= more
+        wanted = wanted.union(*(_names(definitions[name]) for name in more))
+    by_module: dict[str, list[str]] = {}
+    for name in sorted(wanted & imports.keys(), key=_order):
+        by_module.setdefault(imports[name][0], []).append(imports[name][1])
+    groups = [[f"import {name}" for name in sorted(by_module.pop("", ()))], []]
+    for module in sorted(by_module):
+        groups[module.startswith("migrator.")].append(f"from {module} import {', '.join(by_module[module])}")
+    given_imports = "\n\n".join("\n".join(group) for group in groups if group)
+    return given_imports, "\n\n\n".join(text for name, text in definitions.items() if name in needed)
 
 
-def _parts(text: str, cuts: list[int], width: int) -> list[str]:
-    starts = [0, *(cut + width for cut in cuts)]
-    return [text[start:end] for start, end in zip(starts, [*cuts, len(text)], strict=True)]
+def _order(name: str) -> tuple[int, str]:
+    """Constants, classes, functions: the usual order."""
+    return 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name
 
 
-def _outer(text: str) -> Iterator[re.Match[str]]:
-    """Tokens outside of brackets."""
-    depth = 0
-    for match in _TOKENS.finditer(text):
-        depth -= match.lastgroup == "close"
-        if depth == 0:
-            yield match
-        depth += match.lastgroup == "open"
-
-
-def _pairs(text: str) -> Iterator[tuple[int, int]]:
-    """Outermost brackets, from and to."""
-    start = 0
-    for match in _outer(text):
-        if match.lastgroup == "open":
-            start = match.start()
-        elif match.lastgroup == "close":
-            yield start, match.start()
+@cache
+def _names(code: str) -> frozenset[str]:
+    """Names that code reads."""
+    names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
+    return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
 
 
 _OWN_IMPORTS = """
@@ -595,200 +536,36 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 """
-_CARRIED = "# ── carried ──\n"
-"""Where in the template carried code stands."""
-
-
-class Written(Struct, frozen=True):
-    """A module's text, and what it cannot say of the mapping, one sentence for each."""
-
-    text: str
-    left_out: tuple[str, ...]
-
-
-def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> Written:
-    """The module. `head`: what it says of itself; `job`: the job file's name; `after`: whether it is on boto3 alone.
-
-    Raises: UnsaidError naming everything of the access patterns that has no Python.
-    """
-    shelf = _shelf(after=after)
-    module, methods = Names(shelf.names), Names(dir(table._Table))
-    name = module.one(construct_name({"TableName": model.table.name}))
-    codes = [RowCode(model, row, names_of(row, module)) for row in model.rows]
-    patterns = [PatternCode(pattern, module, methods) for pattern in model.patterns]
-    records = list(item_records(model, module))
-    rows = [(code, list(code.builders(module)), code.items()) for code in codes]
-    written = {
-        code.row.name: writes_of(code, methods) for code in codes if after and not code.unwritten
-    }
-    constants = _constants(model) if after else {"JOB": literal(job)}
-    top, _, bottom = laid(
-        template(__package__, "module.py.j2", literal=literal, shown=shown).render(
-            {"name": name, "table": model.table, "after": after, "records": records, "rows": rows}
-            | {"patterns": patterns, "questions": _questions(model, patterns) if after else []}
-            | {"attributes": _attributes(model), "writes": written}
-        )
-    ).partition(_CARRIED)
-    how = "on boto3 alone" if after else "through migrator, while SQL and the table both answer"
-    imports, definitions = shelf.used_by(
-        top + bottom, {named.partition(":")[0] for named in constants}
-    )
-    said = f"Rows, items and access patterns of the table {shown(model.table.name)}, {how}."
-    given = "\n".join(f"{named} = {value}" for named, value in constants.items())
-    first = f'{comment("#", head)}\n\n"""{said}"""\n\nfrom __future__ import annotations\n\n{imports}\n\n{given}'
-    text = "\n\n\n".join(filter(None, (first.strip(), top.strip(), definitions, bottom.strip())))
-    left_out = [
-        f"items of {shown(code.row.name)}: {code.unwritten}" for code in codes if code.unwritten
-    ]
-    left_out += [
-        f"read of a row of {shown(of)}: {one.read}"
-        for of, one in written.items()
-        if isinstance(one.read, str)
-    ]
-    return Written(f"{text}\n", tuple(left_out))
-
-
-def _questions(model: Model, patterns: Sequence[PatternCode]) -> list[Question]:
-    found, faults = [], []
-    for asked in patterns:
-        try:
-            found.append(question(model, asked))
-        except UnsaidError as error:
-            faults.append(f"{asked.pattern.name}: {error}")
-    if faults:
-        raise UnsaidError("\n".join(faults))
-    return found
-
-
-def _attributes(model: Model) -> dict[str, str]:
-    """Attributes that items of a type may have beside their key, by which a write knows whether one is as it was."""
-    ttl = model.table.ttl
-    found: dict[str, dict[str, None]] = {}
-    for item in (item for row in model.rows for item in row.items):
-        names = found.setdefault(item.name, {})
-        names |= {key.name: None for entry in item.entries for key in entry.keys}
-        names |= {attribute.name: None for attribute in item.attributes}
-        names |= {ttl: None} if item.expiry and ttl else {}
-    return {literal(type_): tuple_of(names) for type_, names in found.items()}
-
-
-def _constants(model: Model) -> dict[str, str]:
-    design = model.table
-    return {
-        "TABLE": literal(design.name),
-        "_KEY: tuple[str, ...]": tuple_of(attribute.name for attribute in design.key),
-        "_TYPE": literal(design.type_attribute),
-        "_TTL: str | None": literal(design.ttl),
-        "_REVISION": literal(model.revision),
-        "_OWN": tuple_of((design.source_attribute, design.revision_attribute)),
-    }
-
-
-# ── what is carried ──
-
-
-@dataclass
-class _Shelf:
-    """Imports, by the names that they give, and definitions that a module may carry, in the order in which they may
-    stand: of each its text, the names that it uses, and whether it is a class or a function."""
-
-    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    uses: dict[str, frozenset[str]] = field(default_factory=dict)
-    blocks: set[str] = field(default_factory=set)
-
-    @property
-    def names(self) -> set[str]:
-        return {*self.imports, *self.texts}
-
-    def add(self, source: str) -> None:
-        lines, last = source.split("\n"), ""
-        for node in ast.parse(source).body:
-            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-            text = "\n".join(lines[first - 1 : node.end_lineno])
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                module = getattr(node, "module", "")
-                if module != "__future__" and not module.startswith(__package__):
-                    self.imports |= {
-                        one.asname or one.name: (module, _named(one)) for one in node.names
-                    }
-            elif not isinstance(node, ast.Expr):
-                last = _name(node)
-                self.texts[last], self.uses[last] = text, _uses(node)
-                self.blocks |= (
-                    {last} if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else set()
-                )
-            elif last:
-                # What is said of a constant stands below it; of the module, above all.
-                self.texts[last] += f"\n{text}"
-
-    def used_by(self, code: str, own: set[str]) -> tuple[str, str]:
-        """The imports and the definitions that the code needs. `own`: names that the module gives itself."""
-        wanted, needed = set(_uses(ast.parse(code))), set[str]()
-        while more := (wanted & self.names) - needed - own - {"_QUESTIONS", "_ATTRIBUTES"}:
-            needed |= more
-            wanted |= {used for name in more for used in self.uses.get(name, ())}
-        definitions = ""
-        for name, text in ((name, text) for name, text in self.texts.items() if name in needed):
-            apart = "\n\n\n" if name in self.blocks or definitions.endswith("\n\n\n") else "\n"
-            definitions = f"{definitions.rstrip()}{apart}{text}" + (
-                "\n\n\n" if name in self.blocks else ""
-            )
-        return _sorted(
-            self.imports[name] for name in needed if name in self.imports
-        ), definitions.strip()
 
 
 @cache
-def _shelf(*, after: bool) -> _Shelf:
+def _carried(*, after: bool) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
+    """What a module may carry: the text of definitions, in the order in which they may stand, and imports, each the module
+    and what is imported of it; by the names that they give."""
     through = resources.files(__package__).joinpath("migration.py.txt").read_text(encoding="utf-8")
-    shelf = _Shelf()
-    carried = map(inspect.getsource, (values, table) if after else (values,))
-    for source in (_OWN_IMPORTS, *carried, readers(), *([] if after else [through])):
-        shelf.add(source)
-    return shelf
-
-
-def _name(node: ast.stmt) -> str:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return node.name
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
-    return next(target.id for target in targets if isinstance(target, ast.Name))
-
-
-def _named(one: ast.alias) -> str:
-    return f"{one.name} as {one.asname}" if one.asname else one.name
-
-
-def _sorted(imports: Iterable[tuple[str, str]]) -> str:
-    """Imports in the usual order: modules, names of each module in one line; migrator's behind the standard library's."""
-    names: dict[str, list[str]] = {}
-    for module, name in sorted(set(imports), key=_order):
-        names.setdefault(module, []).append(name)
-    lines = [f"import {name}" for name in names.pop("", [])]
-    lines += [
-        f"from {module} import {', '.join(found)}"
-        for module, found in names.items()
-        if module[:8] != "migrator"
-    ]
-    own = [
-        f"from {module} import {', '.join(found)}"
-        for module, found in names.items()
-        if module[:8] == "migrator"
-    ]
-    return "\n".join([*lines, *(["", *own] if own else [])])
-
-
-def _order(one: tuple[str, str]) -> tuple[str, int, str]:
-    """Constants, classes, functions."""
-    module, name = one
-    return module, 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name
-
-
-def _uses(tree: ast.AST) -> frozenset[str]:
-    """Names that code reads."""
-    return frozenset(
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    )
+    definitions: dict[str, str] = {}
+    imports: dict[str, tuple[str, str]] = {}
+    for source in (
+        _OWN_IMPORTS,
+        inspect.getsource(values),
+        inspect.getsource(table) if after else through,
+        readers(),
+    ):
+        lines, name = source.split("\n"), ""
+        for node in ast.parse(source).body:
+            first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+            text = "\n".join(lines[first - 1 : node.end_lineno])
+            match node:
+                case ast.Import():
+                    imports |= {one.asname or one.name: ("", ast.unparse(one)) for one in node.names}
+                case ast.ImportFrom(module=str(module)) if module != "__future__" and not module.startswith(
+                    __package__
+                ):
+                    imports |= {one.name: (module, one.name) for one in node.names}
+                case ast.Expr() if name:  # what is said of a constant stands below it
+                    definitions[name] += f"\n{text}"
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    definitions[name] = text
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    definitions[name] = text
+    return definitions, imports

@@ -40,15 +40,13 @@ from migrator.features.exports.python.values import (
 # ── places and times that a question goes over ──
 
 
-def _buckets(unit: str, since: dt.date, until: dt.date) -> list[str]:
+def _buckets(since: dt.date, until: dt.date, unit: str) -> list[str]:
     """The buckets of time from the one that holds `since` to that of `until`, 400 at most."""
     found: list[str] = []
     moment, last = _naive(since), _filter_bucket(until, unit)
     while (text := _filter_bucket(moment, unit)) <= last:
         if len(found) == 400:
-            raise RefusedError(
-                f"more than 400 buckets ({unit}) between both times; ask for a shorter time"
-            )
+            raise RefusedError(f"more than 400 buckets ({unit}) between both times; ask for a shorter time")
         found.append(text)
         try:
             moment = _following(unit, moment)
@@ -61,9 +59,7 @@ def _following(unit: str, moment: dt.datetime) -> dt.datetime:
     if unit == "year":
         return moment.replace(year=moment.year + 1, month=1, day=1)
     if unit == "month":
-        return moment.replace(
-            year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1
-        )
+        return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
     return moment + (dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=1))
 
 
@@ -113,7 +109,7 @@ def _distance_m(start: tuple[Any, Any], end: tuple[Any, Any]) -> float:
 
 
 TABLE = "Table"
-_KEY: tuple[str, ...] = ("PK", "SK")
+_KEY: Sequence[str] = ("PK", "SK")
 _TYPE = "type"
 _TTL: str | None = None
 _QUESTIONS: dict[str, Callable[[Mapping[str, Any]], _Question]] = {}
@@ -141,7 +137,7 @@ _TESTS = {
 @dataclass(frozen=True)
 class _Near:
     origin: tuple[Any, Any]
-    at: tuple[str, str]
+    at: Sequence[str]
     within_m: Any
     precision: int
 
@@ -157,8 +153,8 @@ class _Question:
     sort: Sequence[_SortTest] = ()
     filters: Sequence[_Test] = ()
     index: str | None = None
-    order: tuple[str, ...] = ()
-    position: tuple[str, ...] = ()
+    order: Sequence[str] = ()
+    position: Sequence[str] = ()
     descending: bool = False
     limit: int | None = None
     consistent: bool = False
@@ -177,9 +173,7 @@ class _Question:
             if None in values:
                 continue
             if len(tests) < number:
-                raise RefusedError(
-                    f"{name} can be asked only together with {self.sort[number - 1][0]}"
-                )
+                raise RefusedError(f"{name} can be asked only together with {self.sort[number - 1][0]}")
             test = _possible(name, operator, values)
             if test is None:
                 return None
@@ -212,9 +206,7 @@ class _Question:
         return {name: value for name, value in query.items() if value not in (None, "")}
 
 
-def _keys_of(
-    made: Callable[[Any], Item], elements: Iterable[Any], sort_bytes: int = 1024
-) -> list[Item]:
+def _keys_of(made: Callable[[Any], Item], elements: Iterable[Any], sort_bytes: int = 1024) -> list[Item]:
     """The keys to ask, without those that no item can have."""
     keys = []
     for element in elements:
@@ -254,9 +246,7 @@ def _can_be(name: str, operator: str, values: Sequence[Any], most: int) -> bool:
     """Whether a value of at most so many bytes can pass the test. Raises: RefusedError for a range with a longer bound."""
     is_longer = any(_size(value) > most for value in values if isinstance(value, (str, bytes)))
     if is_longer and operator not in ("equal", "begins_with"):
-        raise RefusedError(
-            f"a parameter makes a bound of {name} longer than it can be ({most} bytes)"
-        )
+        raise RefusedError(f"a parameter makes a bound of {name} longer than it can be ({most} bytes)")
     return not is_longer and not _is_reversed(operator, values)
 
 
@@ -323,11 +313,7 @@ def _wired(item: Item) -> Item:
 def _is_shown(item: Item) -> bool:
     """Not what a migration leaves for a while, and not expired: DynamoDB deletes such items late."""
     expiry = item.get(_TTL) if _TTL else None
-    expired = (
-        isinstance(expiry, (int, Decimal))
-        and not isinstance(expiry, bool)
-        and expiry <= time.time()
-    )
+    expired = isinstance(expiry, (int, Decimal)) and not isinstance(expiry, bool) and expiry <= time.time()
     return item.get(_TYPE) not in ("_tombstone", "_control") and not expired
 
 
@@ -337,9 +323,7 @@ def _is_shown(item: Item) -> bool:
 class _Table:
     """`client`: boto3's for DynamoDB. `cursor_key`: signs the cursors of pages, the same in all processes."""
 
-    def __init__(
-        self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False
-    ) -> None:
+    def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
         self._client, self._name, self._trace = client, table, trace
         self._cursor_key = cursor_key or os.environ.get("CURSOR_KEY", "")
 
@@ -385,16 +369,12 @@ class _Table:
         return [found[place] for key in keys if (place := tuple(key.values())) in found]
 
     def _read(self, key: Item, *, consistent: bool) -> Item | None:
-        given = self._client.get_item(
-            TableName=self._name, Key=_wired(key), ConsistentRead=consistent
-        )
+        given = self._client.get_item(TableName=self._name, Key=_wired(key), ConsistentRead=consistent)
         item = _item(given["Item"]) if "Item" in given else None
         return item if item is not None and _is_shown(item) else None
 
     def _batch(self, keys: list[Item], *, consistent: bool) -> list[Item]:
-        wanted: Any = {
-            self._name: {"Keys": [_wired(key) for key in keys], "ConsistentRead": consistent}
-        }
+        wanted: Any = {self._name: {"Keys": [_wired(key) for key in keys], "ConsistentRead": consistent}}
         items: list[Item] = []
         for attempt in itertools.count():
             given = self._client.batch_get_item(RequestItems=wanted)
@@ -469,11 +449,7 @@ class _Table:
         if len(found) <= size or (question.limit is not None and given >= question.limit):
             return taken, None
         for number, partition in enumerate(question.keys):
-            last = [
-                item
-                for item in taken
-                if all(item.get(name) == partition[name] for name in partition)
-            ]
+            last = [item for item in taken if all(item.get(name) == partition[name] for name in partition)]
             if last:
                 starts[number] = _wired({name: last[-1][name] for name in question.position})
         return taken, self._signed([asked, given, starts])
@@ -484,9 +460,7 @@ class _Table:
         return await asyncio.to_thread(self._page, pattern, params, cursor, size)
 
     def _signed(self, content: Any) -> str:
-        body = json.dumps(
-            content, default=lambda value: {"b64": base64.b64encode(value).decode()}
-        ).encode()
+        body = json.dumps(content, default=lambda value: {"b64": base64.b64encode(value).decode()}).encode()
         return base64.urlsafe_b64encode(self._signature(body) + body).decode()
 
     def _signature(self, body: bytes) -> bytes:
@@ -516,12 +490,7 @@ def _of_json(value: Item) -> Any:
 def _nearest(items: Sequence[Item], near: _Near) -> list[Item]:
     """The items within the circle, the nearest first."""
     latitude, longitude = near.origin
-    if (
-        latitude is None
-        or longitude is None
-        or near.within_m is None
-        or not 0 < near.within_m < float("inf")
-    ):
+    if latitude is None or longitude is None or near.within_m is None or not 0 < near.within_m < float("inf"):
         raise RefusedError("a place and a distance of more than 0 metres are taken")
     if near.within_m > _reach_m(latitude, near.precision):
         raise RefusedError("the distance reaches past the cells that are asked")
@@ -542,7 +511,7 @@ def _nearest(items: Sequence[Item], near: _Near) -> list[Item]:
 
 _REVISION = ""
 _OWN = ("_src", "_rev")
-_ATTRIBUTES: dict[str, tuple[str, ...]] = {}
+_ATTRIBUTES: dict[str, Sequence[str]] = {}
 
 
 class ConflictError(Exception):
@@ -556,9 +525,7 @@ class ConflictError(Exception):
 class _Writable(_Table):
     """`trace`: writes carry `_src` and `_rev`, by which `migrator verify` knows the row of an item."""
 
-    def __init__(
-        self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False
-    ) -> None:
+    def __init__(self, client: Any, table: str = TABLE, *, cursor_key: str = "", trace: bool = False) -> None:
         super().__init__(client, table, cursor_key=cursor_key)
         self._trace = trace
 
@@ -579,9 +546,7 @@ class _Writable(_Table):
         actions = []
         for item in after:
             was = old.pop(tuple(item[name] for name in _KEY), None)
-            action = (
-                self._put_action(item, source) if was is None else self._update(was, item, version)
-            )
+            action = self._put_action(item, source) if was is None else self._update(was, item, version)
             actions.append((item, action))
         actions += [(item, {"Delete": self._as_before(item, version)}) for item in old.values()]
         self._transact(doing, actions)
@@ -626,18 +591,14 @@ class _Writable(_Table):
     def _as_before(self, item: Item, version: str | None) -> Item:
         """An action on the item, if it is still so: by its version where the row has one, else by all its attributes."""
         type_ = item[_TYPE]
-        watched = (
-            [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
-        )
+        watched = [version] if version else [name for name in _ATTRIBUTES[type_] if name not in _KEY]
         names, bound, clauses = {"#type": _TYPE}, {":type": _wire(type_)}, ["#type = :type"]
         for number, name in enumerate(watched):
             names[f"#w{number}"] = name
             if name in item:
                 bound[f":w{number}"] = _wire(item[name])
             is_there = name in item
-            clauses.append(
-                f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})"
-            )
+            clauses.append(f"#w{number} = :w{number}" if is_there else f"attribute_not_exists(#w{number})")
         return {
             "TableName": self._name,
             "Key": _wired({name: item[name] for name in _KEY}),
@@ -649,9 +610,7 @@ class _Writable(_Table):
     def _transact(self, doing: str, actions: Sequence[tuple[Item, Item]]) -> None:
         """All actions or none; another transaction on the same items is waited for, for a moment."""
         if len(actions) > 100:
-            raise RefusedError(
-                f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100"
-            )
+            raise RefusedError(f"{doing}: {len(actions)} items at once; a transaction of DynamoDB takes 100")
         for attempt in range(6 if actions else 0):
             try:
                 self._client.transact_write_items(TransactItems=[action for _, action in actions])

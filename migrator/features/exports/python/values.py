@@ -79,8 +79,7 @@ def _decimal(value: Any, scale: int | None = None) -> Decimal:
             raise RefusedError(f"a number of more than {scale} decimals")
         number = rounded
     if number and (
-        len(bytes(number.as_tuple().digits).strip(b"\0")) > 38
-        or not -130 <= number.adjusted() <= 125
+        len(bytes(number.as_tuple().digits).strip(b"\0")) > 38 or not -130 <= number.adjusted() <= 125
     ):
         raise RefusedError("a number of more than 38 digits, or outside of DynamoDB's range")
     return number
@@ -117,11 +116,7 @@ def _key(name: str, value: Any, limit: int) -> Any:
     """The value of a key attribute. Raises: RefusedError for none, an empty one and one that is too long."""
     if value is None:
         raise RefusedError(f"{name} has no value: something that it is made of is None")
-    size = (
-        len(value.encode() if isinstance(value, str) else value)
-        if isinstance(value, (str, bytes))
-        else 1
-    )
+    size = len(value.encode() if isinstance(value, str) else value) if isinstance(value, (str, bytes)) else 1
     if not 0 < size <= limit:
         raise RefusedError(f"{name} takes {size} bytes; DynamoDB takes 1 to {limit}")
     return value
@@ -141,9 +136,7 @@ def _plain_key(item: Item, name: str, type_: str, limit: int) -> None:
         return
     types: Mapping[str, Any] = {"text": str, "number": (int, Decimal), "binary": bytes}
     if not isinstance(value, types[type_]) or isinstance(value, bool):
-        raise RefusedError(
-            f"{name} is a key of an index, of type {type_}; the value is of another type"
-        )
+        raise RefusedError(f"{name} is a key of an index, of type {type_}; the value is of another type")
     _key(name, value, limit)
 
 
@@ -190,11 +183,7 @@ def _both(name: str, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _listed(value: Any) -> Any:
-    return (
-        list(value)
-        if isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        else value
-    )
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value
 
 
 def _checked(given: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
@@ -221,9 +210,7 @@ def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
     for name, unit in units.items():
         for value in given[name] if isinstance(given[name], list) else [given[name]]:
             rest = (
-                ""
-                if value is None
-                else _naive(value).isoformat(timespec="microseconds")[_CHARACTERS[unit] :]
+                "" if value is None else _naive(value).isoformat(timespec="microseconds")[_CHARACTERS[unit] :]
             )
             if rest and rest != "0000-01-01T00:00:00.000000"[_CHARACTERS[unit] :]:
                 raise RefusedError(f"{name}: the key holds only its {unit}")
@@ -303,11 +290,7 @@ def _filter_epoch(value: dt.date, zone: str = "UTC") -> int:
     moment = value if isinstance(value, dt.datetime) else _naive(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=ZoneInfo(zone))
-    past = (
-        moment.replace(tzinfo=None)
-        - dt.datetime(1970, 1, 1)
-        - (moment.utcoffset() or dt.timedelta(0))
-    )
+    past = moment.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (moment.utcoffset() or dt.timedelta(0))
     return past.days * 86400 + past.seconds
 
 
@@ -336,9 +319,7 @@ def _filter_map(value: Any, table: Mapping[str, str]) -> str:
 
 def _filter_escape(value: Any, separator: str) -> str:
     """The text with % and the separator's characters percent-encoded."""
-    codes = {
-        ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*separator, "%"}
-    }
+    codes = {ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*separator, "%"}}
     return _text(value).translate(codes)
 
 
@@ -369,9 +350,7 @@ def _filter_desc(value: Any) -> str:
 def _filter_json(value: Any) -> str:
     """JSON without spaces, names in order, every digit kept."""
     if isinstance(value, Mapping):
-        entries = (
-            f"{_filter_json(str(name))}:{_filter_json(value[name])}" for name in sorted(value)
-        )
+        entries = (f"{_filter_json(str(name))}:{_filter_json(value[name])}" for name in sorted(value))
         return "{" + ",".join(entries) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(map(_filter_json, value)) + "]"
@@ -443,9 +422,7 @@ def _filter_geohash(latitude: Any, longitude: Any, precision: str) -> str:
         upper = degrees >= middle
         number = number * 2 + upper
         sides[bit % 2] = (degrees, middle, high) if upper else (degrees, low, middle)
-    return "".join(
-        _BASE32[number >> (bits - 5 * place) & 31] for place in range(1, int(precision) + 1)
-    )
+    return "".join(_BASE32[number >> (bits - 5 * place) & 31] for place in range(1, int(precision) + 1))
 
 
 # ── conditions of the mapping ──
@@ -466,9 +443,7 @@ def _same(value: Any, allowed: Any) -> bool:
     return allowed is not None and _text(value) == str(allowed)
 
 
-def _expires(
-    value: Any, days: int, zone: str, per_s: int = 1, *, zero_is_never: bool = False
-) -> int | None:
+def _expires(value: Any, days: int, zone: str, per_s: int = 1, *, zero_is_never: bool = False) -> int | None:
     """Seconds since 1970 at which an item expires: of a moment, or of a number of which so many are a second."""
     if value is None or (zero_is_never and value == 0):
         return None
@@ -518,10 +493,7 @@ def _read_list(read: Any, value: Any) -> Any:
     """The list with each value restored, in lists in it, too."""
     if not isinstance(value, (list, tuple)):
         return value
-    return [
-        _read_list(read, inner) if isinstance(inner, (list, tuple)) else read(inner)
-        for inner in value
-    ]
+    return [_read_list(read, inner) if isinstance(inner, (list, tuple)) else read(inner) for inner in value]
 
 
 def _read_map(fields: Mapping[str, Any], others: Any, value: Any) -> Any:

@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 
 from migrator.features.exports.python import values as generated
-from migrator.features.exports.python.rows import readers, restoring
+from migrator.features.exports.python.module import readers, restoring
 from migrator.features.exports.python.values import RefusedError, _expires
 from migrator.mapping.inverse.values import attribute_reader
+from migrator.mapping.items.filters import FILTERS
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.table import Value
 
@@ -21,6 +22,11 @@ def test_expiry_in_another_unit_is_refused() -> None:
     with pytest.raises(RefusedError):
         _expires(milliseconds, 0, "UTC")
     assert _expires(0, 0, "UTC", zero_is_never=True) is None
+
+
+def test_every_filter_has_a_function() -> None:
+    wanted = {f"_filter_{name}" for name, spec in FILTERS.items() if not spec.null}
+    assert wanted == {name for name in vars(generated) if name.startswith("_filter_")}
 
 
 READ: list[tuple[Kind, Value]] = [
