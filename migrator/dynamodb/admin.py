@@ -37,13 +37,13 @@ from migrator.settings.definition import (
     wanted_answers,
 )
 from migrator.settings.job import TableOptions
-from migrator.settings.roles import TableRights
+from migrator.settings.roles import Rights
 
 _What: TypeAlias = tuple[str, str]
 """An action, and the index that it is tried on ('' for the table)."""
 
 
-def probes(client: Any, design: TableDesign, *, write: bool, only: TableRights | None = None) -> list[Probe]:
+def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[Probe]:
     """One probe per action. `write`: those too that would write, if there were such an item. `only`: a role's rights,
     each of which has a probe then, also one that cannot be tried.
     """
@@ -373,7 +373,7 @@ class DynamoTableAdmin:
             for index in indexes_of(self._describe(table) or {})
         )
 
-    def probe(self, design: TableDesign, *, write: bool, only: TableRights | None = None) -> list[Probe]:
+    def probe(self, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[Probe]:
         return probes(self.client, design, write=write, only=only)
 
     def clock(self, design: TableDesign) -> float | None:

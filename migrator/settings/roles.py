@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from migrator.runtime.values import replace
+
 if TYPE_CHECKING:  # the command line lists the roles, and waits for no mapping
     from migrator.mapping.model.mapping import DocumentQuestion, Pattern
     from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -118,49 +120,56 @@ ROLES = {
 }  # fmt: skip
 
 
-class TableRights(Struct, frozen=True):
-    """Rights on the table, and the indexes that are queried; both sorted."""
+class Rights(Struct, frozen=True):
+    """What a role may do.
 
-    table: tuple[str, ...]
-    indexes: tuple[str, ...]
+    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted.
+    `objects`, `files`: rights of S3 on the job's bucket, and on the place of exported items.
+    `logs`: of CloudWatch on the log of imports. `stream`: on the table's stream.
+    `old_tables`, `old_streams`: on each old table that is the source, and on its stream.
+    `old_indexes`: (table by the mapping's name, index or * for any) of the old indexes that it queries.
+    """
+
+    table: Sequence[str]
+    indexes: Sequence[str] = ()
+    objects: Sequence[str] = ()
+    files: Sequence[str] = ()
+    logs: Sequence[str] = ()
+    stream: Sequence[str] = ()
+    old_tables: Sequence[str] = ()
+    old_indexes: Sequence[tuple[str, str]] = ()
+    old_streams: Sequence[str] = ()
 
     def named(self) -> list[tuple[str, str]]:
-        """(right, index or '' for the table) of all of them."""
+        """(right, index or '' for the table) of those on the table."""
         return [*((right, "") for right in self.table), *(("Query", index) for index in self.indexes)]
 
 
-def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> TableRights:
+def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> Rights:
     """`keeps`: items have attributes of services, which are read before an item is put."""
     asked = [pattern for pattern in patterns if role.asks]
     rights = {_READ_BY[pattern.operation] for pattern in asked if pattern.index is None}
     indexes = {pattern.index for pattern in asked if pattern.index is not None}
     if keeps and "PutItem" in role.table:
         rights.add("BatchGetItem")
-    return TableRights(tuple(sorted({*role.table, *rights})), tuple(sorted(indexes)))
+    on_table = sorted({*role.table, *rights})
+    return Rights(on_table, sorted(indexes), role.objects, role.files, role.logs, role.stream)
 
 
-class OldRights(Struct, frozen=True):
-    """Rights on each old table; (table by the mapping's name, index or * for any) of the indexes that are queried; rights
-    on the streams. All sorted."""
-
-    tables: tuple[str, ...]
-    indexes: tuple[tuple[str, str], ...]
-    streams: tuple[str, ...]
-
-
-def old_rights_of(role: Role, mapping: MappingModel) -> OldRights:
-    """What the role needs on the old tables that the mapping declares; nothing where the source is a database.
+def with_old_rights(rights: Rights, role: Role, mapping: MappingModel) -> Rights:
+    """With what the role needs on the old tables that the mapping declares; the same where the source is a database.
 
     Which indexes the patterns ask, the mapping says; by which ones children and parents are found, the tables alone know.
     """
     if not mapping.documents or not role.old_tables:
-        return OldRights((), (), ())
+        return rights
     questions = mapping.old_questions if role.asks else []
     asked = {right for question in questions for right in _asked_of_old(question)}
     indexes = {(one.entity.table, one.asked.index) for one in questions if one.asked.index is not None}
     if "Query" in role.old_tables:
         indexes = {(table, "*") for table in mapping.documents}
-    return OldRights(tuple(sorted({*role.old_tables, *asked})), tuple(sorted(indexes)), role.old_streams)
+    of_old = sorted({*role.old_tables, *asked})
+    return replace(rights, old_tables=of_old, old_indexes=sorted(indexes), old_streams=role.old_streams)
 
 
 def _asked_of_old(question: DocumentQuestion) -> set[str]:
@@ -214,23 +223,6 @@ SQL_ROLES = {
 MARK = '"Sid": "Migrator'
 """What a policy of ours has in it: JSON has no comments, so the names of its statements say what it was made of."""
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
-
-
-class Rights(Struct, frozen=True):
-    """What a role may do. `table`: rights on the table, `indexes`: those that it queries, `objects`: rights of S3 on the
-    job's bucket, `files`: on the place of exported items, `logs`: of CloudWatch on the log of imports, `stream`: on the
-    table's stream. `old_tables`, `old_streams`: on each old table that is the source, and on its stream; `old_indexes`: of
-    them, by their names in the mapping."""
-
-    table: Sequence[str]
-    indexes: Sequence[str] = ()
-    objects: Sequence[str] = ()
-    files: Sequence[str] = ()
-    logs: Sequence[str] = ()
-    stream: Sequence[str] = ()
-    old_tables: Sequence[str] = ()
-    old_indexes: Sequence[tuple[str, str]] = ()
-    old_streams: Sequence[str] = ()
 
 
 class Place(Struct, frozen=True):

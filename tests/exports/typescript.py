@@ -17,7 +17,6 @@ from uuid import UUID
 from migrator.features.exports.electrodb import (
     Identifiers,
     ItemCode,
-    Refusals,
     runtime_names,
     vocabulary,
 )
@@ -85,7 +84,7 @@ class Asked:
     def add_rows(self) -> None:
         """All rows with what their items must be."""
         model = described(self.moved)
-        items = vocabulary(model, Identifiers(runtime_names()), Refusals([]))
+        items = vocabulary(model, Identifiers(runtime_names()), [])
         spoken = {item.made.name: item for item in items}
         for entity in self.moved.checked.entities:
             for row in self.moved.source.read_page(entity.plan, None, None, None):

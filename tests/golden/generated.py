@@ -14,6 +14,7 @@ from migrator.mapping.items.rows import places_of
 from migrator.mapping.items.values import JSON_NULL, Undecodable
 from migrator.mapping.items.wire import encode_item
 from migrator.mapping.model.table import Item, RowTree
+from migrator.runtime.values import replace
 from tests.exports.generated import items_of, row_of
 
 _MADE: dict[int, tuple[CompiledEntity, SimpleNamespace, RowModel]] = {}
@@ -65,7 +66,7 @@ def _has_no_field(entity: CompiledEntity, model: RowModel, decoded: Any) -> bool
 
 def _made(entity: CompiledEntity) -> tuple[CompiledEntity, SimpleNamespace, RowModel]:
     mapping = entity.mapping
-    described = model_of(mapping, [entity.plan], mapping.table, patterns=False)
+    described = model_of(replace(mapping, patterns={}), [entity.plan], mapping.table)
     _MADE[id(entity)] = entity, _executed(described), described.rows[0]
     return _MADE[id(entity)]
 

@@ -212,21 +212,6 @@ _FUNCTIONS = {"bound": "bounded", "buckets": "bucketsBetween", "cells": "cellsAr
 """Of the functions that expressions call those that are called otherwise here."""
 
 
-class Refusals(Struct, frozen=True):
-    """Why ElectroDB cannot say a mapping: all of it, gathered."""
-
-    reasons: list[str] = []
-
-    def add(self, where: str, why: str) -> None:
-        self.reasons.append(f"{where}: {why}")
-
-    def check(self) -> None:
-        """Raises: SettingsError that names everything."""
-        if self.reasons:
-            listed = "\n".join(f"  {reason}" for reason in dict.fromkeys(self.reasons))
-            raise SettingsError(f"ElectroDB cannot say this mapping:\n{listed}")
-
-
 class TypeScript(Expressions):
     """Expressions whose functions give undefined where a value is missing. `maps`: by the mapping's name of a map the
     constant that holds it."""
@@ -348,7 +333,7 @@ class ItemCode(TypeScript):
     """
 
     def __init__(
-        self, model: Model, row: RowModel, item: ItemType, names: Identifiers, refusals: Refusals
+        self, model: Model, row: RowModel, item: ItemType, names: Identifiers, refusals: list[str]
     ) -> None:
         super().__init__(model)
         self.made, self.type = item, names.type(item.name)
@@ -376,12 +361,12 @@ class ItemCode(TypeScript):
         """Inputs without which it has no key."""
         return {name for part in self.made.key for name in self.parts[part.name][1]}
 
-    def _part(self, part: Key, row: RowModel, refusals: Refusals) -> tuple[str, list[str]]:
+    def _part(self, part: Key, row: RowModel, refusals: list[str]) -> tuple[str, list[str]]:
         self._used = []
         try:
             return self.key(part.template, part.attribute), self._used
         except UnsaidError as error:
-            refusals.add(f"{row.entity.written}.items.{self.made.name}.{part.name}", str(error))
+            refusals.append(f"{row.entity.written}.items.{self.made.name}.{part.name}: {error}")
             return "undefined", []
 
     def named(self, ref: Ref) -> tuple[Piece, Sequence[Filter]]:
@@ -445,13 +430,13 @@ _SOLE: Mapping[str, frozenset[str]] = {
 """By type of a key attribute the kinds of a value that is the whole key."""
 
 
-def vocabulary(model: Model, names: Identifiers, refusals: Refusals) -> list[ItemCode]:
+def vocabulary(model: Model, names: Identifiers, refusals: list[str]) -> list[ItemCode]:
     """The item types under their names in TypeScript."""
     items: dict[str, ItemCode] = {}
     for row, item in ((each, item) for each in model.rows for item in each.items):
         if item.name in items:
             where = f"{row.entity.written}.items.{item.name}"
-            refusals.add(where, "several entities or schemas make items of this type")
+            refusals.append(f"{where}: several entities or schemas make items of this type")
         else:
             items[item.name] = ItemCode(model, row, item, names, refusals)
     return list(items.values())
@@ -465,7 +450,7 @@ def fields_of(table: TableDesign, item: ItemCode) -> dict[str, tuple[str, bool]]
     for part in own.keys:
         fields.setdefault(part.name, (_KEY_TYPES[part.attribute.type], False))
     for attribute in own.attributes:
-        type_ = "unknown" if attribute.stored is not None else type_of(attribute.kind)
+        type_ = "unknown" if attribute.stored else type_of(attribute.kind)
         fields.pop(attribute.name, None)
         fields[attribute.name] = (type_, attribute.required)
     if own.expiry and table.ttl:
@@ -541,11 +526,14 @@ _HELPERS = "// ── what the functions above are made of ──"
 
 def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
     """Raises: SettingsError naming all that ElectroDB cannot say."""
-    refusals, names = Refusals([]), Identifiers(runtime_names())
+    refusals: list[str] = []
+    names = Identifiers(runtime_names())
     items = vocabulary(model, names, refusals)
     _refuse(model.table, items, refusals)
     patterns = list(_asked(model, names, refusals))
-    refusals.check()
+    if refusals:
+        reasons = "\n".join(f"  {reason}" for reason in dict.fromkeys(refusals))
+        raise SettingsError(f"ElectroDB cannot say this mapping:\n{reasons}")
     known = {
         "model": model,
         "table": model.table,
@@ -576,32 +564,32 @@ _FILTERS: Mapping[str, Callable[..., str]] = {
 }
 
 
-def _refuse(table: TableDesign, items: Sequence[ItemCode], refusals: Refusals) -> None:
+def _refuse(table: TableDesign, items: Sequence[ItemCode], refusals: list[str]) -> None:
     for index in table.indexes:
         if _is_wide(index):
-            refusals.add(f"table.indexes.{index.name}", "a key of several attributes")
+            refusals.append(f"table.indexes.{index.name}: a key of several attributes")
     for where, name in (
         (f"{item.made.name}.{name}", name) for item in items for name in fields_of(table, item)
     ):
         if name in INHERITED:
-            refusals.add(where, "every object of JavaScript has a property of this name")
+            refusals.append(f"{where}: every object of JavaScript has a property of this name")
         if not _NAME.fullmatch(name):
-            refusals.add(where, "ElectroDB puts this name into expressions as it stands")
+            refusals.append(f"{where}: ElectroDB puts this name into expressions as it stands")
     for key in table.key:
         if key.type != "text":
-            refusals.add(f"table.key.{key.name}", f"ElectroDB's keys are asked as texts here, not {key.type}")
+            refusals.append(f"table.key.{key.name}: ElectroDB's keys are asked as texts here, not {key.type}")
     if not items:
-        refusals.add("entities", "there is no item type")
+        refusals.append("entities: there is no item type")
 
 
 def _is_wide(index: Index) -> bool:
     return len(index.partition) > 1 or len(index.sort) > 1
 
 
-def _asked(model: Model, names: Identifiers, refusals: Refusals) -> Iterator[PatternCode]:
+def _asked(model: Model, names: Identifiers, refusals: list[str]) -> Iterator[PatternCode]:
     for pattern in model.patterns:
         if not _is_wide(pattern.index):  # the index itself is refused
             try:
                 yield PatternCode(model, pattern, names)
             except UnsaidError as error:
-                refusals.add(f"access_patterns.{pattern.pattern.name}", str(error))
+                refusals.append(f"access_patterns.{pattern.pattern.name}: {error}")

@@ -116,7 +116,7 @@ def _own(table: TableDesign) -> dict[str, Any]:
 
 
 def _attribute(attribute: Attribute) -> Mapping[str, Any]:
-    if attribute.stored is not None:
+    if attribute.stored:
         pointer = {"type": "object", "description": "Where the value is in S3."}
         return {"anyOf": [_kind(attribute.kind), pointer]}
     value = attribute.expression

@@ -60,14 +60,17 @@ class Attribute(Struct, frozen=True):
 
     `kind`: what its value is; a time whose text an item holds is of its kind of time, so that it can be restored. Of a
     map its `fields`, of a list its `element`; None where that cannot be told. `required`: every item of the type has it.
-    `stored`: a value of more than so many bytes is in S3, and the item has a pointer to it; None: never.
     """
 
     name: str
     expression: Expression
     kind: Kind | None
     required: bool
-    stored: int | None = None
+
+    @property
+    def stored(self) -> bool:
+        """Whether a large value is in S3, and the item has a pointer to it."""
+        return isinstance(self.expression, Stored)
 
 
 class ItemType(Struct, frozen=True):
@@ -90,24 +93,21 @@ class ItemType(Struct, frozen=True):
 class RowModel(Struct, frozen=True):
     """What one row of an entity becomes. `name`: the entity's, with @schema where the mapping reads several.
 
-    `key`: paths of the values that name the row, in their order. `where`: a row for which one does not hold has no items.
-    `values`: all that keys, attributes and conditions need, those of `key` first. `version`: (attribute, path) of the
-    number that counts the row's changes.
+    `key`: paths of the values that name the row, in their order. `values`: all that keys, attributes and conditions need,
+    those of `key` first.
     """
 
     name: str
     entity: Entity
     key: tuple[str, ...]
-    where: tuple[Condition, ...]
     values: tuple[RowValue, ...]
     items: tuple[ItemType, ...]
-    version: tuple[str, str] | None
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Of the row, of its items, and of their places in indexes."""
         of_items = [(item.when, *(entry.when for entry in item.entries)) for item in self.items]
-        return (*self.where, *(one for item in of_items for when in item for one in when))
+        return (*self.entity.where, *(one for item in of_items for when in item for one in when))
 
     @property
     def expressions(self) -> Iterator[Expression]:
@@ -137,12 +137,11 @@ class PartModel(Struct, frozen=True):
 
 class PatternModel(Struct, frozen=True):
     """`index`: what is asked, the table being an index without a name. Its templates name the pattern's parameters.
-    `pages`: whether its answer can be given page by page. `types`: item types that its key can give."""
+    `pages`: whether its answer can be given page by page."""
 
     pattern: Pattern
     index: Index
     parts: tuple[PartModel, ...]
-    types: tuple[str, ...]
 
     @property
     def keys(self) -> list[tuple[KeyAttribute, Template]]:
@@ -184,17 +183,11 @@ class Model(Struct, frozen=True):
         return types
 
 
-def model_of(
-    mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDesign, *, patterns: bool = True
-) -> Model:
-    """The description. `plans`: of all entities; `table`: the mapping's under the name that the job gives it.
-
-    `patterns`: whether the access patterns are described, too.
-    """
+def model_of(mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDesign) -> Model:
+    """The description. `plans`: of all entities; `table`: the mapping's under the name that the job gives it."""
     rows = tuple(_row(mapping, plan) for plan in plans)
-    asked = mapping.patterns.values() if patterns else ()
     designs = Designs(plans)
-    described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in asked)
+    described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in mapping.patterns.values())
     around = FilterContext(table.separator, mapping.maps, mapping.timezone)
     return Model(table, mapping.revision, rows, described, around)
 
@@ -205,37 +198,24 @@ def model_of(
 def _row(mapping: MappingModel, plan: EntityPlan) -> RowModel:
     entity = plan.entity
     key = tuple(column.name for column in plan.key)
-    version = None if entity.version is None else (entity.version.attribute, entity.version.column)
+    values = tuple(_value(plan, path) for path in _paths(plan, key))
     return RowModel(
-        entity.name,
-        entity,
-        key,
-        entity.where,
-        tuple(_value(plan, path) for path in _paths(plan, key)),
-        tuple(_item(mapping, plan, item) for item in entity.items),
-        version,
+        entity.name, entity, key, values, tuple(_item(mapping, plan, item) for item in entity.items)
     )
 
 
 def _paths(plan: EntityPlan, key: Iterable[str]) -> list[str]:
     """Paths of the values that the row's items need, each once; a list is one of them."""
     entity = plan.entity
-    lists = entity.lists
     named = [*key, *(condition.path for condition in entity.where)]
     for item in entity.items:
         named += [condition.path for condition in item.when]
         named += [condition.path for entry in item.entries for condition in entry.when]
         named += [item.expiry.path] if item.expiry else []
         named += kept_columns(plan, item)
-        named += paths_in(_expressions(plan, item))
-    heads = [path.partition(".")[0] for path in named]
-    return list(
-        dict.fromkeys(head if head in lists else path for head, path in zip(heads, named, strict=True))
-    )
-
-
-def _expressions(plan: EntityPlan, item: ItemDesign) -> list[Expression]:
-    return [*item.templates, *plan.entity.attributes.values(), *item.attributes.values()]
+        named += paths_in([*item.templates, *entity.attributes.values(), *item.attributes.values()])
+    heads = [(path, path.partition(".")[0]) for path in named]
+    return list(dict.fromkeys(head if head in entity.lists else path for path, head in heads))
 
 
 def _value(plan: EntityPlan, path: str) -> RowValue:
@@ -247,12 +227,8 @@ def _value(plan: EntityPlan, path: str) -> RowValue:
         )
         return RowValue(path, Kind("list", element=Kind("map")), False, "children", children)
     column = column_of(path, plan) or plan.table.column(path)
-    return RowValue(path, _known(plan, path, column), _nullable(plan, path), _origin(plan, path, column))
-
-
-def _known(plan: EntityPlan, path: str, column: Column | None) -> Kind:
-    kind = kind_of(path, plan)
-    return kind if kind is not None else column.kind if column is not None else Kind("plain")
+    kind = kind_of(path, plan) or (Kind("plain") if column is None else column.kind)
+    return RowValue(path, kind, _nullable(plan, path), _origin(plan, path, column))
 
 
 def _origin(plan: EntityPlan, path: str, column: Column | None) -> Origin:
@@ -288,18 +264,14 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
         item.type,
         parts.base,
         parts.entries,
-        tuple(_attribute(plan, name, value, sure) for name, value in attributes_of(plan, item).items()),
+        tuple(
+            Attribute(name, value, attribute_kind(value, plan), _required(plan, value, sure))
+            for name, value in attributes_of(plan, item).items()
+        ),
         parts.index_keys,
         item.when,
         item.expiry,
     )
-
-
-def _attribute(plan: EntityPlan, name: str, value: Expression, sure: set[str]) -> Attribute:
-    if isinstance(value, Stored):
-        kind = attribute_kind(value.value, plan)
-        return Attribute(name, value, kind, _required(plan, value.value, sure), value.over)
-    return Attribute(name, value, attribute_kind(value, plan), _required(plan, value, sure))
 
 
 def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None = None) -> Kind | None:
@@ -329,6 +301,7 @@ def _fields(
 
 
 def _required(plan: EntityPlan, value: Expression, sure: set[str]) -> bool:
+    value = value.value if isinstance(value, Stored) else value
     if isinstance(value, (MapOf, Each)):
         return True
     if isinstance(value, Const):
@@ -354,21 +327,15 @@ def _pattern(
 ) -> PatternModel:
     index = mapping.table.asked(pattern.index)
     assert index is not None, "checked with the mapping"
-    types = sorted({type_ for read in types_read(mapping, pattern).values() for type_ in read})
+    types = {type_ for read in types_read(mapping, pattern).values() for type_ in read}
     parts = []
     for part in pattern.parts:
-        items = [
-            item
-            for row in rows
-            for item in row.items
-            if item.name == part.type or (not part.type and item.name in types)
-        ]
+        wanted = {part.type} if part.type else types
+        items = [item for row in rows for item in row.items if item.name in wanted]
         restored = kinds_for(designs, part)
-        attributes = tuple(
-            _answered(mapping.table, items, name, restored.get(name)) for name in part.attributes
-        )
-        parts.append(PartModel(part, attributes))
-    return PatternModel(pattern, index, tuple(parts), tuple(types))
+        answered = (_answered(mapping.table, items, name, restored.get(name)) for name in part.attributes)
+        parts.append(PartModel(part, tuple(answered)))
+    return PatternModel(pattern, index, tuple(parts))
 
 
 def _answered(table: TableDesign, items: Sequence[ItemType], name: str, restored: Kind | None) -> Answered:
@@ -376,9 +343,7 @@ def _answered(table: TableDesign, items: Sequence[ItemType], name: str, restored
     # Of a table's or an index's key, its type attribute or its TTL.
     keys = {key.name: key.attribute for item in items for key in item.keys}
     if not found and name in keys:
-        kinds = {"text": Kind("text"), "number": Kind("number"), "binary": Kind("binary")}
-        is_base = name in {attribute.name for attribute in table.key}
-        return Answered(name, kinds[keys[name].type], None, not is_base)
+        return Answered(name, Kind(keys[name].type), None, keys[name] not in table.key)
     if not found and name == table.type_attribute:
         return Answered(name, Kind("text"), None, False)
     if not found:

@@ -37,8 +37,7 @@ def workbench_file(
     """
     _refuse(model.table)
     table = model.table
-    types = _by_name(model)
-    facets = [_facet(table, name, items, samples.get(name, ())) for name, items in types.items()]
+    facets = [_facet(table, name, items, samples.get(name, ())) for name, items in model.types.items()]
     data = {
         "TableName": table.name,
         "KeyAttributes": _keys(table.key[:1], table.key[1:]),
@@ -99,15 +98,6 @@ def _index(index: Index) -> dict[str, Any]:
         "KeyAttributes": _keys(index.partition, index.sort),
         "Projection": projection,
     }
-
-
-def _by_name(model: Model) -> dict[str, list[ItemType]]:
-    """Item types by name; several entities (schemas) may make items of one type."""
-    named: dict[str, list[ItemType]] = {}
-    for row in model.rows:
-        for item in row.items:
-            named.setdefault(item.name, []).append(item)
-    return named
 
 
 def _facet(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from migrator.features.exports.definitions import comment, construct_name, template
 from migrator.features.exports.expressions import UnsaidError
 from migrator.features.exports.model import (
-    Answered,
     Attribute,
     ItemType,
     Model,
@@ -31,6 +30,7 @@ from migrator.features.exports.python.expressions import (
     class_name,
     function_name,
     guarded,
+    identifier,
     literal,
     optional,
     param,
@@ -71,43 +71,38 @@ def item_records(model: Model, names: Names) -> Iterator[Record]:
     """A class for each item type, with a function that makes one of an item."""
     for type_, items in model.types.items():
         doc = f"What an item of type {shown(type_)} says."
-        fields = _fields(list(map(_item_value, _merged(items))))
+        # Several entities may write items of one type.
+        found: dict[str, list[Attribute]] = {}
+        for attribute in (attribute for item in items for attribute in item.attributes):
+            found.setdefault(attribute.name, []).append(attribute)
+        fields = _fields(_merged(name, several, len(items)) for name, several in found.items())
         yield Record(names.one(class_name(type_)), doc, fields, names.one(f"{function_name(type_)}_of"))
 
 
-def _merged(items: Sequence[ItemType]) -> Iterator[Attribute]:
-    """The attributes that any of the items has: several entities may write items of one type."""
-    names = dict.fromkeys(attribute.name for item in items for attribute in item.attributes)
-    for name in names:
-        several = [attribute for item in items for attribute in item.attributes if attribute.name == name]
-        first, kinds = several[0], {one.kind for one in several}
-        required = len(several) == len(items) and all(one.required for one in several)
-        yield Attribute(
-            name, first.expression, first.kind if len(kinds) == 1 else None, required, first.stored
-        )
+_Stored: TypeAlias = tuple[str, str, str]
+"""An attribute's name, its annotation, and what reads it of an item."""
 
 
-def _item_value(attribute: Attribute) -> tuple[str, str, str]:
-    got = f"item.get({literal(attribute.name)})"
-    if attribute.stored is not None:
-        return attribute.name, "Any", got
-    annotation = optional(type_of(attribute.kind), nullable=not attribute.required)
-    return attribute.name, annotation, restoring(attribute.kind, got)
+def _merged(name: str, several: Sequence[Attribute], items: int) -> _Stored:
+    """An attribute that so many items may have."""
+    if several[0].stored:
+        return name, "Any", f"item.get({literal(name)})"
+    kinds = {one.kind for one in several}
+    required = len(several) == items and all(one.required for one in several)
+    return _restored(name, kinds.pop() if len(kinds) == 1 else None, nullable=not required)
 
 
-def _answered(one: Answered) -> tuple[str, str, str]:
-    """A record's value, restored from both sides alike."""
-    kind = one.restored or one.kind
-    got = restoring(kind, f"item.get({literal(one.name)})")
-    return one.name, optional(type_of(kind), nullable=one.nullable), got
+def _restored(name: str, kind: Kind | None, *, nullable: bool) -> _Stored:
+    annotation = optional(type_of(kind), nullable=nullable)
+    return name, annotation, restoring(kind, f"item.get({literal(name)})")
 
 
-def _fields(stored: Sequence[tuple[str, str, str]]) -> list[Field]:
-    """Fields of stored attributes: of each its name, its annotation and what reads it."""
-    names = Names().all(name for name, _, _ in stored)
+def _fields(stored: Iterable[_Stored]) -> list[Field]:
+    names = Names()
+    found = [(name, names.one(identifier(name)), *rest) for name, *rest in stored]
     return [
-        Field(names[name], annotation, shown(name) if names[name] != name else "", read)
-        for name, annotation, read in stored
+        Field(field, annotation, shown(name) if field != name else "", read)
+        for name, field, annotation, read in found
     ]
 
 
@@ -396,7 +391,10 @@ class PatternCode:
             record = Record(
                 module.one(called + class_name(own)) if own else self.answer,
                 f"One record of {of_what}.",
-                _fields(list(map(_answered, part.attributes))),
+                _fields(
+                    _restored(one.name, one.restored or one.kind, nullable=one.nullable)
+                    for one in part.attributes
+                ),
                 module.one(f"_{name}_{function_name(own)}" if own else f"_{name}"),
             )
             is_one = part.part.one if own else self.pattern.operation == "get"
@@ -533,7 +531,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 """
 
