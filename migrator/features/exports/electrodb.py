@@ -579,7 +579,7 @@ def _refuse(table: TableDesign, items: Sequence[ItemCode], refusals: list[str]) 
         if key.type != "text":
             refusals.append(f"table.key.{key.name}: ElectroDB's keys are asked as texts here, not {key.type}")
     if not items:
-        refusals.append("entities: there is no item type")
+        refusals.append("entities: the mapping makes no items")
 
 
 def _is_wide(index: Index) -> bool:

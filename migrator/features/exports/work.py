@@ -86,8 +86,8 @@ def export(
         "workbench": _workbench,
     }
     made = makers[kind](job, **{name: options[name] for name in taken})
-    files, beside = made if isinstance(made, tuple) else (made, {})
-    said = {"kind": "python" if kind == "boto3" else kind, **beside}
+    files, more = made if isinstance(made, tuple) else (made, {})
+    said = {"kind": "python" if kind == "boto3" else kind, **more}
     return _finish(said, files, out, dry_run=dry_run, force=force, as_json=as_json)
 
 
