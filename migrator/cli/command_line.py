@@ -55,6 +55,9 @@ def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Pat
     logs.configure(json=is_json, level=level, file=log_file)
 
 
+_SET_APART: list[bool] = []
+"""Whether this process has frozen what its imports made: to count what is frozen takes as long as to look through it."""
+
 Work = Callable[..., int]
 """What a command does: takes what was given for its arguments and options, by their names, and returns the exit code."""
 
@@ -108,8 +111,9 @@ class Leaf(click.Command):
             work: Work = self.callback()
             # Nor is there garbage in it later: a run would look through all of it every few pages. Only once: what a
             # process that runs several commands has left behind is garbage.
-            if not gc.get_freeze_count():
+            if not _SET_APART:
                 gc.freeze()
+                _SET_APART.append(True)
         finally:
             gc.enable()
         return work
