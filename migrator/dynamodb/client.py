@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import ipaddress
 import os
+from contextlib import suppress
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,7 +70,7 @@ def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str
         return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
 
     fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
-    acting = boto3.Session(region_name=region)
+    acting = _open_session(None, region)
     # boto3 has no door for credentials that refresh themselves; this is where botocore's own providers put them.
     acting._session._credentials = DeferredRefreshableCredentials(
         refresh_using=fetcher.fetch_credentials, method="assume-role"
@@ -136,7 +138,8 @@ def service_client(
     keys = _LOCAL if credentials is None else {}
     config = _config(connections, timeout_s, local=local)
     try:
-        return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
+        with _OPENING:
+            return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
     except (BotoCoreError, ValueError) as error:
         what = f"no client for {service} can be made ({type(error).__name__}: {error})"
         raise TargetError(
@@ -146,9 +149,6 @@ def service_client(
 
 def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     """A client that takes no answer that is not whole, and asks once more before it sends."""
-    # boto3 has no door to it; the session's own is where botocore looks for it.
-    session._session.register_component("response_parser_factory", WholeAnswers())
-    session.events.register("creating-client-class.dynamodb", with_exchange)
     client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
         # The environment may name one, too (AWS_ENDPOINT_URL); a job's is refused when it is read.
@@ -161,10 +161,16 @@ def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     return client
 
 
+_OPENING = Lock()
+"""Held while a session is opened or makes a client: neither is for threads. Source: boto3's guide, "Session"."""
+
+
 def _session(profile: str | None) -> boto3.Session:
+    """The one session of this process for these settings: to open one takes as long as two clients."""
     try:
-        session = _with_known_models(profile)
-        session.get_credentials()
+        with _OPENING:
+            session = _session_of(profile, _settings())
+            session.get_credentials()
     except ProfileNotFound:
         raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
     except BotoCoreError as error:
@@ -172,12 +178,35 @@ def _session(profile: str | None) -> boto3.Session:
     return session
 
 
-def _with_known_models(profile: str | None) -> boto3.Session:
-    """A session that knows what the ones before have read: the models of services and endpoints, two megabytes of JSON."""
+def _settings() -> frozenset[tuple[str, object]]:
+    """All that a session goes by, as it is now: of files, when they were written."""
+    words = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("AWS_")}
+    files = {
+        words.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+        words.get("AWS_CONFIG_FILE", "~/.aws/config"),
+    }
+    written: dict[str, object] = {}
+    for file in map(os.path.expanduser, files):
+        with suppress(OSError):
+            written[file] = os.stat(file).st_mtime_ns
+    return frozenset((words | written).items())
+
+
+@functools.lru_cache(maxsize=8)
+def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) -> boto3.Session:
+    return _open_session(profile)
+
+
+def _open_session(profile: str | None, region: str | None = None) -> boto3.Session:
+    """A session whose clients of DynamoDB send by an exchange and take no answer that is not whole. It knows what the ones
+    before have read: the models of services and endpoints, two megabytes of JSON."""
     core = botocore.session.Session()
     models = _models(core.get_config_variable("data_path"))
     core.register_component("data_loader", models)
-    session = boto3.Session(botocore_session=core, profile_name=profile)
+    # boto3 has no door to it; the session's own is where botocore looks for it.
+    core.register_component("response_parser_factory", WholeAnswers())
+    session = boto3.Session(botocore_session=core, profile_name=profile, region_name=region)
+    session.events.register("creating-client-class.dynamodb", with_exchange)
     # Each boto3 session adds a folder of its own, which is always the same one.
     models.search_paths[:] = dict.fromkeys(models.search_paths)
     return session

@@ -74,6 +74,7 @@ def _only(environment: Mapping[str, str]) -> Iterator[None]:
 def _tools_as_new(folder: Path) -> Iterator[None]:
     """Log, module path, input and hooks as a new process has them; what was there comes back. Modules of `folder` go."""
     logged = structlog.get_config() if structlog.is_configured() else None
+    known = set(sys.modules)
     path, read, unraisable, of_threads = sys.path[:], sys.stdin, sys.unraisablehook, threading.excepthook
     structlog.reset_defaults()
     sys.stdin = io.StringIO()
@@ -84,8 +85,8 @@ def _tools_as_new(folder: Path) -> Iterator[None]:
     finally:
         sys.path[:], sys.stdin = path, read
         here = f"{folder}{os.sep}"
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None)).startswith(here):
+        for name in sys.modules.keys() - known:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(here):
                 del sys.modules[name]
         sys.unraisablehook, threading.excepthook = unraisable, of_threads
         structlog.reset_defaults()
