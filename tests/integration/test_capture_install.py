@@ -49,7 +49,8 @@ def shop(each: Capturing) -> Capturing:
 
 
 def plans(shop: Capturing) -> list[EntityPlan]:
-    found = [plan_of(shop.table(name)) for name in ("customer", "or der")]
+    tables = shop.source.facts().tables
+    found = [plan_of(tables[name]) for name in ("customer", "or der")]
     return [replace(plan, entity=replace(plan.entity, key=()), slots=plan.slots) for plan in found]
 
 
