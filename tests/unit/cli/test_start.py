@@ -68,7 +68,7 @@ def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> No
     }
     assert lower <= {
         *("migrator.mapping", "migrator.mapping.model", "migrator.mapping.model.durations"),
-        *("migrator.runtime", "migrator.runtime.errors"),
+        *("migrator.runtime", "migrator.runtime.errors", "migrator.runtime.values"),
         *("migrator.settings", "migrator.settings.roles"),
     }
 
