@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeAlias
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 Definition: TypeAlias = Mapping[str, Any]
 """A whole table as parameters of CreateTable, with the specifications of what other operations set beside them."""
@@ -34,20 +31,6 @@ def construct_name(definition: Definition) -> str:
     joined = "".join(word[0].upper() + word[1:] for word in words)
     named = joined if joined[:1].isalpha() else f"T{joined}"
     return named if named.endswith("Table") else f"{named}Table"
-
-
-@cache
-def template(package: str, name: str, **filters: Callable[..., str]) -> Template:
-    """A template that stands beside the modules of a package."""
-    environment = Environment(
-        loader=PackageLoader(package, "."),
-        autoescape=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= filters
-    return environment.get_template(name)
 
 
 _OF_TEMPLATE = {

@@ -17,7 +17,8 @@ from importlib import resources
 
 from msgspec import Struct
 
-from migrator.features.exports.definitions import comment, template
+from migrator.cli.template import text_template
+from migrator.features.exports.definitions import comment
 from migrator.features.exports.expressions import TEXT, Expressions, Piece, UnsaidError
 from migrator.features.exports.model import Attribute, ItemType, Model, PatternModel, RowModel
 from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
@@ -547,7 +548,7 @@ def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
         "places": _places(model.table, items),
         "operators": _OPERATORS,
     }
-    code = template(__package__, "electrodb.ts.j2", **_FILTERS).render(known | functions).strip()
+    code = text_template(__package__, "electrodb.ts.j2", **_FILTERS).render(known | functions).strip()
     helpers = "\n\n".join(helpers_of(code))
     crypto = 'import { createHash } from "node:crypto";\n' if "createHash(" in helpers else ""
     return f"{comment('//', head)}\n{crypto}{code}\n\n{_HELPERS}\n\n{helpers}\n"

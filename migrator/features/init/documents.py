@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
+from migrator.cli.template import text_template
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import quoted
 from migrator.mapping.language.documents import TYPE_NAMES
@@ -66,23 +67,21 @@ class SampledTable(Struct, frozen=True):
     key: Mapping[str, str]
     items: Sequence[Mapping[str, Any]]
 
+    @property
+    def entity(self) -> str:
+        return re.sub(r"[^A-Za-z0-9_]", "_", self.name)
+
+    @property
+    def top(self) -> set[str]:
+        """Names at the top of documents, which may have dots of their own; all others lead into maps."""
+        return {name for item in self.items for name in item} | set(self.key)
+
 
 def mapping_text(table: str, tables: Sequence[SampledTable]) -> str:
     """A mapping with every table declared, and an entity for each that keeps its documents as they are."""
-    partition, sort = _key_names(tables)
-    lines = [
-        "# What a sample of each table has: look through the types, above all at what varies.",
-        "mapping: 1",
-        "source:",
-        "  timezone: UTC",
-        "  tables:",
-        *(line for one in tables for line in _table_lines(one)),
-        f"table: {{name: {table}, key: [{partition}, {sort}], type: EntityType, ttl: expiresAtOfItem}}",
-        "# Each document becomes one item with its own key: design the keys by what is asked (docs/documents.md).",
-        "entities:",
-        *(line for one in tables for line in _entity_lines(one)),
-    ]
-    return "\n".join(lines) + "\n"
+    template = text_template(__package__, "documents.yaml.j2", word=_word, amount=amount, quoted=quoted)
+    functions = {"seen_in": seen_in, "remark": _remark, "entity_key": _entity_key, "types_of_keys": _OF_KEYS}
+    return template.render(functions, name=table, key=_key_names(tables), tables=tables)
 
 
 def _key_names(tables: Sequence[SampledTable]) -> tuple[str, str]:
@@ -108,22 +107,6 @@ def _see(seen: dict[str, Seen], path: str, wire: Mapping[str, Any], level: int) 
             _see(seen, f"{path}.{name}", value, level + 1)
 
 
-def _table_lines(table: SampledTable) -> Iterator[str]:
-    seen, count = seen_in(table), len(table.items)
-    # A name with a dot of its own stands at the top of a document; all others lead into maps.
-    own = {name for item in table.items for name in item} | set(table.key)
-    yield f"    {_word(table.name)}:"
-    yield f"      key: [{', '.join(map(_word, table.key))}]"
-    yield f"      columns:  # of {amount(count, 'document')} looked at"
-    for path, one in seen.items():
-        declared = one.declared if one.types else _OF_KEYS[table.key[path]]
-        remark = _remark(one, count)
-        is_place = path not in own
-        # A place in a map is for those who want it apart; with keep: all it would stand in items a second time.
-        begin = "        # " if is_place else "        "
-        yield f"{begin}{_word(path)}: {declared}{'  # ' + remark if remark else ''}"
-
-
 def _remark(seen: Seen, of: int) -> str:
     told = []
     types = [type_ for type_ in seen.types if type_ != "NULL"]
@@ -139,18 +122,12 @@ def _remark(seen: Seen, of: int) -> str:
     return "; ".join(told)
 
 
-def _entity_lines(table: SampledTable) -> Iterator[str]:
-    name = re.sub(r"[^A-Za-z0-9_]", "_", table.name)
+def _entity_key(table: SampledTable) -> list[str]:
     parts = [
-        f"{name}#{{{name_in_template(part)}{'|hash' if type_ == 'B' else ''}}}"
+        f"{table.entity}#{{{name_in_template(part)}{'|hash' if type_ == 'B' else ''}}}"
         for part, type_ in table.key.items()
     ]
-    key = parts if len(parts) > 1 else [*parts, name]
-    yield f"  {_word(name)}:"
-    yield f"    table: {_word(table.name)}"
-    if "B" in table.key.values():
-        yield "    # Bytes have no text in a key: |hash does not keep their order. A key attribute of type binary does."
-    yield f"    items: {{{name}: {{key: {quoted(key)}, keep: all}}}}"
+    return parts if len(parts) > 1 else [*parts, table.entity]
 
 
 def _word(text: str) -> str:

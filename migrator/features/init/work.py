@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
 from migrator.cli.options import print_result, progress, stop_on_signals
+from migrator.cli.template import text_template
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.placing import Access, Design
@@ -108,19 +108,24 @@ def _place(other: Unserved) -> tuple[float, str, str]:
 
 def worksheet(sheet: Sheet) -> str:
     """The worksheet as Markdown."""
-    environment = Environment(
-        loader=PackageLoader("migrator.cli"),
-        autoescape=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"calls": frequency, "indented": _indented, "cell": _cell, "request": request_text}
     calls = sum(access.question.statement.calls for access in sheet.served)
     calls += sum(other.statement.calls for other in sheet.not_served)
-    environment.filters |= {"share": lambda statement: f"{100 * statement.calls / (calls or 1):.1f} %"}
-    template = environment.get_template("worksheet.md")
-    return template.render(sheet=sheet, reasons=REASONS, rows=_rows(sheet), proof=proof_text, sizes=_sizes)
+    template = text_template(
+        "migrator.cli",
+        "templates/worksheet.md",
+        calls=frequency,
+        indented=_indented,
+        cell=_cell,
+        request=request_text,
+    )
+    return template.render(
+        sheet=sheet,
+        reasons=REASONS,
+        rows=_rows(sheet),
+        proof=proof_text,
+        sizes=_sizes,
+        share=lambda statement: f"{100 * statement.calls / (calls or 1):.1f} %",
+    )
 
 
 def summary(sheet: Sheet) -> dict[str, Any]:

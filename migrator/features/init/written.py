@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
+from typing import Any
 
 from msgspec import Struct
 
-from migrator.features.init.placing import Access, Design, Entry, design_of, joined_key
+from migrator.cli.template import text_template
+from migrator.features.init.placing import Access, Design, Piece, design_of, joined_key
 from migrator.mapping.language.document import quoted, text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     Figures,
-    Joined,
     Path,
     Question,
     Statement,
-    Total,
     Unserved,
     Wanted,
     free_name,
@@ -49,135 +49,43 @@ def _rate(per_s: float) -> str:
     return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
 
 
-class Writer(Struct, frozen=True):
-    """Writes the mapping of a design. `remarks`: a comment for a pattern, by its name."""
+def mapping_of(
+    design: Design, facts: SchemaFacts, figures: Figures, table: str, remarks: Dict[str, str] | None = None
+) -> str:
+    """The mapping of a design. `table`: its table's name; `remarks`: a comment for a pattern, by its name."""
 
-    design: Design
-    facts: SchemaFacts
-    figures: Figures
-    table: str
-    remarks: Dict[str, str] = {}
+    def returns(question: Question) -> str:
+        names = attributes_of(question, facts)
+        return text_of([names.get(path, path[1]) for path in question.outputs])
 
-    def text(self) -> str:
-        """The whole file."""
-        lines = [*self._head(), "entities:"]
-        for table in sorted(self.design.homes):
-            lines += self._entity(self.facts.tables[table])
-        if self.design.accesses:
-            lines += ["", "access_patterns:"]
-        for access in self.design.accesses:
-            lines += self._pattern(access)
-        return "\n".join(lines) + "\n"
+    entities = [_entity(design, facts, figures, name) for name in sorted(design.homes)]
+    template = text_template(
+        __package__, "mapping.yaml.j2", text=text_of, quoted=quoted, calls=frequency, rate=_rate
+    )
+    functions = {"stored": _stored, "request": _request, "returns": returns}
+    return template.render(functions, design=design, table=table, entities=entities, remarks=remarks or {})
 
-    def _head(self) -> Iterator[str]:
-        names = self.design.names
-        yield "# Proposed by `migrator init` from the source's schema and the statements that it is asked."
-        yield "# The worksheet beside it says which statement is served how, and what is to decide."
-        yield "mapping: 1"
-        yield "table:"
-        yield f"  name: {text_of(self.table)}"
-        yield f"  key: {text_of([names.partition, names.sort])}"
-        yield f"  type: {text_of(names.type)}"
-        yield f"  ttl: {text_of(names.ttl)}  # by it DynamoDB takes away tombstones, which deleted rows leave for a week"
-        if self.design.indexes:
-            yield "  indexes:"
-        for number in range(1, self.design.indexes + 1):
-            yield f"    GSI{number}: {{key: [GSI{number}PK, GSI{number}SK]}}"
-        yield ""
 
-    # ── entities ──
-
-    def _entity(self, table: TableFacts) -> Iterator[str]:
-        accesses = [access for access in self.design.accesses if access.question.table == table.name]
-        joins, totals = self._joins(accesses), self._totals(accesses)
-        name, home = self.design.names.entities[table.name], self.design.homes[table.name]
-        calls = frequency(*(access.question.statement for access in accesses))
-        asked = f"{calls} of {amount(len(accesses), 'pattern')}" if accesses else "nobody asks for it"
-        yield f"  # {self._rows(table)}; {asked}"
-        yield f"  {text_of(name)}:"
-        if name != table.name:
-            yield f"    table: {text_of(table.name)}"
-        if table.primary_key not in table.proved:
-            yield f"    key: {text_of([piece.path[1] for piece in (*home.partition[1], *home.sort[1])])}"
-        yield from (f"    {line}" for line in _joined_lines(joins))
-        yield from (f"    {line}" for line in _total_lines(totals))
-        yield "    items:"
-        yield f"      {text_of(self.design.names.types[table.name])}:"
-        yield f"        key: {text_of([_stored(home.partition), _stored(home.sort)])}{self._why_there(table)}"
-        for entry in self.design.entries.get(table.name, ()):
-            yield f"        GSI{entry.number}: {_entry_text(entry)}{self._asked_by(table, entry)}"
-        yield f"        keep: {_kept(table)}"
-        attributes = {
-            attribute: ".".join(filter(None, path)) for path, attribute in self._attributes(accesses).items()
-        }
-        if attributes:
-            yield "        attributes:"
-        for attribute, path in sorted(attributes.items()):
-            yield f"          {text_of(attribute)}: {text_of(_path_text(path))}"
-
-    def _rows(self, table: TableFacts) -> str:
-        rows = self.figures.rows.get(table.name)
-        if rows is None:
-            return "rows not counted"
-        return f"{'' if table.name in self.figures.exact else 'about '}{amount(rows, 'row')}"
-
-    def _why_there(self, table: TableFacts) -> str:
-        parent = self.design.homes[table.name].parent
-        return (
-            "" if parent is None else f"  # in the partition of its {self.design.names.types[parent.table]}"
-        )
-
-    def _asked_by(self, table: TableFacts, entry: Entry) -> str:
-        names = [
-            access.name
-            for access in self.design.accesses
-            if access.question.table == table.name and access.index == entry.number
-        ]
-        return f"  # {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
-
-    def _joins(self, accesses: Sequence[Access]) -> list[Joined]:
-        """Parents of which items hold anything, and those between, once each."""
-        return list(
-            {joined.alias: joined for access in accesses for joined in access.question.joins}.values()
-        )
-
-    def _totals(self, accesses: Sequence[Access]) -> list[Total]:
-        totals = (access.question.total for access in accesses)
-        return list({total.alias: total for total in totals if total is not None}.values())
-
-    def _attributes(self, accesses: Sequence[Access]) -> dict[Path, str]:
-        """Attributes beside the row's own columns, by what they are made of."""
-        made: dict[Path, str] = {}
-        for access in accesses:
-            made |= {
-                path: name
-                for path, name in attributes_of(access.question, self.facts).items()
-                if path not in made
-            }
-        return made
-
-    # ── access patterns ──
-
-    def _pattern(self, access: Access) -> Iterator[str]:
-        question = access.question
-        notes = "; ".join([frequency(question.statement), *access.notes])
-        yield f"  # {notes}"
-        if access.name in self.remarks:
-            yield f"  # {self.remarks[access.name]}"
-        yield f"  {text_of(access.name)}:"
-        if question.params:
-            params = ", ".join(f"{text_of(name)}: {type_}" for name, type_ in question.params)
-            yield f"    params: {{{params}}}"
-        yield f"    {access.operation}: {_request(access)}"
-        names = attributes_of(question, self.facts)
-        yield f"    returns: {text_of([names.get(path, path[1]) for path in question.outputs])}"
-        if access.order == "any":
-            yield "    order: any"
-        if question.statement.per_s:
-            yield f"    frequency: {_rate(question.statement.per_s)}"
-        if question.statement.p99_ms is not None:
-            yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
-        yield f"    sql: {quoted(question.sql)}"
+def _entity(design: Design, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
+    """What the mapping says of a table; of several patterns that need one join or total, once."""
+    table, rows = facts.tables[name], figures.rows.get(name)
+    accesses = [access for access in design.accesses if access.question.table == name]
+    questions = [access.question for access in accesses]
+    calls = f"{frequency(*(one.statement for one in questions))} of {amount(len(accesses), 'pattern')}"
+    about = "" if name in figures.exact else "about "
+    attributes: dict[Path, str] = {}
+    for question in questions:
+        attributes |= attributes_of(question, facts)
+    return {
+        "facts": table,
+        "accesses": accesses,
+        "rows": "rows not counted" if rows is None else f"{about}{amount(rows, 'row')}",
+        "calls": calls if accesses else "no pattern reads it",
+        "joins": {joined.alias: joined for one in questions for joined in one.joins}.values(),
+        "totals": {one.total.alias: one.total for one in questions if one.total is not None}.values(),
+        "unknown": [column.name for column in table.columns if column.kind.name == "unknown"],
+        "attributes": sorted({attribute: _path_text(path) for path, attribute in attributes.items()}.items()),
+    }
 
 
 def attributes_of(question: Question, facts: SchemaFacts) -> dict[Path, str]:
@@ -205,49 +113,14 @@ def _request(access: Access) -> str:
     return f"{{{', '.join(words)}}}"
 
 
-def _stored(part: tuple[str, Sequence]) -> str:  # type: ignore[type-arg]
+def _stored(part: tuple[str, Sequence[Piece]]) -> str:
     word, pieces = part
     return joined_key(word, [piece.stored for piece in pieces])
 
 
-def _entry_text(entry: Entry) -> str:
-    key = text_of([_stored(entry.partition), _stored(entry.sort) + ("#" if entry.closed else "")])
-    if not entry.when:
-        return key
-    if entry.when[0][1] is None:
-        return f"{{key: {key}, when: {text_of([name for name, _ in entry.when])}}}"
-    values = ", ".join(
-        f"{text_of(name)}: {text_of(values[0])}" for name, values in entry.when if values is not None
-    )
-    return f"{{key: {key}, when: {{{values}}}}}"
-
-
-def _kept(table: TableFacts) -> str:
-    unknown = [column.name for column in table.columns if column.kind.name == "unknown"]
-    return f"{{except: {text_of(unknown)}}}" if unknown else "all"
-
-
-def _joined_lines(joins: Sequence[Joined]) -> Iterator[str]:
-    if joins:
-        yield "join:"
-    for joined in joins:
-        on = ", ".join(
-            f"{text_of(f'{joined.parent}.{own}' if joined.parent else own)}: {text_of(of)}"
-            for own, of in joined.on
-        )
-        yield f"  {text_of(joined.alias)}: {{table: {text_of(joined.table)}, on: {{{on}}}}}"
-
-
-def _total_lines(totals: Sequence[Total]) -> Iterator[str]:
-    if totals:
-        yield "collect:"
-    for total in totals:
-        by = text_of([own for own, _ in total.on])
-        yield f"  {text_of(total.alias)}: {{{total.kind}: {text_of(total.column)}, of: {text_of(total.table)}, by: {by}}}"
-
-
-def _path_text(path: str) -> str:
-    return '"' + path.replace('"', '""') + '"' if re.search(r"[,:|{}'\"]", path) else path
+def _path_text(path: Path) -> str:
+    text = ".".join(filter(None, path))
+    return '"' + text.replace('"', '""') + '"' if re.search(r"[,:|{}'\"]", text) else text
 
 
 _MANY = 1_000
@@ -321,7 +194,7 @@ def proposal_of(asked: Asked) -> Proposal:
         design = design_of(
             questions, asked.facts, asked.figures, max_indexes=asked.max_indexes, but=frozenset(out)
         )
-        text = Writer(design, asked.facts, asked.figures, asked.table).text()
+        text = mapping_of(design, asked.facts, asked.figures, asked.table)
         faults = [fault for fault in asked.faults(text) if not fault.warning] if design.homes else []
         if not faults:
             break
@@ -343,8 +216,8 @@ def proposal_of(asked: Asked) -> Proposal:
 
 def remarked(proposal: Proposal, asked: Asked, remarks: Dict[str, str]) -> Proposal:
     """The same with a comment beside the patterns that there are remarks on."""
-    writer = Writer(proposal.design, asked.facts, asked.figures, asked.table, remarks)
-    return replace(proposal, text=writer.text())
+    text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, remarks)
+    return replace(proposal, text=text)
 
 
 def _refused(design: Design, faults: Sequence[Fault]) -> list[tuple[Question, str]]:

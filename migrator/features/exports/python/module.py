@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from migrator.features.exports.definitions import comment, construct_name, template
+from migrator.cli.template import text_template
+from migrator.features.exports.definitions import comment, construct_name
 from migrator.features.exports.expressions import UnsaidError
 from migrator.features.exports.model import (
     Attribute,
@@ -448,7 +449,7 @@ def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -
         code.name_builders(module)
     for code in (code for code in rows if after and not code.unwritten):
         code.name_methods(methods)
-    text = template(__package__, "module.py.j2", **_FILTERS).render(
+    text = text_template(__package__, "module.py.j2", **_FILTERS).render(
         {
             "head": comment("#", head),
             "name": name,
