@@ -158,7 +158,7 @@ def relay_part(report: RelayReport) -> Iterator[Family]:
     yield gauge("migrator_lag_seconds", "Age of the oldest mark that could be taken.", age)
     # Without a captured log: no sample, so an alert on it never fires.
     slots = [] if state.slot is None else [state.slot]
-    kept = [((), slot.bytes_kept) for slot in slots]
+    kept = [((), slot.bytes_kept) for slot in slots if slot.slot]
     yield gauge("migrator_slot_kept_bytes", "Log that the source keeps for our slot.", kept)
     behind = [((), slot.bytes_behind) for slot in slots]
     yield gauge("migrator_slot_behind_bytes", "Log that was not copied yet.", behind)

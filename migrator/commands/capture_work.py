@@ -104,7 +104,7 @@ def install(
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
         if stage.marked_by == "log":
-            what = "warning: the slot was lost, and changes with it; there is a new one"
+            what = "warning: our place in the log was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     if unverified:
         click.echo(f"warning: {unverified}", err=True)
@@ -118,7 +118,7 @@ def install(
 
 def _print_install(stage: CaptureStage, plans: Sequence[EntityPlan], form: str, *, as_json: bool) -> int:
     if form == "alembic" and stage.marked_by == "log":
-        what = "a migration of Alembic is one transaction, and a slot cannot be made in one that writes"
+        what = "a migration of Alembic is one transaction, and a place in the log cannot be taken in one that writes"
         raise SettingsError(f"{what}; use --as sql, in which each step is a transaction of its own")
     for refusal in stage.refusals(plans):
         click.echo(f"warning: {refusal}", err=True)

@@ -184,7 +184,7 @@ def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
 
 @click.group(cls=cli.Branch)
 def capture() -> None:
-    """Leave a mark of every change in the source, by triggers, from PostgreSQL's log, by streams of old tables of DynamoDB,
+    """Leave a mark of every change in the source, by triggers, from the database's log, by streams of old DynamoDB tables,
     or by the services themselves, for the relay to work."""
 
 
@@ -194,8 +194,8 @@ def capture() -> None:
 @cli.option("--as", "Print a migration file, change nothing.", "form", type=click.Choice(["sql", "alembic"]))
 @cli.option(
     "--by",
-    "Who leaves the marks: services, by the adapter that all of them import; PostgreSQL's log, which the relay reads by"
-    " a publication and a replication slot; or triggers (default: as installed, else triggers).",
+    "Who leaves the marks: services, by the adapter that all of them import; the log of PostgreSQL or MySQL, which"
+    " the relay reads; or triggers (default: as installed, else triggers).",
     "marked_by",
     type=click.Choice(["services", "log", "triggers"]),
 )
@@ -207,8 +207,8 @@ def install() -> cli.Work:
     With --by services only the tables are made. Without it on such an installation, triggers are made, and leave
     the marks from then on.
 
-    With --by log the tables, a publication and a replication slot are made. Without it such an installation stays
-    as it is and is brought up to date; --by triggers replaces it.
+    With --by log our tables are made, and on PostgreSQL a publication and a replication slot. Without it such an
+    installation stays as it is and is brought up to date; --by triggers replaces it.
 
     Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
     """

@@ -281,12 +281,11 @@ def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
     if lag is None:
         return
     if lag.lost:
-        checkup.tell("replication slot", lag.line(), "", "failed")
-    elif lag.bytes_left is None:
-        remedy = "set max_slot_wal_keep_size: without it the server keeps its log until the disk is full"
-        checkup.tell("replication slot", lag.line(), remedy, "warning")
+        checkup.tell(lag.name, lag.line(), "", "failed")
+    elif lag.remedy:
+        checkup.tell(lag.name, lag.line(), lag.remedy, "warning")
     else:
-        checkup.tell("replication slot", lag.line())
+        checkup.tell(lag.name, lag.line())
 
 
 def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:

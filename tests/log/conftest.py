@@ -19,7 +19,8 @@ import psycopg
 import pytest
 
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.capture.log.protocol import SlotStream
+from migrator.source.capture.log.postgresql.protocol import SlotStream
+from migrator.source.capture.log.postgresql.slot import SlotLog
 from migrator.source.capture.log.reader import LogReader
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import source_url
@@ -189,7 +190,7 @@ def open_reader(
 ) -> Iterator[tuple[Writing, LogReader]]:
     address = Address.of(source_url(shop.url))
     writing = Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))
-    reader = LogReader(writing, lambda: stream(address, "reader", "the shop"))
+    reader = LogReader(writing, SlotLog(writing, lambda: stream(address, "reader", "the shop")))
     try:
         yield writing, reader
     finally:

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from migrator.mapping.model.live import MarkedBy
-from migrator.source.capture.log.install import LogCapture
+from migrator.source.capture.log.postgresql.install import SlotCapture
 from migrator.source.capture.log.reader import LogMarks
+from tests import support_mysql
 from tests import support_services as services
+from tests.journeys.command import project
 from tests.journeys.small import small_shop
 from tests.log.conftest import TABLES, LogShop, open_reader
 from tests.support_capture import captured, capturing
@@ -587,7 +589,7 @@ def test_images_are_those_that_triggers_write(shop: LogShop) -> None:
         with capturing("postgresql", shop.url) as opened, open_reader(shop) as (writing, reader):
             table, job = captured(opened.table("odd"), ["id", *columns]), shop.project.job.stem
             marks = LogMarks(writing, reader)
-            capture = LogCapture(writing, job, marks)
+            capture = SlotCapture(writing, job, marks)
             for step in capture.install_steps([table], job, marked_by):
                 capture.do(step)
             shop.sql(
@@ -611,7 +613,27 @@ def test_images_are_those_that_triggers_write(shop: LogShop) -> None:
 def test_other_databases_are_refused(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url, create=False)
     ended = shop.run("capture", "install", str(shop.job), "--by", "log")
-    assert (ended.code, "only PostgreSQL's log can be captured" in " ".join(ended.err.split())) == (2, True)
+    assert (
+        ended.code,
+        "only the logs of PostgreSQL and MySQL can be captured" in " ".join(ended.err.split()),
+    ) == (2, True)
+
+
+@pytest.mark.mariadb
+def test_mariadb_is_refused(mysql_database: str, tmp_path: Path, dynamodb_url: str) -> None:
+    support_mysql.run_script(
+        mysql_database, "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(20))"
+    )
+    text = "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}\nentities:\n"
+    text += "  customer: {items: {Customer: {key: ['C#{id}', META], keep: [name]}}}\n"
+    made = project(tmp_path, mysql_database, dynamodb_url, "Refused", text=text)
+    ended = made.run("capture", "install", str(made.job), "--by", "log")
+    assert (
+        ended.code,
+        "it lacks rows that a cascading foreign key changes" in " ".join(ended.err.split()),
+    ) == (2, True)
+    made.done("capture", "install", str(made.job))
+    made.done("capture", "uninstall", str(made.job))
 
 
 def test_a_partition_that_is_gone_before_it_is_read(live: LogShop) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from migrator.source.capture.log.protocol import Received, SlotStream
+from migrator.source.capture.log.postgresql.protocol import Received, SlotStream
 from migrator.source.capture.log.reader import LogReader
 from tests.log.conftest import Killed, LogShop, changes, count_of_marks, open_reader, writing
 from tests.support_own_server import OwnServer
@@ -80,7 +80,7 @@ def test_a_second_reader_stands_aside(live: LogShop) -> None:
         changes(live)
         # What the second one asks for the first one copies.
         until = second.ask()
-        while not second.turn() and live_lsn(second) < until:
+        while not second.turn() and position_of(second) < until:
             first.turn()
         first.close()
         time.sleep(1.1)
@@ -89,10 +89,10 @@ def test_a_second_reader_stands_aside(live: LogShop) -> None:
     live.verify()
 
 
-def live_lsn(reader: LogReader) -> int:
+def position_of(reader: LogReader) -> int:
     place = reader.place()
     assert place is not None
-    return place.lsn
+    return int(place.position)
 
 
 def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:

@@ -10,7 +10,8 @@ from contextlib import closing
 import pytest
 
 from migrator.runtime.retry import Backoff, Retry
-from migrator.source.capture.log.protocol import PolledSlot, open_stream
+from migrator.source.capture.log.postgresql.protocol import PolledSlot, open_stream
+from migrator.source.capture.log.postgresql.slot import SlotLog
 from migrator.source.capture.log.reader import LogReader
 from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import source_url
@@ -89,14 +90,14 @@ def test_killed_between_our_commit_and_the_advance_of_the_slot(live: LogShop) ->
     changes(live)
     address = Address.of(source_url(live.url))
     with closing(Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))) as source:
-        reader = LogReader(source, lambda: Unconfirmed(source))
+        reader = LogReader(source, SlotLog(source, lambda: Unconfirmed(source)))
         with pytest.raises(Killed):
             reader.turn(reader.ask())
         before = count_of_marks(live)
         assert before > 100
-        second = LogReader(source, lambda: PolledSlot(source))
+        second = LogReader(source, SlotLog(source, lambda: PolledSlot(source)))
         until, ends_at = second.ask(), time.monotonic() + 60
-        while (place := second.place()) is None or place.lsn < until:
+        while (place := second.place()) is None or place.position < until:
             assert second.turn(until)
             assert time.monotonic() < ends_at
         second.close()

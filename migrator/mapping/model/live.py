@@ -178,14 +178,15 @@ MARKS_COUNTED = 50_000
 """Marks whose rows are counted, the oldest ones."""
 
 
-SLOT_MEND = "run `migrator capture install`, which makes a new slot, then `migrator verify --repair`"
+SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator verify --repair`"
 """Of a log that misses changes."""
 
 
 class SlotLag(Struct, frozen=True):
-    """`bytes_behind`: of log that is not copied yet; `bytes_kept`: that the server keeps for the slot; `bytes_left`: before
-    the slot is lost, None without a limit; `seconds`: since the moment up to which all is copied. `lost`: why changes may be
-    missing, '' where none is."""
+    """`slot`: '' if the server keeps its log by its age. `bytes_behind`: of log that is not copied yet; `bytes_kept`: that
+    the server keeps; `bytes_left`: before the slot is lost, None without a limit; `seconds`: since the moment up to which
+    all is copied. `lost`: why changes may be missing, '' where none is. `keeps_s`: how long the log is kept, copied or
+    not; None without a limit, or for a slot."""
 
     slot: str
     bytes_behind: int
@@ -194,14 +195,34 @@ class SlotLag(Struct, frozen=True):
     seconds: float
     has_reader: bool
     lost: str = ""
+    keeps_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        return "replication slot" if self.slot else "binary log"
+
+    @property
+    def remedy(self) -> str:
+        """What to do before the log, or the server's disk, is lost; '' for nothing."""
+        if self.slot and self.bytes_left is None:
+            return "set max_slot_wal_keep_size: without it the server keeps its log until the disk is full"
+        if self.keeps_s is not None and self.keeps_s < max(SHORT_S, 2 * self.seconds):
+            return "raise binlog_expire_logs_seconds: a relay that does not read for longer loses changes"
+        return ""
 
     def line(self) -> str:
+        what = f"slot {self.slot}" if self.slot else "binary log"
         if self.lost:
-            return f"slot {self.slot}: lost: {self.lost}; {SLOT_MEND}"
+            return f"{what}: lost: {self.lost}; {SLOT_MEND}"
         left = "" if self.bytes_left is None else f", lost after {_size(self.bytes_left)} more"
+        left += "" if self.keeps_s is None else f", each file for {self.keeps_s / 3600:,.0f} hours"
         reader = "read by a relay" if self.has_reader else "no relay reads it"
         behind = f"{_size(self.bytes_behind)} and {self.seconds:,.0f} s behind"
-        return f"slot {self.slot}: {reader}, {behind}, the server keeps {_size(self.bytes_kept)} of log{left}"
+        return f"{what}: {reader}, {behind}, the server keeps {_size(self.bytes_kept)} of log{left}"
+
+
+SHORT_S = 86_400.0
+"""A log that is kept for less is lost over a weekend's outage."""
 
 
 def _size(number: int) -> str:

@@ -60,6 +60,11 @@ def has_marks(connection: Connection, ddl: Ddl) -> bool:
     return _has(connection, "mark")
 
 
+def has_log(connection: Connection) -> bool:
+    """Whether our table of how far the log is copied is there."""
+    return _has(connection, "log")
+
+
 def _has(connection: Connection, name: str) -> bool:
     capturing = engine_at(connection).capturing
     return sa.inspect(connection).has_table(f"{capturing.prefix}{name}", schema=capturing.schema)
@@ -109,7 +114,7 @@ _UNMARKED = (
 )
 
 
-_NO_LOG = "only PostgreSQL's log can be captured; install without --by log"
+_NO_LOG = "only the logs of PostgreSQL and MySQL can be captured; install without --by log"
 
 
 class SqlCapture:

@@ -434,7 +434,7 @@ class Capturing(Struct, frozen=True):
     changes that can leave no mark. `decode`: of images, on one connection; the dict caches types. `locks_rows`: put at the
     end of a SELECT that locks its rows and skips rows locked by others. `updates_listed`, `deletes_listed`: statements on
     the marks with certain ids, which lock no other marks.
-    `reads_log`: changes can be captured from the server's log as well (source/capture/log/).
+    `log`: the kind of the server's log, from which changes can be captured as well (source/capture/log/); '' for none.
     """
 
     ddl: Callable[[Connection], Ddl]
@@ -451,7 +451,7 @@ class Capturing(Struct, frozen=True):
     locks_rows: str
     updates_listed: str
     deletes_listed: str
-    reads_log: bool
+    log: Literal["", "slot", "binlog"]
 
 
 Typed: TypeAlias = tuple[str, Any, str]

@@ -15,7 +15,7 @@ from migrator.runtime.logs import get_logger
 MEANINGS = {
     "captured": "every change leaves a mark",
     "services": "services that use the adapter mark their changes",
-    "missing": "a trigger is missing, or the table is not published, and changes leave no mark; run"
+    "missing": "a trigger is missing, the table is not published, or the log lacks its changes; they leave no mark; run"
     " `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
     "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
     " leaves none, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
@@ -30,8 +30,8 @@ MEANINGS = {
     "unread": "its stream is off, of another view, another one than was begun with, or was not read for a day, so"
     " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
     " meanwhile left none",
-    "lost": "the replication slot is gone, was invalidated or was made again, so changes may have left no mark; run"
-    " `migrator capture install`, then `migrator verify --repair`",
+    "lost": "the replication slot is gone, was invalidated or was made again, or the binary log was purged or is another"
+    " server's, so changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`",
     "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
     " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }

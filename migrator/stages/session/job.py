@@ -458,16 +458,11 @@ def open_captured(
 ) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
     """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay
     needs to read the log."""
-    if not writing.kind.capturing.reads_log:
+    if not writing.kind.capturing.log:
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
-    # They need psycopg, an extra that other sources do without.
-    from migrator.source.capture.log.install import LogCapture
-    from migrator.source.capture.log.protocol import open_stream
-    from migrator.source.capture.log.reader import LogActivity, LogMarks, LogReader
+    from migrator.source.capture.log.opening import open_log
 
-    reader = LogReader(writing, partial(open_stream, writing, address, name))
-    marks = LogMarks(writing, reader, wait, is_over)
-    return LogCapture(writing, job, marks, wait), marks, LogActivity(writing, marks)
+    return open_log(job, writing, address, name, wait, is_over)
 
 
 DDL_LOCK_WAIT_S = 1.0

@@ -1,1 +1,1 @@
-"""Capture from PostgreSQL's log: a publication and a replication slot, whose changes are copied into our marks."""
+"""Capture from the log of a source's server, whose changes are copied into our marks."""

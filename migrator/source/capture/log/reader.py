@@ -1,13 +1,12 @@
-"""Copies changes from the log into our marks, in commit order; the server gets its confirmation after our commit."""
+"""Copies changes from the source's log into our marks, in commit order; the log gets its confirmation after our commit."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Lock
+from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -18,111 +17,113 @@ from migrator.runtime.errors import LostRecordsError, SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import replace
 from migrator.source.capture.install import SqlActivity
-from migrator.source.capture.log import decoder
-from migrator.source.capture.log.decoder import Relation, Row, RowChange, Unchanged, Value, lsn_of, lsn_text
-from migrator.source.capture.log.place import (
-    LOG,
-    LogPlace,
-    MarkedTable,
-    loss,
-    place_of_log,
-    slot_lag,
-    slot_named,
-    tables_of,
-)
-from migrator.source.capture.log.protocol import Data, Keepalive, SlotInUseError, Stream
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.transactions import Writing
 
-# ── Marks of changes in the log: images in the form that triggers write. Pure ──
+# ── A log as its engine has it ──
 
 
-def whole_table(table: MarkedTable, at: float) -> KeptMark:
-    """A mark that says: any row of the table may have changed."""
-    return KeptMark(table.name, None, None, at)
+class Position(Protocol):
+    """A place in the log. `a >= b`: whether all that is before b is before a."""
+
+    def __ge__(self, other: Any, /) -> bool: ...
+
+    def __gt__(self, other: Any, /) -> bool: ...
 
 
-class RelationMarks(Struct, frozen=True, dict=True):
-    """Makes marks of the changes of one relation as the log describes it, which is `table` or a partition of it."""
-
-    table: MarkedTable
-    relation: Relation
-
-    def kept(self, change: RowChange, at: float) -> KeptMark | None:
-        """None if no watched column changed."""
-        if self._is_unwatched(change):
-            return None
-        # In the image of a key all other columns are NULL, even if they hold values.
-        full_old = None if change.old_is_key else change.old
-        after = self._image(self._places, change.new, full_old, change.old)
-        # If an UPDATE has no image before, the columns of the identity are as they were.
-        old = change.old or (change.new if change.kind == "update" else None)
-        before = self._image(self._identity, old, change.new, change.new)
-        if after is UNKNOWN or before is UNKNOWN:
-            return whole_table(self.table, at)
-        return KeptMark(self.table.name, _text(before), _text(after), at)
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        """By real name."""
-        return {column.name: place for place, column in enumerate(self.relation.columns)}
-
-    @cached_property
-    def _identity(self) -> dict[str, int]:
-        return {column.name: place for place, column in enumerate(self.relation.columns) if column.is_key}
-
-    def _image(
-        self, places: Mapping[str, int], row: Row | None, other: Row | None, other_key: Row | None
-    ) -> _Image | None:
-        """Columns that the log does not hold are left out; a mark without them becomes a finding. `other`,
-        `other_key`: where a value that the row leaves out may stand, of any column and of one of the identity."""
-        if row is None:
-            return None
-        image: _Image = {}
-        for name, real in self.table.columns:
-            place = places.get(real)
-            if place is None:
-                continue
-            value = row[place]
-            if isinstance(value, Unchanged):
-                found = other_key if self.relation.columns[place].is_key else other
-                value = value if found is None else found[place]
-            if isinstance(value, Unchanged):
-                return UNKNOWN
-            image[name] = self._written(place, value)
-        return image
-
-    def _written(self, place: int, value: bytes | None) -> str | None:
-        if value is None:
-            return None
-        return f"{self.relation.columns[place].type_oid}:{value.decode(errors='surrogateescape')}"
-
-    def _is_unwatched(self, change: RowChange) -> bool:
-        watched, places = self.table.watched, self._places
-        if watched is None or change.old is None or change.new is None or change.old_is_key:
-            return False
-        # A column that the log leaves out, as a generated one, is made of others.
-        if not watched <= places.keys():
-            return False
-        return all(_is_same(change.old[places[name]], change.new[places[name]]) for name in watched)
+def log_table(ddl: Ddl) -> str:
+    """The name of our table that says how far the log is copied."""
+    return f"{ddl.ticket.removesuffix('ticket')}log"
 
 
-_Image = dict[str, "str | None"]
-UNKNOWN: _Image = {"": None}
-"""Of a row whose value the log left out, and does not hold elsewhere."""
+class LogPlace(Struct, frozen=True):
+    """The row that says how far the log is copied. `slot`: what the server keeps its log for, '' if for nothing. `system`:
+    which server. `position`: all before it is among our marks; `passed_at`: when what stands there was committed, seconds
+    since 1970; `tables`: as tables_text() gives them."""
+
+    slot: str
+    system: str
+    position: Any
+    passed_at: float
+    tables: str
 
 
-def _is_same(old: Value, new: Value) -> bool:
-    return isinstance(new, Unchanged) or old == new
+class Changed(Struct, frozen=True):
+    """Marks of a transaction that was committed. `transaction`: as Log.keep knows it; None: it left none."""
+
+    marks: Sequence[KeptMark] = ()
+    transaction: Hashable = None
 
 
-def _text(image: _Image | None) -> str | None:
-    return None if image is None else json.dumps(image)
+class Passed(Struct, frozen=True):
+    """All before `position` was received. `at`: when what stands there was committed. `is_asked`: a process waits for what
+    was received to be stored."""
+
+    position: Any
+    at: float
+    is_asked: bool = False
 
 
-PREFIX = "migrator"
-"""Of messages by which a process asks a reader to keep what it has read at once."""
+Received: TypeAlias = Changed | Passed
+
+
+class LogInUseError(SourceError):
+    """Another reader has the log."""
+
+
+class LogStream(Protocol):
+    """What is in the log behind a place. Use by one thread at a time."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing comes until what came is confirmed."""
+
+    def begin(self, place: LogPlace) -> None:
+        """Raises: SourceError."""
+
+    def receive(self, wait_s: float) -> Received | None:
+        """What comes next; None if nothing came in time. Raises: SourceError where the stream ended."""
+
+    def confirm(self, position: Any) -> None:
+        """All up to the position is stored."""
+
+    def ask(self) -> None:
+        """The next `receive` looks at once, or gives soon how far the log was received."""
+
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    """The log of a source's server. Its methods get a connection within a transaction."""
+
+    def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
+        """None where the log is not captured."""
+
+    def loss(self, connection: Connection, place: LogPlace) -> str:
+        """Why changes may be missing in what the log still gives; '' where none is."""
+
+    def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag: ...
+
+    def is_read(self, connection: Connection, place: LogPlace) -> bool:
+        """Whether a reader has the log."""
+
+    def ask(self, connection: Connection, ddl: Ddl) -> Position:
+        """A position that every change committed by now comes before; a reader stores what it has up to there."""
+
+    def open(self, place: LogPlace) -> LogStream:
+        """A stream that no other reader has. Raises: LogInUseError; SourceError."""
+
+    def sees(self, connection: Connection, transactions: set[Any]) -> bool:
+        """Whether the transactions are visible to readings that begin now: a log has a commit before others see it."""
+
+    def keep(self, connection: Connection, ddl: Ddl, stream: Any, place: LogPlace, passed: Passed) -> bool:
+        """Writes the position into the row; False if the row is another reader's, or of other tables, or gone."""
+
+    def trial(self, ddl: Ddl) -> str:
+        """A statement that needs the rights of `keep`, and changes nothing."""
+
+
 MARKS_AT_ONCE = 2_000
 TURN_S = 1.0
 IDLE_S = 10.0
@@ -132,25 +133,6 @@ LOOK_S = 1.0
 _UNSEEN_S = 0.02
 _log = get_logger("log_capture")
 
-_ANCESTORS = sa.text("""
-    SELECT n.nspname || '.' || c.relname AS name,
-        EXISTS (SELECT FROM pg_catalog.pg_publication_rel p JOIN pg_catalog.pg_publication o ON o.oid = p.prpubid
-            WHERE o.pubname = :slot AND p.prrelid = c.oid) AS is_published
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = CAST(:oid AS oid)
-        OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(CAST(:oid AS oid)))
-""")
-_PARTITIONED = sa.text("""
-    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'
-""")
-_KEEP = sa.text(f"""
-    UPDATE {LOG} SET lsn = greatest(lsn, CAST(:lsn AS pg_lsn)), passed_at = greatest(passed_at, :at)
-    WHERE id = 1 AND slot = :slot AND tables = :tables
-""")
-_SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
-_ASK = f"SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '')::text"
-
 
 class _ChangedError(Exception):
     """The row says something else than the reader goes by: another slot, other tables, or it is gone."""
@@ -158,32 +140,28 @@ class _ChangedError(Exception):
 
 @dataclass
 class _Opened:
-    """A stream, and what was read of it. `marks`: not stored yet; `lsn`: up to where they are all there is; `is_asked`: a
-    process waits for what was read to be stored."""
+    """A stream, and what was read of it. `marks`: not stored yet; `passed`: up to where they are all there is."""
 
-    stream: Stream
+    stream: LogStream
     place: LogPlace
-    tables: dict[str, MarkedTable]
-    relations: dict[int, list[RelationMarks]] = field(default_factory=dict)
+    passed: Passed
     marks: list[KeptMark] = field(default_factory=list)
-    lsn: int = 0
-    at: float = 0.0
-    commit_at: float = 0.0
-    xid: int = 0
-    xids: set[int] = field(default_factory=set)
+    unseen: set[Any] = field(default_factory=set)
     """Transactions that the marks are of."""
-    is_within: bool = False
     is_asked: bool = False
     stored_at: float = float("-inf")
     looked_at: float = float("-inf")
 
+    def has_passed(self, until: Position | None) -> bool:
+        return until is None or bool(self.passed.position >= until)
+
 
 @dataclass
 class LogReader:
-    """The reader of the job's slot in this process, by one thread at a time. `connect`: opens the log's stream."""
+    """The reader of the source's log in this process, by one thread at a time."""
 
     writing: Writing
-    connect: Callable[[], Stream]
+    log: Log
     clock: Callable[[], float] = time.monotonic
     is_on: bool = False
     """Whether the log was captured when it was looked at last."""
@@ -196,21 +174,17 @@ class LogReader:
 
     def place(self) -> LogPlace | None:
         """How far the log is copied; None where it is not captured."""
-        return self.writing.look("looking at the log's place", lambda connection, _: place_of_log(connection))
+        return self.writing.look("looking at the log's place", self.log.place)
 
-    def ask(self) -> int:
-        """A position in the log that every change committed by now comes before; a reader stores what it has up to there."""
+    def ask(self) -> Position:
+        """As Log.ask."""
+        return self.writing.write("asking the log's reader", self.log.ask)
 
-        def work(connection: Connection, _: Ddl) -> str:
-            return str(connection.exec_driver_sql(_ASK).scalar_one())
-
-        return lsn_of(self.writing.write("asking the log's reader", work))
-
-    def turn(self, until: int = 0) -> bool:
+    def turn(self, until: Position | None = None) -> bool:
         """Copies what there is, for about TURN_S; `until`: at least that position is waited for so long. False where another
-        reader has the slot, or none is to read.
+        reader has the log, or none is to read.
 
-        Raises: LostRecordsError where the slot misses changes; SourceError.
+        Raises: LostRecordsError where the log misses changes; SourceError.
         """
         opened = self._opened or self._open()
         if opened is None:
@@ -244,110 +218,74 @@ class LogReader:
         self.is_on = place is not None
         if place is None or self._is_read(place):
             return None
-        stream = self.connect()
         try:
-            stream.start(place.slot, place.slot)
-        except SlotInUseError:
-            stream.close()
+            stream = self.log.open(place)
+        except LogInUseError:
             return None
         except SourceError:
-            stream.close()
             self._refuse_lost()
             raise
-        # Only now: whoever had the slot before has stored all that it will.
-        known = self._refuse_lost()
-        if known is None or known.slot != place.slot:
+        try:
+            # Only now: whoever had the log before has stored all that it will.
+            known = self._refuse_lost()
+            if known is None or known.slot != place.slot:
+                stream.close()
+                return None
+            stream.begin(known)
+        except BaseException:
             stream.close()
-            return None
-        self._opened = _Opened(stream, known, tables_of(known.tables), lsn=known.lsn)
+            raise
+        self._opened = _Opened(stream, known, Passed(known.position, 0.0))
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
 
     def _is_read(self, place: LogPlace) -> bool:
-        """Whether another reader has the slot: who may not open a replication connection can wait for that one."""
-
-        def work(connection: Connection, _: Ddl) -> bool:
-            slot = slot_named(connection, place.slot)
-            return slot is not None and slot.active_pid is not None
-
-        return self.writing.look("looking at the replication slot", work)
+        """Whether another reader has the log: who may not open a replication connection can wait for that one."""
+        return self.writing.look(
+            "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
+        )
 
     def _refuse_lost(self) -> LogPlace | None:
         """The place. Raises: LostRecordsError."""
 
-        def work(connection: Connection, _: Ddl) -> tuple[LogPlace | None, str]:
-            place = place_of_log(connection)
-            return place, "" if place is None else loss(connection, place)
+        def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
+            place = self.log.place(connection, ddl)
+            return place, "" if place is None else self.log.loss(connection, place)
 
-        place, lost = self.writing.look("looking at the replication slot", work)
+        place, lost = self.writing.look("looking at the log's place", work)
         if lost:
             raise LostRecordsError(f"{self.writing.place}: {lost}, so changes may be missing; {SLOT_MEND}")
         return place
 
-    def _read(self, opened: _Opened, until: int) -> None:
+    def _read(self, opened: _Opened, until: Position | None) -> None:
         end = self.clock() + TURN_S
-        if opened.xids and not self._store(opened):
+        if opened.unseen and not self._store(opened):
             time.sleep(_UNSEEN_S)
             return
-        if until:
+        if until is not None:
             opened.stream.ask()
         while self.clock() < end:
-            received = opened.stream.receive(0.05 if opened.lsn < until else 0.0)
+            received = opened.stream.receive(0.0 if opened.has_passed(until) else 0.05)
             if received is None:
-                if opened.lsn >= until or opened.stream.waits:
+                if opened.has_passed(until) or opened.stream.waits:
                     break
                 continue
-            self._take(opened, received)
-            is_full = len(opened.marks) >= MARKS_AT_ONCE or (opened.is_asked and not opened.is_within)
+            if isinstance(received, Passed):
+                opened.passed = received
+                opened.is_asked |= received.is_asked
+            else:
+                opened.marks += received.marks
+                if received.transaction is not None:
+                    opened.unseen.add(received.transaction)
+            is_full = len(opened.marks) >= MARKS_AT_ONCE or opened.is_asked
             if is_full and not self._store(opened):
                 return
-        is_due = opened.lsn > opened.place.lsn and self.clock() - opened.stored_at >= IDLE_S
+        has_moved = opened.passed.position > opened.place.position
+        is_due = has_moved and self.clock() - opened.stored_at >= IDLE_S
         if opened.marks or is_due or opened.stream.waits:
             self._store(opened)
         elif self.clock() - opened.looked_at >= LOOK_S:
             self._look(opened)
-
-    def _take(self, opened: _Opened, received: Data | Keepalive) -> None:
-        if isinstance(received, Keepalive):
-            if not opened.is_within and received.lsn > opened.lsn:
-                opened.lsn, opened.at = received.lsn, received.at
-            if received.wants_reply:
-                opened.stream.confirm(0)
-            return
-        match decoder.decode(received.payload):
-            case decoder.Begin(at=at, xid=xid):
-                opened.is_within, opened.commit_at, opened.xid = True, at, xid
-            case decoder.Commit(end_lsn=end_lsn):
-                opened.is_within, opened.lsn, opened.at = False, end_lsn, opened.commit_at
-            case decoder.Relation() as relation:
-                opened.relations[relation.oid] = self._marks_of(opened, relation)
-            case decoder.RowChange() as change:
-                made = (one.kept(change, opened.commit_at) for one in opened.relations[change.relation])
-                opened.marks += [mark for mark in made if mark is not None]
-                opened.xids.add(opened.xid)
-            case decoder.Truncate(relations=oids):
-                tables = {one.table.name: one.table for oid in oids for one in opened.relations[oid]}
-                opened.marks += [whole_table(table, opened.commit_at) for table in tables.values()]
-                opened.xids.add(opened.xid)
-            case decoder.Emitted(prefix=prefix):
-                opened.is_asked |= prefix == PREFIX
-            case decoder.Ignored():
-                pass
-
-    def _marks_of(self, opened: _Opened, relation: decoder.Relation) -> list[RelationMarks]:
-        """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
-
-        def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
-            rows = connection.execute(_ANCESTORS, {"oid": relation.oid, "slot": opened.place.slot}).all()
-            is_published = any(row.is_published for row in rows)
-            return {row.name for row in rows}, is_published, set(connection.scalars(_PARTITIONED))
-
-        names, is_published, partitioned = self.writing.look("looking at a partition", work)
-        known = (names | {f"{relation.schema}.{relation.name}"}) & opened.tables.keys()
-        if not known and not is_published:
-            held = {column.name for column in relation.columns}
-            known = {name for name in partitioned & opened.tables.keys() if opened.tables[name].reals <= held}
-        return [RelationMarks(opened.tables[name], relation) for name in sorted(known)]
 
     # ── what is kept ──
 
@@ -356,20 +294,13 @@ class LogReader:
 
         False where a transaction of theirs is not visible yet: who reads its rows now finds them as they were before.
         """
-        marks, lsn = opened.marks, opened.lsn
-        values = {
-            "lsn": lsn_text(lsn),
-            "at": opened.at,
-            "slot": opened.place.slot,
-            "tables": opened.place.tables,
-        }
+        marks, passed = opened.marks, opened.passed
 
         def work(connection: Connection, ddl: Ddl) -> bool | None:
-            # In this order: what this snapshot sees every reading sees that a mark of ours leads to.
-            snapshot = str(connection.exec_driver_sql(_SNAPSHOT).scalar_one())
-            if not all(decoder.is_visible(xid, snapshot) for xid in opened.xids):
+            # In this order: what is visible now every reading sees that a mark of ours leads to.
+            if opened.unseen and not self.log.sees(connection, opened.unseen):
                 return None
-            is_same = bool(connection.execute(_KEEP, values).rowcount)
+            is_same = self.log.keep(connection, ddl, opened.stream, opened.place, passed)
             if is_same and marks:
                 connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), _rows(marks))
             return is_same
@@ -380,9 +311,9 @@ class LogReader:
         if not is_stored:
             raise _ChangedError
         opened.marks, opened.is_asked = [], False
-        opened.xids.clear()
+        opened.unseen.clear()
         opened.stored_at = opened.looked_at = self.clock()
-        opened.stream.confirm(lsn)
+        opened.stream.confirm(passed.position)
         return True
 
     def _look(self, opened: _Opened) -> None:
@@ -416,8 +347,8 @@ _PAUSE_S = 0.1
 
 
 class LogMarks(SqlMarks):
-    """SqlMarks of PostgreSQL. Where the log is captured it is copied before marks are taken, and to its end before anything
-    counts on there being none; where triggers leave the marks it is SqlMarks.
+    """SqlMarks of a source with a log. Where that is captured it is copied before marks are taken, and to its end before
+    anything counts on there being none; where triggers leave the marks it is SqlMarks.
 
     `wait`: a pause, which raises Interrupted where the command is to end. `is_over`: whether no relay needs to read.
     """
@@ -442,7 +373,7 @@ class LogMarks(SqlMarks):
         self._drained_at = float("-inf")
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Raises: LostRecordsError where the slot misses changes, and as SqlMarks' does."""
+        """Raises: LostRecordsError where the log misses changes, and as SqlMarks' does."""
         self._drain_where_asked()
         # First: were it to fail afterwards, marks that were taken would wait for the end of their lease.
         now = self._clock()
@@ -478,13 +409,13 @@ class LogMarks(SqlMarks):
         """How far the log is behind; None where it is not captured."""
 
         def work(connection: Connection, ddl: Ddl) -> SlotLag | None:
-            place = place_of_log(connection)
+            place = self.reader.log.place(connection, ddl)
             if place is None:
                 return None
             now = float(connection.exec_driver_sql(f"SELECT {ddl.now}").scalar_one())
-            return slot_lag(connection, place, now)
+            return self.reader.log.lag(connection, place, now)
 
-        return self.writing.look("looking at the replication slot", work)
+        return self.writing.look("looking how far the log is copied", work)
 
     def drain(self) -> None:
         """Returns when all that was committed by now is among the marks, by any reader.
@@ -501,13 +432,15 @@ class LogMarks(SqlMarks):
     def probe(self) -> None:
         super().probe()
         if self.reader.place() is not None:
-            tried = sa.text(f"UPDATE {LOG} SET lsn = lsn WHERE 1 = 0")
-            self.writing.write("trying to copy the log", lambda connection, _: connection.execute(tried))
+            self.writing.write(
+                "trying to copy the log",
+                lambda connection, ddl: connection.exec_driver_sql(self.reader.log.trial(ddl)),
+            )
 
     def _drains_within(self, limit_s: float) -> bool:
         begun_at = self._clock()
-        until = 0 if self.reader.place() is None else self.reader.ask()
-        while until and not self._has_passed(until):
+        until = None if self.reader.place() is None else self.reader.ask()
+        while until is not None and not self._has_passed(until):
             # Another thread that copies needs the time as well as another process.
             if not self._copy(until):
                 self._wait(_PAUSE_S)
@@ -517,7 +450,7 @@ class LogMarks(SqlMarks):
         return True
 
     def leave(self) -> None:
-        """Another reader may have the slot."""
+        """Another reader may have the log."""
         with self._copying:
             self.reader.close()
 
@@ -525,15 +458,15 @@ class LogMarks(SqlMarks):
         self.leave()
         super().close()
 
-    def _has_passed(self, until: int) -> bool:
-        place: LogPlace | None = self.reader.place()
-        return place is None or place.lsn >= until
+    def _has_passed(self, until: Position) -> bool:
+        place = self.reader.place()
+        return place is None or bool(place.position >= until)
 
     def _drain_where_asked(self) -> None:
         if self._drained_at < self._drain_asked_at:
             self.drain()
 
-    def _copy(self, until: int = 0) -> bool:
+    def _copy(self, until: Position | None = None) -> bool:
         """Whether this thread has copied: none does where another one is at it."""
         if not self._copying.acquire(blocking=False):
             return False

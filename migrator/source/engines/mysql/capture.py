@@ -19,6 +19,7 @@ from migrator.source.engines.ddl import (
     IMAGES,
     REFUSES,
     VERSION,
+    Ddl,
     ExistingTrigger,
     Trigger,
     columns_note,
@@ -524,6 +525,12 @@ _OWN_RIGHTS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def home_of(ddl: Ddl) -> str:
+    """The database that our tables are in."""
+    assert isinstance(ddl, MysqlDdl)
+    return ddl.home
+
+
 def _ddl(connection: Connection) -> MysqlDdl:
     """Our tables are in the database that the URL names."""
     return MysqlDdl(str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one()))
@@ -644,5 +651,6 @@ CAPTURING = Capturing(
         "DELETE {mark} FROM JSON_TABLE('[{ids}]', '$[*]' COLUMNS (id bigint PATH '$')) AS listed"
         " STRAIGHT_JOIN {mark} FORCE INDEX (PRIMARY) ON {mark}.id = listed.id"
     ),
-    reads_log=False,
+    # MariaDB's is refused (source/capture/log/mysql/server.py).
+    log="binlog",
 )

@@ -414,6 +414,16 @@ def _needed(
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
         for right in _MAKES if role.installs else rights:
             yield Grant("table", home, name, right)
+    if sa.inspect(connection).has_table("migrator_log"):
+        # Capture reads the log (source/capture/log/).
+        rights = ("SELECT", "UPDATE") if set(role.mark) - {"SELECT"} else role.ticket[:1]
+        yield from (
+            Grant("table", home, "migrator_log", right) for right in (_MAKES if role.installs else rights)
+        )
+        if role.installs or role.mark:
+            yield Grant("attribute", "", "", "REPLICATION CLIENT")
+        if role.installs or "DELETE" in role.mark:
+            yield Grant("attribute", "", "", "REPLICATION SLAVE")
     for schema, name in captured:
         yield Grant("table", schema, name, "TRIGGER")
         if role.installs:
@@ -446,7 +456,7 @@ def _statement(grants: Sequence[Grant], user: str) -> str:
     """`user`: name@host, or a name for every host."""
     first = grants[0]
     name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
-    on = f"{quoted(first.schema)}.{quoted(first.name)}"
+    on = "*.*" if first.kind == "attribute" else f"{quoted(first.schema)}.{quoted(first.name)}"
     rights = ", ".join(grant.right for grant in grants)
     return f"GRANT {rights} ON {on} TO {literal(name)}@{literal(host)}"
 

@@ -417,5 +417,5 @@ CAPTURING = Capturing(
     locks_rows=" FOR UPDATE SKIP LOCKED",
     updates_listed=UPDATES_LISTED,
     deletes_listed=DELETES_LISTED,
-    reads_log=True,
+    log="slot",
 )

@@ -246,5 +246,5 @@ CAPTURING = Capturing(
     locks_rows="",
     updates_listed=UPDATES_LISTED,
     deletes_listed=DELETES_LISTED,
-    reads_log=False,
+    log="",
 )

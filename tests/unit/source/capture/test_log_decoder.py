@@ -9,15 +9,14 @@ from contextlib import suppress
 import pytest
 
 from migrator.runtime.errors import SourceError
-from migrator.source.capture.log.decoder import (
-    UNCHANGED,
+from migrator.source.capture.log.changes import UNCHANGED, RowChange
+from migrator.source.capture.log.postgresql.decoder import (
     Begin,
     Commit,
     Emitted,
     Ignored,
     LogColumn,
     Relation,
-    RowChange,
     Truncate,
     decode,
     is_visible,

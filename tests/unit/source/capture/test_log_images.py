@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from migrator.source.capture.log.decoder import UNCHANGED, LogColumn, Relation, Row, RowChange
-from migrator.source.capture.log.place import MarkedTable, slot_of
-from migrator.source.capture.log.reader import RelationMarks
+from migrator.source.capture.log.changes import UNCHANGED, MarkedTable, RelationMarks, Row, RowChange
+from migrator.source.capture.log.postgresql.decoder import LogColumn, Relation
+from migrator.source.capture.log.postgresql.slot import slot_of
 
 FULL = (LogColumn("id", 23, True), LogColumn("owner", 23, True), LogColumn("name", 25, True))
 KEY = (LogColumn("id", 23, True), LogColumn("owner", 23, False), LogColumn("name", 25, False))

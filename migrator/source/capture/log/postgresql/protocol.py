@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from migrator.runtime.errors import SourceError
 from migrator.runtime.logs import get_logger
-from migrator.source.capture.log.decoder import EPOCH_S, lsn_of, lsn_text
+from migrator.source.capture.log.postgresql.decoder import EPOCH_S, lsn_of, lsn_text
 from migrator.source.engines.base import Address
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.connect import ALIVE, TEXTS

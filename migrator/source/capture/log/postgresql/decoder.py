@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from migrator.runtime.errors import SourceError
+from migrator.source.capture.log.changes import UNCHANGED, Row, RowChange, Value
 
 EPOCH_S = 946_684_800
 """PostgreSQL counts microseconds from 2000-01-01; this is that moment in seconds since 1970."""
-
-
-class Unchanged:
-    """A value kept out of line (TOAST) that the UPDATE did not change; the message leaves it out."""
-
-
-UNCHANGED = Unchanged()
-Value: TypeAlias = bytes | None | Unchanged
-"""The type's output as text, NULL, or UNCHANGED."""
-Row: TypeAlias = tuple[Value, ...]
 
 
 class Begin(Struct, frozen=True):
@@ -50,6 +41,9 @@ class LogColumn(Struct, frozen=True):
     type_oid: int
     is_key: bool
 
+    def written(self, value: bytes) -> str:
+        return f"{self.type_oid}:{value.decode(errors='surrogateescape')}"
+
 
 class Relation(Struct, frozen=True):
     """`identity`: REPLICA IDENTITY as the catalogue has it: d (default), n (nothing), f (full), i (index)."""
@@ -59,17 +53,6 @@ class Relation(Struct, frozen=True):
     name: str
     identity: str
     columns: tuple[LogColumn, ...]
-
-
-class RowChange(Struct, frozen=True):
-    """A change of one row. `old`: None where the message has none; `old_is_key`: it holds the identity's columns only, and
-    NULL in all others."""
-
-    kind: Literal["insert", "update", "delete"]
-    relation: int
-    old: Row | None
-    new: Row | None
-    old_is_key: bool = False
 
 
 class Truncate(Struct, frozen=True):

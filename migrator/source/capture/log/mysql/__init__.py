@@ -1,0 +1,1 @@
+"""Capture from the binary log of MySQL."""

@@ -1,0 +1,365 @@
+"""Decodes events of MySQL's binary log. Pure.
+
+Source: mysql-server, libs/mysql/binlog/event/*.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+from msgspec import Struct
+
+from migrator.runtime.errors import SourceError
+from migrator.source.capture.log.changes import Row, RowChange, Value
+from migrator.source.capture.log.mysql.gtids import GtidSet, gtid
+from migrator.source.capture.log.mysql.values import (
+    ENUM,
+    LISTED,
+    METADATA,
+    NUMBERS,
+    SET,
+    STRING,
+    TEXTS,
+    Convert,
+    LogColumn,
+)
+
+HEADER = struct.Struct("<IBIIIH")
+"""Seconds, type, server, size, end in the file, flags."""
+_CHECKSUM = 4
+
+
+class Begin(Struct, frozen=True):
+    """A transaction. `at`: when it was committed, seconds since 1970."""
+
+    gtid: GtidSet
+    at: float
+
+
+class Query(Struct, frozen=True):
+    """A statement. `schema`: the session's."""
+
+    schema: str
+    text: str
+
+
+class End(Struct, frozen=True):
+    """The transaction has ended; `is_prepared`: XA PREPARE, and XA COMMIT or XA ROLLBACK is to come."""
+
+    is_prepared: bool = False
+
+
+class TableMap(Struct, frozen=True):
+    """A table as its next row changes have it. `columns`: none where the log does not name them."""
+
+    id: int
+    schema: str
+    name: str
+    columns: tuple[LogColumn, ...]
+
+
+class Rows(Struct, frozen=True):
+    """Changes of rows of one table; `changes` None: some that cannot be read."""
+
+    table: int
+    changes: Sequence[RowChange] | None
+
+
+class Rotate(Struct, frozen=True):
+    """The file that the next events are in."""
+
+    file: str
+
+
+class Incident(Struct, frozen=True):
+    """The server could not write all changes into its log."""
+
+
+class Ignored(Struct, frozen=True):
+    """An event that says nothing of rows."""
+
+
+Event: TypeAlias = Begin | Query | End | TableMap | Rows | Rotate | Incident | Ignored
+
+_ADVICE = "the server may be of a version that this migrator does not know; nothing was skipped"
+_UNREAD = {
+    34: "a transaction without GTID; keep gtid_mode = ON",
+    40: "a compressed transaction; SET PERSIST binlog_transaction_compression = OFF, and no session may turn it on",
+}
+
+
+class Decoder:
+    """Events in their order. `charsets`: the character set of each collation by its number."""
+
+    def __init__(self, charsets: Mapping[int, str], convert: Convert) -> None:
+        self._charsets = charsets
+        self._convert = convert
+        self._has_checksum = True
+        self._maps: dict[int, TableMap] = {}
+
+    def decode(self, data: bytes) -> Event:
+        """Raises: SourceError where the event is cut, or cannot be read."""
+        seconds, kind, _, _, end, _ = HEADER.unpack_from(data)
+        # What the server makes for us has no place in a file, and the checksum that we asked for.
+        is_made = not end or not seconds
+        if kind == _FORMAT:
+            self._has_checksum = bool(data[-_CHECKSUM - 1])
+            return Ignored()
+        if kind in _UNREAD:
+            raise SourceError(f"the log has {_UNREAD[kind]}")
+        read = _KINDS.get(kind)
+        if read is None:
+            return Ignored()
+        size = len(data) - (_CHECKSUM if is_made or self._has_checksum else 0)
+        try:
+            event = read(self, _Buffer(data[HEADER.size : size]), kind)
+        except (struct.error, ValueError, IndexError, KeyError) as error:
+            raise SourceError(
+                f"the log has an event of kind {kind} that cannot be read ({error}); {_ADVICE}"
+            ) from None
+        if isinstance(event, TableMap):
+            self._maps[event.id] = event
+        if isinstance(event, Rotate):
+            # Numbers of tables begin again after a start of the server, which begins a file.
+            self._maps.clear()
+        return event
+
+    def _begin(self, buffer: _Buffer, _: int) -> Begin:
+        buffer.at = 1
+        source, number = str(UUID(bytes=buffer.raw(16))), buffer.number(8)
+        buffer.at += 1 + 16
+        # Of a transaction from another server a second time follows, of its commit there.
+        return Begin(gtid(source, number), (buffer.number(7) & (1 << 55) - 1) / 1e6)
+
+    def _begin_tagged(self, buffer: _Buffer, _: int) -> Begin:
+        """Fields with numbers, in order: 1 UUID, 2 number, 3 tag, 6 time of the commit."""
+        for _skipped in range(3):
+            buffer.variable()
+        uuid, number, tag, at = b"", 0, "", 0
+        while buffer.left():
+            field = buffer.variable()
+            if field == 1:
+                uuid = bytes(buffer.variable() for _byte in range(16))
+            elif field == 3:
+                tag = buffer.raw(buffer.variable()).decode()
+            else:
+                value = buffer.variable()
+                number = value >> 1 if field == 2 else number
+                at = value if field == 6 else at
+        return Begin(gtid(":".join(filter(None, (str(UUID(bytes=uuid)), tag))), number), at / 1e6)
+
+    def _query(self, buffer: _Buffer, kind: int) -> Query:
+        buffer.at = 8
+        schema = buffer.number(1)
+        buffer.at += 2
+        variables = buffer.number(2)
+        # Of LOAD DATA the file's name and place in the statement follow.
+        buffer.at += variables + (13 if kind == _LOAD else 0)
+        name = buffer.raw(schema)
+        buffer.at += 1
+        return Query(*(text.decode(errors="replace") for text in (name, buffer.rest())))
+
+    def _end(self, buffer: _Buffer, kind: int) -> End:
+        return End(is_prepared=kind == _XA_PREPARE and not buffer.number(1))
+
+    def _rotate(self, buffer: _Buffer, _: int) -> Rotate:
+        buffer.at = 8
+        return Rotate(buffer.rest().decode())
+
+    def _incident(self, _: _Buffer, __: int) -> Incident:
+        return Incident()
+
+    def _partial(self, buffer: _Buffer, _: int) -> Rows:
+        return Rows(buffer.number(6), None)
+
+    # ── tables ──
+
+    def _table(self, buffer: _Buffer, _: int) -> TableMap:
+        number = buffer.number(6)
+        buffer.at += 2
+        schema, name = buffer.name(), buffer.name()
+        codes = buffer.raw(buffer.length())
+        metadata = _Buffer(buffer.raw(buffer.length()))
+        buffer.at += (len(codes) + 7) // 8
+        forms = [_form(code, metadata) for code in codes]
+        columns = tuple(self._columns(forms, dict(_fields(buffer))))
+        return TableMap(number, schema, name, columns)
+
+    def _columns(self, forms: list[tuple[int, int, int]], more: Mapping[int, bytes]) -> Iterator[LogColumn]:
+        """None where the columns have no names, as with binlog_row_metadata = MINIMAL."""
+        if _NAMES not in more:
+            return
+        codes = [code for code, _, _ in forms]
+        unsigned = iter(_bits(more.get(_SIGNS, b"")))
+        charsets = [
+            iter(self._of_columns(more, ids, sum(code in kinds for code in codes)))
+            for ids, kinds in (((2, 3), TEXTS), ((10, 11), LISTED))
+        ]
+        members = {ENUM: iter(_lists(more.get(6, b""))), SET: iter(_lists(more.get(5, b"")))}
+        for name, (code, first, second) in zip(_texts(more[_NAMES]), forms, strict=True):
+            yield LogColumn(
+                name.decode(),
+                code,
+                first,
+                second,
+                self._convert,
+                next(unsigned) if code in NUMBERS else False,
+                next(charsets[code in LISTED]) if code in TEXTS or code in LISTED else "",
+                next(members[code]) if code in LISTED else (),
+            )
+
+    def _of_columns(self, more: Mapping[int, bytes], ids: tuple[int, int], count: int) -> list[str]:
+        """The character set of each column that has one: of all but some the same, or listed."""
+        default, listed = (_Buffer(more[id_]) if id_ in more else None for id_ in ids)
+        if listed is not None:
+            return [self._charsets[listed.length()] for _ in range(count)]
+        if default is None:
+            return []
+        usual = self._charsets[default.length()]
+        others = {}
+        while default.left():
+            place = default.length()
+            others[place] = self._charsets[default.length()]
+        return [others.get(place, usual) for place in range(count)]
+
+    # ── rows ──
+
+    def _rows(self, buffer: _Buffer, kind: int) -> Rows:
+        number = buffer.number(6)
+        buffer.at += 2
+        more = buffer.number(2)
+        buffer.at += more - 2
+        count = buffer.length()
+        sides = 2 if kind == _UPDATE else 1
+        present = [buffer.bits(count) for _ in range(sides)]
+        table = self._maps[number]
+        if len(table.columns) != count or not all(map(all, present)):
+            # Without names, or with binlog_row_image other than FULL.
+            return Rows(number, None)
+        return Rows(number, list(_changes(buffer, table, kind)))
+
+
+def _changes(buffer: _Buffer, table: TableMap, kind: int) -> Iterator[RowChange]:
+    while buffer.left():
+        row = _row(buffer, table.columns)
+        if kind == _UPDATE:
+            yield RowChange("update", table.id, row, _row(buffer, table.columns))
+        elif kind == _WRITE:
+            yield RowChange("insert", table.id, None, row)
+        else:
+            yield RowChange("delete", table.id, row, None)
+
+
+def _row(buffer: _Buffer, columns: Sequence[LogColumn]) -> Row:
+    values: list[Value] = []
+    for column, is_null in zip(columns, buffer.bits(len(columns)), strict=True):
+        value, buffer.at = (None, buffer.at) if is_null else column.taken(buffer.data, buffer.at)
+        values.append(value)
+    return tuple(values)
+
+
+def _form(code: int, metadata: _Buffer) -> tuple[int, int, int]:
+    """Type, and the two bytes of its metadata."""
+    size = METADATA.get(code, 0)
+    first = metadata.number(1) if size else 0
+    second = metadata.number(1) if size == 2 else 0
+    # ENUM and SET come as texts.
+    return (first, first, second) if code == STRING and first in LISTED else (code, first, second)
+
+
+_SIGNS, _NAMES = 1, 4
+"""Numbers of fields of what the log says more of a table's columns."""
+
+
+def _fields(buffer: _Buffer) -> Iterator[tuple[int, bytes]]:
+    while buffer.left():
+        kind = buffer.number(1)
+        yield kind, buffer.raw(buffer.length())
+
+
+def _bits(data: bytes) -> Iterator[bool]:
+    """The highest bit of each byte first."""
+    for byte in data:
+        yield from (bool(byte >> place & 1) for place in range(7, -1, -1))
+
+
+def _texts(data: bytes) -> Iterator[bytes]:
+    buffer = _Buffer(data)
+    while buffer.left():
+        yield buffer.raw(buffer.length())
+
+
+def _lists(data: bytes) -> Iterator[tuple[bytes, ...]]:
+    buffer = _Buffer(data)
+    while buffer.left():
+        yield tuple(buffer.raw(buffer.length()) for _ in range(buffer.length()))
+
+
+class _Buffer:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def left(self) -> bool:
+        return self.at < len(self.data)
+
+    def raw(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self.data):
+            raise ValueError("cut")
+        found = self.data[self.at : end]
+        self.at = end
+        return found
+
+    def rest(self) -> bytes:
+        return self.raw(len(self.data) - self.at)
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.raw(size), "little")
+
+    def length(self) -> int:
+        """A number of one to nine bytes."""
+        first = self.number(1)
+        return first if first < 251 else self.number({252: 2, 253: 3, 254: 8}[first])
+
+    def variable(self) -> int:
+        """A number with as many bytes more as its first byte has ones at the end."""
+        first = self.data[self.at]
+        more = 0
+        while first >> more & 1:
+            more += 1
+        if more == 8:
+            self.at += 1
+            return self.number(8)
+        return self.number(more + 1) >> more + 1
+
+    def name(self) -> str:
+        found = self.raw(self.number(1)).decode()
+        self.at += 1
+        return found
+
+    def bits(self, count: int) -> list[bool]:
+        """The lowest bit of each byte first."""
+        number = self.number((count + 7) // 8)
+        return [bool(number >> place & 1) for place in range(count)]
+
+
+_FORMAT, _LOAD, _XA_PREPARE, _WRITE, _UPDATE = 15, 18, 38, 30, 31
+_KINDS: Mapping[int, Callable[[Decoder, _Buffer, int], Event]] = {
+    2: Decoder._query,
+    4: Decoder._rotate,
+    16: Decoder._end,
+    _LOAD: Decoder._query,
+    19: Decoder._table,
+    26: Decoder._incident,
+    _WRITE: Decoder._rows,
+    _UPDATE: Decoder._rows,
+    32: Decoder._rows,
+    33: Decoder._begin,
+    _XA_PREPARE: Decoder._end,
+    39: Decoder._partial,
+    42: Decoder._begin_tagged,
+}

@@ -1,0 +1,1 @@
+"""Capture from PostgreSQL's log: a publication and a replication slot."""

@@ -1,0 +1,348 @@
+"""Capture from PostgreSQL's log: a publication and a replication slot in place of triggers, installed and inspected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.mapping.model.facts import Captured, columns_of
+from migrator.mapping.model.live import Step, TableCapture
+from migrator.runtime.errors import SettingsError
+from migrator.source.capture.log.changes import tables_text
+from migrator.source.capture.log.install import LogCapture
+from migrator.source.capture.log.postgresql.slot import (
+    COLUMNS,
+    HAS_PUBLICATION,
+    LOG,
+    SYSTEM,
+    slot_named,
+    slot_of,
+)
+from migrator.source.capture.log.reader import LogPlace
+from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.postgresql.capture import literal, quoted
+from migrator.source.engines.postgresql.server import NAMED, named
+
+# ── What capture from the log needs of a PostgreSQL server ──
+
+
+OLDEST = 150_000
+_OLDEST_THAT_FAILS_OVER = 170_000
+
+_SERVER = """
+    SELECT current_setting('server_version_num')::integer AS version, current_setting('wal_level') AS wal_level,
+        current_setting('max_replication_slots')::integer AS slots, current_setting('max_wal_senders')::integer AS senders,
+        (SELECT count(*) FROM pg_catalog.pg_replication_slots) AS slots_used,
+        (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender') AS senders_used,
+        (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_mb,
+        EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication') AS is_rds,
+        quote_ident(current_user) AS who, quote_ident(current_database()) AS database, current_database() AS name,
+        has_database_privilege(current_database(), 'CREATE') AS may_create,
+        (SELECT rolsuper OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = current_user)
+            OR EXISTS (SELECT FROM pg_catalog.pg_roles
+                WHERE rolname = 'rds_replication' AND pg_catalog.pg_has_role(oid, 'MEMBER')) AS may_replicate
+"""
+_TABLES = sa.text(f"""
+    SELECT n.nspname || '.' || c.relname AS name, pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
+        CASE WHEN c.relkind = 'p' THEN leaf.oid::regclass::text ELSE '' END AS partition,
+        leaf.relpersistence AS persistence, leaf.relreplident AS identity,
+        quote_ident(ln.nspname) || '.' || quote_ident(leaf.relname) AS quoted,
+        CASE leaf.relreplident
+            WHEN 'd' THEN (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index i
+                JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum = ANY (i.indkey)
+                WHERE i.indrelid = leaf.oid AND i.indisprimary)
+            WHEN 'i' THEN (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index i
+                JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum = ANY (i.indkey)
+                WHERE i.indrelid = leaf.oid AND i.indisreplident)
+        END AS key
+    FROM {NAMED}
+    CROSS JOIN LATERAL (
+        SELECT l.* FROM pg_catalog.pg_class l WHERE c.relkind <> 'p' AND l.oid = c.oid
+        UNION ALL
+        SELECT l.* FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class l ON l.oid = t.relid
+        WHERE c.relkind = 'p' AND t.isleaf
+    ) leaf
+    JOIN pg_catalog.pg_namespace ln ON ln.oid = leaf.relnamespace
+    WHERE c.relkind IN ('r', 'p') ORDER BY 1, 3
+""")
+
+
+def server_faults(connection: Connection, slot: str) -> Iterator[str]:
+    """Why the log of this server cannot be captured by this user, each with what to do."""
+    row = connection.exec_driver_sql(_SERVER).one()
+    own = slot_named(connection, slot)
+    if row.version < OLDEST:
+        yield "capture from the log needs PostgreSQL 15 or newer; install without --by log"
+    if row.wal_level != "logical":
+        yield (
+            f"wal_level is {row.wal_level}, and the log has rows only at logical; ALTER SYSTEM SET wal_level = 'logical' and"
+            " restart the server (RDS and Aurora: set rds.logical_replication = 1 in the parameter group, then reboot)"
+        )
+    if not row.may_replicate:
+        right = f"GRANT rds_replication TO {row.who}" if row.is_rds else f"ALTER ROLE {row.who} REPLICATION"
+        yield f"this user may not read the log; {right} (RDS and Aurora: GRANT rds_replication TO {row.who})"
+    if not row.may_create:
+        yield f"this user may not create a publication; GRANT CREATE ON DATABASE {row.database} TO {row.who}"
+    if own is None and row.slots_used >= row.slots:
+        yield (
+            f"all {row.slots} replication slots are in use; raise max_replication_slots and restart, or drop an unused one"
+            " (pg_replication_slots lists them)"
+        )
+    if (own is None or own.active_pid is None) and row.senders_used >= row.senders:
+        yield f"all {row.senders} replication connections are in use; raise max_wal_senders and restart"
+    if own is not None and (own.database, own.plugin) != (row.name, "pgoutput"):
+        yield (
+            f"the replication slot {slot} is of another database or plugin; give the job another name, or drop that slot"
+        )
+
+
+def server_limits(connection: Connection) -> Iterator[str]:
+    """What a slot costs, and what it does not survive."""
+    row = connection.exec_driver_sql(_SERVER).one()
+    if row.keep_mb < 0:
+        yield (
+            "the server keeps all of its log while no relay reads it, until the disk is full: max_slot_wal_keep_size has no"
+            " limit; set one, and an alert on the bytes that `migrator capture status` shows"
+        )
+    else:
+        yield (
+            f"a slot that is more than max_slot_wal_keep_size ({row.keep_mb:,} MB) behind is lost, and the relay stops:"
+            " `migrator capture install` and `migrator verify --repair` are needed then"
+        )
+    if row.version < _OLDEST_THAT_FAILS_OVER:
+        yield "the slot does not survive a fail-over before PostgreSQL 17; the relay stops then, with the same remedy"
+    else:
+        yield (
+            "the slot survives a fail-over only to a standby with sync_replication_slots = on, hot_standby_feedback = on, a"
+            " primary_slot_name and a dbname in primary_conninfo; name that slot in synchronized_standby_slots here"
+        )
+    yield (
+        "a published table must keep its replica identity: the server refuses UPDATE and DELETE of one that loses its"
+        " primary key, and of a partition that is attached without one"
+    )
+    yield "DETACH, ATTACH and DROP of a partition are not in the log; run `migrator verify --repair` after them"
+
+
+def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator[str]:
+    """Why a table's changes would not all be in the log, or its writes would be refused; with the owner's statements."""
+    by_name = {table.name: table for table in tables}
+    for row in connection.execute(_TABLES, named(connection, list(by_name))):
+        captured = by_name[row.name]
+        what = f"table {row.name}" + (f", partition {row.partition}" if row.partition else "")
+        if not row.owned:
+            yield f"table {row.name}: only its owner may publish it; connect as the owner"
+        if row.persistence == "u":
+            yield f"{what} is UNLOGGED, so the log has no change of it; ALTER TABLE {row.quoted} SET LOGGED"
+            continue
+        missing = _missing(row, captured)
+        if row.identity != "f" and row.key is None:
+            yield (
+                f"{what} has no replica identity: once it is published, the server would refuse every UPDATE and DELETE of"
+                f" it; its owner can run {_full(row.quoted)}"
+            )
+        elif missing:
+            yield (
+                f"{what}: its replica identity does not hold {', '.join(missing)}, which keys and links are made of, so the"
+                f" log would not say which rows a change concerned; its owner can run {_full(row.quoted)}"
+            )
+    for table in tables:
+        yield from _unreadable(table)
+
+
+def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tuple[str, ...]]:
+    """By table the columns of keys and links that its replica identity does not hold."""
+    by_name = {table.name: table for table in tables}
+    found: dict[str, tuple[str, ...]] = {}
+    for row in connection.execute(_TABLES, named(connection, list(by_name))):
+        if missing := _missing(row, by_name[row.name]):
+            found[row.name] = tuple(sorted({*found.get(row.name, ()), *missing}))
+    return found
+
+
+def _missing(row: sa.Row[Any], captured: Captured) -> list[str]:
+    """Columns of keys and links that the row's replica identity does not hold."""
+    if row.identity == "f":
+        return []
+    needed = {column.real for column in columns_of(captured, captured.columns)}
+    return sorted(needed - set(row.key or ()))
+
+
+def _full(quoted_name: str) -> str:
+    return f"ALTER TABLE {quoted_name} REPLICA IDENTITY FULL (a short exclusive lock, and more log for each UPDATE)"
+
+
+def _unreadable(table: Captured) -> Iterator[str]:
+    for column in columns_of(table, table.columns):
+        if column.generated:
+            yield (
+                f"table {table.name}: the log leaves out the generated column {quoted(column.real)}, which keys or links are"
+                " made of; install without --by log"
+            )
+        elif column.kind.name in ("list", "map"):
+            yield (
+                f"table {table.name}: keys or links are made of {quoted(column.real)}, an array or a composite, which the"
+                " log writes in another form; install without --by log"
+            )
+
+
+_PUBLISHED = sa.text("""
+    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p
+    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = :name ORDER BY 1
+""")
+_WHOLE = sa.text("""
+    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p
+    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE p.pubname = :name AND r.prqual IS NULL AND r.prattrs IS NULL
+""")
+"""Tables of which every row and column is published."""
+_PUBLISHES_ALL = sa.text("""
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.pubname = :name AND p.pubinsert AND p.pubupdate
+        AND p.pubdelete AND p.pubtruncate AND NOT p.pubviaroot)
+""")
+_PUBLISH = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
+_RELEASE_S = 30.0
+"""So long a slot is waited for that a relay still reads: the relay sees within seconds that it is to stop."""
+_SLOT_WAIT = "SET LOCAL lock_timeout = '60s'"
+"""A slot is made when all transactions that write just then have ended; nothing waits for it meanwhile."""
+
+
+class SlotCapture(LogCapture):
+    """LogCapture of PostgreSQL."""
+
+    means_of_log = "publication and slot"
+    taken_words = "the replication slot, the publication and our tables are taken away"
+
+    def do(self, step: Step) -> None:
+        if any("pg_drop_replication_slot" in statement for statement in step.statements):
+            self._drop_slot(step)
+            return
+        super().do(step)
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _faults(self, connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+        yield from server_faults(connection, slot_of(self._job))
+        yield from table_faults(connection, tables)
+
+    def _log_limits(self, connection: Connection) -> Iterator[str]:
+        yield from server_limits(connection)
+
+    def _create_log(self, _: Ddl) -> str:
+        return f"CREATE TABLE IF NOT EXISTS {LOG} ({COLUMNS})"
+
+    def _begin_steps(
+        self, connection: Connection, _: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
+    ) -> Iterator[Step]:
+        """The publication comes first: a slot looks for it at the moment of each change."""
+        name = slot_of(self._job)
+        goes_on = place is not None and not lost
+        if not goes_on and slot_named(connection, name) is not None:
+            yield Step("", (_drop_slot_sql(name),))
+        yield from _publication_steps(connection, tables, name, waits=goes_on)
+        if not goes_on:
+            yield Step("", (_SLOT_WAIT, _create_slot(connection, name)), (_drop_slot_sql(name),))
+            yield Step("", (_first_place(name, tables_text(tables)),))
+
+    def _end_steps(self, connection: Connection) -> Iterator[Step]:
+        """The slot goes first: while it is there the server keeps its log for it."""
+        name = slot_of(self._job)
+        slot = slot_named(connection, name)
+        here = connection.exec_driver_sql("SELECT current_database()").scalar_one()
+        if slot is not None and slot.database == here:
+            yield Step("", (_drop_slot_sql(name),))
+        if connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
+            yield Step("", (f"DROP PUBLICATION {quoted(name)}",))
+
+    def _unlogged(
+        self, connection: Connection, _: Ddl, place: LogPlace, tables: Sequence[Captured]
+    ) -> Mapping[str, TableCapture]:
+        published = set(connection.scalars(_PUBLISHED, {"name": place.slot}))
+        whole = set(connection.scalars(_WHOLE, {"name": place.slot}))
+        if not connection.execute(_PUBLISHES_ALL, {"name": place.slot}).scalar_one():
+            whole = set()
+        own = {table.name for table in tables}
+        not_held = unheld(connection, tables)
+        return {
+            **{name: TableCapture(name, "extra") for name in published - own},
+            **{name: TableCapture(name, "unidentified", (), gone) for name, gone in not_held.items()},
+            **{name: TableCapture(name, "missing") for name in own - whole},
+        }
+
+    def _drop_slot(self, step: Step) -> None:
+        """Raises: SettingsError where a relay goes on reading it."""
+        self._marks.leave()
+        end = time.monotonic() + _RELEASE_S
+        while (pid := self._reader_pid()) is not None:
+            if time.monotonic() > end:
+                what = f"the replication slot {slot_of(self._job)} is read by the server's process {pid}"
+                raise SettingsError(f"{what}; stop the job's relays, then give the same command again")
+            self._wait(0.2)
+        super().do(step)
+
+    def _reader_pid(self) -> int | None:
+        def work(connection: Connection, _: Ddl) -> int | None:
+            slot = slot_named(connection, slot_of(self._job))
+            return None if slot is None else slot.active_pid
+
+        return self._writing.look("looking at the replication slot", work)
+
+
+def _drop_slot_sql(name: str) -> str:
+    return f"SELECT pg_catalog.pg_drop_replication_slot({literal(name)})"
+
+
+def _create_slot(connection: Connection, name: str) -> str:
+    version = int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one())
+    failover = ", failover => true" if version >= 170_000 else ""
+    return f"SELECT pg_catalog.pg_create_logical_replication_slot({literal(name)}, 'pgoutput'{failover})"
+
+
+def _first_place(name: str, text: str) -> str:
+    now = "extract(epoch FROM clock_timestamp())"
+    return (
+        f"INSERT INTO {LOG} (id, slot, system, lsn, passed_at, tables) SELECT 1, slot_name, {SYSTEM}, confirmed_flush_lsn,"
+        f" {now}, {literal(text)} FROM pg_catalog.pg_replication_slots WHERE slot_name = {literal(name)}"
+    )
+
+
+def _publication_steps(
+    connection: Connection, tables: Sequence[Captured], name: str, *, waits: bool
+) -> Iterator[Step]:
+    """`waits`: the slot is there, so that no slot's making waits for transactions that write the table just now."""
+    publication = quoted(name)
+    if not connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
+        yield Step(
+            "",
+            (f"CREATE PUBLICATION {publication} WITH ({_PUBLISH})",),
+            (f"DROP PUBLICATION {publication}",),
+        )
+    elif not connection.execute(_PUBLISHES_ALL, {"name": name}).scalar_one():
+        yield Step("", (f"ALTER PUBLICATION {publication} SET ({_PUBLISH})",))
+    there = set(connection.scalars(_PUBLISHED, {"name": name}))
+    partly = there - set(connection.scalars(_WHOLE, {"name": name}))
+    for table in tables:
+        if table.name in partly:
+            yield Step(table.name, (f"ALTER PUBLICATION {publication} DROP TABLE {_quoted(table)}",))
+        if table.name not in there - partly:
+            add = f"ALTER PUBLICATION {publication} ADD TABLE {_quoted(table)}"
+            yield Step(table.name, (_after_writers(table, add) if waits else add,))
+    for extra in sorted(there - {table.name for table in tables}):
+        schema, _, real = extra.partition(".")
+        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {quoted(schema)}.{quoted(real)}",))
+
+
+def _after_writers(table: Captured, statement: str) -> str:
+    """The statement after all writers of the table have ended; as one, since printed steps have no transaction."""
+    return f"DO $migrator$ BEGIN LOCK TABLE {_quoted(table)} IN SHARE MODE; {statement}; END $migrator$"
+
+
+def _quoted(captured: Captured) -> str:
+    table = captured.table
+    return quoted(table.real) if table.schema is None else f"{quoted(table.schema)}.{quoted(table.real)}"

@@ -1,0 +1,1 @@
+"""Capture from MySQL's binary log."""

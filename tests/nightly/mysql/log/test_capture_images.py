@@ -1,0 +1,180 @@
+"""Values in the binary log are written as triggers write them: of every type, and of every byte of a character set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import pytest
+
+from migrator.mapping.model.live import MarkedBy
+from migrator.source.capture.log.mysql.install import BinlogCapture
+from migrator.source.capture.log.reader import LogMarks
+from tests.nightly.mysql.log.conftest import BinlogShop, open_reader
+from tests.support_capture import captured, capturing
+
+pytestmark = pytest.mark.xdist_group("binlog")
+
+SESSION = "SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+09:00'"
+TYPES: dict[str, tuple[str, list[str]]] = {
+    "tiny": ("tinyint", ["-128", "127", "NULL"]),
+    "tiny_u": ("tinyint unsigned", ["255", "0", "128"]),
+    "small": ("smallint", ["-32768", "32767", "0"]),
+    "small_u": ("smallint unsigned", ["65535", "32768", "1"]),
+    "medium": ("mediumint", ["-8388608", "8388607", "-1"]),
+    "medium_u": ("mediumint unsigned", ["16777215", "8388608", "0"]),
+    "whole": ("int", ["-2147483648", "2147483647", "7"]),
+    "whole_u": ("int unsigned", ["4294967295", "2147483648", "0"]),
+    "big": ("bigint", ["-9223372036854775808", "9223372036854775807", "9007199254740993"]),
+    "big_u": ("bigint unsigned", ["18446744073709551615", "9223372036854775808", "0"]),
+    "a_year": ("year", ["1901", "2155", "0"]),
+    "yes": ("boolean", ["TRUE", "FALSE", "NULL"]),
+    "bit1": ("bit(1)", ["b'1'", "b'0'", "NULL"]),
+    "bit13": ("bit(13)", ["b'1000000000001'", "b'0'", "b'11'"]),
+    "bit64": ("bit(64)", ["0xFFFFFFFFFFFFFFFF", "0x8000000000000000", "1"]),
+    "dec5": ("decimal(5,2)", ["-999.99", "0.10", "-0.01"]),
+    "dec10": ("decimal(10,0)", ["-9999999999", "9999999999", "0"]),
+    "dec20": ("decimal(20,10)", ["-1234567890.0123456789", "0.0000000001", "-0.5"]),
+    "dec65": ("decimal(65,30)", [f"{'9' * 35}.{'8' * 30}", f"-{'1' * 35}.{'2' * 30}", "0"]),
+    "dec9": ("decimal(9,9)", ["0.123456789", "-0.999999999", "0"]),
+    "dec_u": ("decimal(18,9) unsigned", ["123456789.987654321", "0", "1"]),
+    "f": ("float", ["1.1", "-3.40282e38", "1e-30"]),
+    "d": ("double", ["0.1", "-1.7976931348623157e308", "5e-324"]),
+    "d2": ("double", ["-0e0", "1e22", "123456789012345680"]),
+    "day": ("date", ["'9999-12-31'", "'0000-00-00'", "'2024-02-30'"]),
+    "day2": ("date", ["'2024-00-00'", "'1000-01-01'", "'2024-12-00'"]),
+    "t0": ("time", ["'-838:59:59'", "'838:59:59'", "'00:00:00'"]),
+    "t1": ("time(1)", ["'-00:00:00.1'", "'23:59:59.9'", "'-12:34:56.7'"]),
+    "t3": ("time(3)", ["'-00:00:00.001'", "'01:02:03.004'", "'-838:59:58.999'"]),
+    "t6": ("time(6)", ["'-00:00:01.000001'", "'838:59:58.999999'", "'-00:00:00.5'"]),
+    "dt0": ("datetime", ["'9999-12-31 23:59:59'", "'0000-00-00 00:00:00'", "'1000-01-01 00:00:00'"]),
+    "dt2": ("datetime(2)", ["'2024-02-29 12:34:56.07'", "'2024-00-00 00:00:00'", "'2024-01-01 00:00:00.99'"]),
+    "dt5": ("datetime(5)", ["'2024-02-29 12:34:56.00001'", "NULL", "'2024-01-01 00:00:00.12345'"]),
+    "dt6": ("datetime(6)", ["'2024-02-29 12:34:56.000001'", "'1970-01-01 00:00:00'", "'2024-01-01 01:01:01.1'"]),
+    "ts0": ("timestamp NULL", ["'2024-02-29 12:34:56'", "'0000-00-00 00:00:00'", "'2038-01-19 12:14:07'"]),
+    "ts3": ("timestamp(3) NULL", ["'2024-02-29 12:34:56.789'", "'0000-00-00 00:00:00'", "NULL"]),
+    "ts6": ("timestamp(6) NULL", ["'1970-01-01 09:00:01.000001'", "'2024-01-01 00:00:00'", "NULL"]),
+    "ch": ("char(5)", ["'x  '", "''", "'漢'"]),
+    "ch_long": ("char(255)", ["'🐟'", "repeat('ä', 255)", "''"]),
+    "vc": ("varchar(20)", ["'ä \" \\\\ 漢 '", "''", "'a''b'"]),
+    "vc_long": ("varchar(1000)", ["repeat('漢', 300)", "''", "'x'"]),
+    "tx": ("tinytext", ["'ä'", "''", "'NULL'"]),
+    "txt": ("text", ["repeat('ä', 300)", "''", "'\\n'"]),
+    "ltxt": ("longtext", ["repeat('🐟', 9000)", "''", "'x'"]),
+    "lat": ("varchar(20) character set latin1", ["'é€\\\\'", "'plain'", "''"]),
+    "lat_t": ("text character set latin1", ["'Å'", "'x'", "NULL"]),
+    "cyr": ("char(9) character set cp1251", ["'Жук'", "'x'", "''"]),
+    "jis": ("varchar(9) character set sjis", ["'漢字'", "'\\\\~'", "'ｱ'"]),
+    "gb": ("varchar(9) character set gb18030", ["'漢🐟'", "'x'", "''"]),
+    "u3": ("varchar(9) character set utf8mb3", ["'漢'", "'x'", "''"]),
+    "u2": ("varchar(9) character set ucs2", ["'漢'", "'x'", "''"]),
+    "u16": ("varchar(9) character set utf16", ["'漢🐟'", "'x'", "''"]),
+    "u16l": ("varchar(9) character set utf16le", ["'漢🐟'", "'x'", "''"]),
+    "u32": ("varchar(9) character set utf32", ["'漢🐟'", "'x'", "''"]),
+    "swe": ("varchar(9) character set swe7", ["'åäö'", "'x'", "''"]),
+    "bin4": ("binary(4)", ["0x00", "0x01020000", "0xFFFFFFFF"]),
+    "vbin": ("varbinary(300)", ["0x00FF00", "''", "repeat(0xFF, 299)"]),
+    "tblob": ("tinyblob", ["0x00", "''", "0x80"]),
+    "lblob": ("longblob", ["repeat(0xFE, 70000)", "''", "0x00"]),
+    "en": ("enum('a', 'ä', 'it''s', '')", ["'ä'", "''", "'it''s'"]),
+    "en_l": ("enum('é', 'x') character set latin1", ["'é'", "'x'", "NULL"]),
+    "en_b": (f"enum({', '.join(repr(f'w{n}') for n in range(300))})", ["'w299'", "'w0'", "'w255'"]),
+    "st": ("set('a', 'b', 'ä')", ["'a,ä'", "''", "'b'"]),
+    "st_l": ("set('é', 'y') character set latin1", ["'é,y'", "''", "'y'"]),
+    "st_big": (f"set({', '.join(repr(f's{n}') for n in range(64))})", ["'s0,s63'", "''", "'s32'"]),
+}  # fmt: skip
+MORE = """
+    doc json, place point, gen_v varchar(30) AS (concat(whole, '!')) VIRTUAL, gen_s int AS (whole - 1) STORED,
+    KEY functional ((whole + 1)), KEY many ((CAST(doc->'$.z' AS UNSIGNED ARRAY)))
+"""
+
+
+Images: TypeAlias = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
+
+
+def images_of(shop: BinlogShop, columns: list[str], marked_by: MarkedBy, *statements: str) -> list[Images]:
+    with capturing("mariadb", shop.url) as opened, open_reader(shop) as (writing, reader):
+        table, job = captured(opened.table("odd"), ["id", *columns]), shop.project.job.stem
+        marks = LogMarks(writing, reader)
+        capture = BinlogCapture(writing, job, marks)
+        assert capture.refusals([table], marked_by) == []
+        for step in capture.install_steps([table], job, marked_by):
+            capture.do(step)
+        shop.sql(SESSION, *statements)
+        marks.drain()
+        shown: list[Images] = [(mark.before, mark.after) for mark in marks.look(0, 1000)]
+        for step in capture.uninstall_steps():
+            capture.do(step)
+        return shown
+
+
+def test_images_are_those_that_triggers_write(shop: BinlogShop) -> None:
+    """Whatever the settings of the service's session are."""
+    declared = ", ".join(f"{name} {type_}" for name, (type_, _) in TYPES.items())
+    shop.sql(SESSION, f"CREATE TABLE odd (id int PRIMARY KEY, {declared}, {MORE})")
+    inserts = []
+    for n in range(3):
+        values = ", ".join(f"{name} = {of[n]}" for name, (_, of) in TYPES.items())
+        inserts.append(
+            f"INSERT INTO odd SET id = {n}, {values}, doc = '{{\"z\": [1, 2]}}', place = POINT(1, 2)"
+        )
+    changes = ["UPDATE odd SET id = id + 10", "DELETE FROM odd"]
+    columns = [*TYPES, "gen_v", "gen_s"]
+    by_triggers = images_of(shop, columns, "triggers", *inserts, *changes)
+    by_log = images_of(shop, columns, "log", *inserts, *changes)
+    assert len(by_triggers) == 9
+    assert differing(by_triggers, by_log) == []
+
+
+def differing(expected: list[Images], found: list[Images]) -> list[str]:
+    """Names of columns, not their values, of which some are very long."""
+    assert len(expected) == len(found)
+    return [
+        f"{place}.{name}: {str((left or {}).get(name))[:40]} {str((right or {}).get(name))[:40]}"
+        for place, (pair, other) in enumerate(zip(expected, found, strict=True))
+        for left, right in zip(pair, other, strict=True)
+        for name in sorted((left or {}).keys() | (right or {}).keys())
+        if repr((left or {}).get(name)) != repr((right or {}).get(name))
+    ]
+
+
+@pytest.mark.parametrize(
+    "charset",
+    [
+        "latin1",
+        "latin2",
+        "latin5",
+        "latin7",
+        "cp850",
+        "cp852",
+        "cp866",
+        "cp1250",
+        "cp1251",
+        "cp1256",
+        "cp1257",
+        "koi8r",
+        "koi8u",
+        "greek",
+        "hebrew",
+        "tis620",
+        "macroman",
+        "macce",
+        "keybcs2",
+        "armscii8",
+        "geostd8",
+        "hp8",
+        "dec8",
+        "ascii",
+    ],
+)
+def test_each_byte_of_a_character_set(shop: BinlogShop, charset: str) -> None:
+    shop.sql(f"CREATE TABLE odd (id int PRIMARY KEY, text varchar(9) CHARACTER SET {charset})")
+    last = 127 if charset == "ascii" else 255
+    inserts = [
+        f"INSERT IGNORE INTO odd VALUES ({n}, CONVERT(X'{n:02X}' USING {charset}))"
+        for n in range(32, last + 1)
+    ]
+    by_triggers = images_of(shop, ["text"], "triggers", *inserts)
+    shop.sql("DELETE FROM odd")
+    assert len(by_triggers) == last - 31
+    assert differing(by_triggers, images_of(shop, ["text"], "log", *inserts)) == []
