@@ -61,8 +61,17 @@ def has_marks(connection: Connection, ddl: Ddl) -> bool:
 
 
 def has_log(connection: Connection) -> bool:
-    """Whether our table of how far the log is copied is there."""
-    return _has(connection, "log")
+    """Whether our table of how far the log is copied is there, and this user has a right on it."""
+    capturing = engine_at(connection).capturing
+    home = capturing.schema or connection.dialect.default_schema_name
+    # An inspector would ask for the table itself, which is refused to a user without rights on it, even if it is not there.
+    found = connection.execute(_HAS_TABLE, {"home": home, "name": f"{capturing.prefix}log"})
+    return bool(found.scalar_one())
+
+
+_HAS_TABLE = sa.text(
+    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = :home AND table_name = :name"
+)
 
 
 def _has(connection: Connection, name: str) -> bool:

@@ -389,6 +389,9 @@ ROWS = RowWriting(
 
 # ── Rights on MariaDB and MySQL: what a user needs, whether it has it, and the GRANT that gives it ──
 
+_HAS_LOG = sa.text(
+    "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = :home AND TABLE_NAME = 'migrator_log'"
+)
 _GRANTED = sa.text("""
     SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
     UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
@@ -414,7 +417,7 @@ def _needed(
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
         for right in _MAKES if role.installs else rights:
             yield Grant("table", home, name, right)
-    if sa.inspect(connection).has_table("migrator_log"):
+    if connection.execute(_HAS_LOG, {"home": home}).scalar_one():
         # Capture reads the log (source/capture/log/).
         rights = ("SELECT", "UPDATE") if set(role.mark) - {"SELECT"} else role.ticket[:1]
         yield from (

@@ -18,7 +18,7 @@ from migrator.source.capture.log.mysql.stream import Binlog, BinlogChanges
 from migrator.source.capture.log.reader import LogPlace, LogReader, Position, Received
 from tests.journeys.command import ROOT
 from tests.log.conftest import Killed, engine_home
-from tests.nightly.mysql.log.conftest import BinlogShop, open_reader
+from tests.nightly.binlog.conftest import BinlogShop, open_reader
 from tests.support_mysql import numbers
 from tests.support_waiting import until
 

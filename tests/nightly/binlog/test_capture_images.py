@@ -10,7 +10,7 @@ import pytest
 from migrator.mapping.model.live import MarkedBy
 from migrator.source.capture.log.mysql.install import BinlogCapture
 from migrator.source.capture.log.reader import LogMarks
-from tests.nightly.mysql.log.conftest import BinlogShop, open_reader
+from tests.nightly.binlog.conftest import BinlogShop, open_reader
 from tests.support_capture import captured, capturing
 
 pytestmark = pytest.mark.xdist_group("binlog")

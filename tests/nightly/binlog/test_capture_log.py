@@ -15,7 +15,7 @@ from migrator.source.capture.log.mysql.server import settings, table_faults
 from migrator.source.capture.log.reader import LogMarks
 from migrator.source.engines.ddl import Ddl
 from tests.log.test_from_the_log import _statements, grown
-from tests.nightly.mysql.log.conftest import BinlogShop, begun, open_reader
+from tests.nightly.binlog.conftest import BinlogShop, begun, open_reader
 from tests.support_capture import captured, capturing
 from tests.support_mysql import connect, numbers
 
@@ -104,10 +104,10 @@ def test_a_large_transaction_and_long_values(live: BinlogShop) -> None:
     """Rows of more than 16 MB in one event come in several packets."""
     live.sql(
         "UPDATE customer SET note = repeat('x', 17000000) WHERE id = 1",
-        f"INSERT INTO customer SELECT seq, 'N', NULL, repeat('y', 900) FROM {numbers(9000, 1000)}",
+        f"INSERT INTO customer SELECT seq, 'N', NULL, repeat('y', 900) FROM {numbers(3000, 1000)}",
         "BEGIN",
         "UPDATE customer SET name = 'M' WHERE id >= 1000",
-        "DELETE FROM customer WHERE id >= 5000",
+        "DELETE FROM customer WHERE id >= 2000",
         "COMMIT",
         "UPDATE customer SET note = NULL WHERE id = 1",
     )
