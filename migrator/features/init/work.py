@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -413,11 +412,12 @@ def init(
         return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)
     files = Files.of(out, force=force)
     with ExitStack() as until:
-        asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
-        asking = asking.without(leave_out)
-        asked, sheet = asking.sheet(
-            *_statements_and_list(statements), max_indexes=max_indexes, rows_exact=rows_exact, strict=strict
-        )
+        opened = until.enter_context(open_database(SourceSettings.model_construct(url=source)))
+        workload, file = Workload(opened, opened.facts()), files.mapping.name
+        named, limits = table or _table_name(out.stem), (max_indexes, rows_exact)
+        asked_of = _statements_and_list(statements)
+        asking = _Asking(opened, workload, file, named, *asked_of, *limits, nulls=not strict)
+        asked, sheet = asking.without(leave_out).sheet()
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
         sheet = _proved(source, files, asked, sheet)
@@ -461,21 +461,26 @@ def _table_name(stem: str) -> str:
 
 
 class _Asking(Struct, frozen=True):
-    """The questions that a proposal asks a source. `file`: the mapping's name; `table`: its own name for its table."""
+    """The questions that a proposal asks a source.
+
+    `file`: the mapping's name; `table`: its own name for its table.
+    `statements`: a file of SQL, auto or none; `listed`: a list of questions.
+    `nulls`: whether rows decide that a column has no NULL.
+    """
 
     source: Source
     workload: Workload
     file: str
     table: str
+    statements: str | None
+    listed: Path | None
+    max_indexes: int
+    rows_exact: int
+    nulls: bool
 
     @property
     def facts(self) -> SchemaFacts:
         return self.workload.facts
-
-    @classmethod
-    def of(cls, url: str, until: ExitStack, file: str, table: str) -> _Asking:
-        source = until.enter_context(open_database(SourceSettings.model_construct(url=url)))
-        return cls(source, Workload(source, source.facts()), file, table)
 
     def without(self, names: Sequence[str]) -> _Asking:
         """Raises: SettingsError for a table that the source does not have."""
@@ -487,51 +492,39 @@ class _Asking(Struct, frozen=True):
     def _without(self, names: Sequence[str], *why: str) -> _Asking:
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
-    def sheet(
-        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
-    ) -> tuple[Asked, Sheet]:
+    def sheet(self) -> tuple[Asked, Sheet]:
         """What a proposal was made from, and the proposal with all that the worksheet says, without
         what cannot be read."""
-        sheet = partial(
-            _Asking._sheet,
-            statements=statements,
-            listed=listed,
-            max_indexes=max_indexes,
-            rows_exact=rows_exact,
-            strict=strict,
-        )
         try:
-            return sheet(self)
+            return self._sheet()
         except SourceError:
             if not (broken := self.workload.broken()):
                 raise
-            return sheet(self._without(broken, "reading it fails"))
+            return self._without(broken, "reading it fails")._sheet()
 
-    def _sheet(
-        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int, strict: bool
-    ) -> tuple[Asked, Sheet]:
+    def _sheet(self) -> tuple[Asked, Sheet]:
         if not self.facts.tables:
             lines = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
             what = "\n".join(["no table can be read:", *lines]) if lines else "it has no table"
             raise SettingsError(f"source: {what}; name a database or a schema that has some")
-        sent, in_words = self._asked(statements, listed)
+        sent, in_words = self._asked()
         read = list(map(self.workload.question, sent))
         questions = [question for question in read if isinstance(question, Question)]
-        wanted = wanted_of(questions, self.facts, nulls=not strict)
-        figures = self.workload.figures(wanted, rows_exact)
-        asked = Asked(questions, self.facts, figures, self.table, max_indexes, self._faults)
+        wanted = wanted_of(questions, self.facts, nulls=self.nulls)
+        figures = self.workload.figures(wanted, self.rows_exact)
+        asked = Asked(questions, self.facts, figures, self.table, self.max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)
         reads, left_out = self._reads(proposal), self.facts.left_out
         return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
-    def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
-        """Statements, and questions of a team's list that are told in words."""
-        if listed is None:
-            return self._statements(statements or "auto"), []
-        questions = self.workload.listed(listed)
-        others = self._statements(statements) if statements is not None else []
+    def _asked(self) -> tuple[list[Statement], list[Unserved]]:
+        """Statements, and the questions of a team's list that are in words."""
+        if self.listed is None:
+            return self._statements(self.statements or "auto"), []
+        questions = self.workload.listed(self.listed)
+        others = self._statements(self.statements) if self.statements is not None else []
         return self.workload.merged([*questions.statements, *others]), questions.in_words
 
     def _statements(self, where: str) -> list[Statement]:
