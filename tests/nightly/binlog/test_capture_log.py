@@ -378,6 +378,22 @@ def test_a_setting_that_the_log_needs_is_named(live: BinlogShop, name: str, valu
     assert set(live.states().values()) == {"captured"}
 
 
+def test_a_log_without_checksums(live: BinlogShop) -> None:
+    """Files with and without them, and a reader that goes from the one to the other."""
+    live.sql(WRITES[0])
+    with setting(live, "binlog_checksum", "NONE"):
+        live.sql(*WRITES[1:6])
+        live.relay()
+        live.sql(*WRITES[6:])
+        live.relay()
+        (file,) = live.rows("SELECT file FROM migrator_log")
+        assert file[0] == live.rows("SHOW BINARY LOG STATUS")[0][0]
+        live.sql("UPDATE customer SET name = 'last' WHERE id = 9")
+    live.sql("UPDATE customer SET name = 'checked' WHERE id = 10")
+    live.relay()
+    live.verify()
+
+
 def test_a_user_without_rights_is_refused_and_one_with_the_printed_grants_relays(shop: BinlogShop) -> None:
     user = f"u_{secrets.token_hex(4)}"
     database = shop.url.rpartition("/")[2]

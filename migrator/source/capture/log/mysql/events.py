@@ -6,6 +6,7 @@ Source: mysql-server, libs/mysql/binlog/event/*.h.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 from uuid import UUID
@@ -103,8 +104,9 @@ class Decoder:
     def decode(self, data: bytes) -> Event:
         """Raises: SourceError where the event is cut, or cannot be read."""
         seconds, kind, _, _, end, _ = HEADER.unpack_from(data)
-        # What the server makes for us has no place in a file, and the checksum that we asked for.
+        # What the server makes for us is in no file, and has a checksum or not, whatever the file's events have.
         is_made = not end or not seconds
+        has_checksum = _is_checked(data) if is_made else self._has_checksum
         if kind == _FORMAT:
             self._has_checksum = bool(data[-_CHECKSUM - 1])
             return Ignored()
@@ -113,7 +115,7 @@ class Decoder:
         read = _KINDS.get(kind)
         if read is None:
             return Ignored()
-        size = len(data) - (_CHECKSUM if is_made or self._has_checksum else 0)
+        size = len(data) - (_CHECKSUM if has_checksum else 0)
         try:
             event = read(self, _Buffer(data[HEADER.size : size]), kind)
         except (struct.error, ValueError, IndexError, KeyError) as error:
@@ -240,6 +242,10 @@ class Decoder:
             # Without names, or with binlog_row_image other than FULL.
             return Rows(number, None)
         return Rows(number, list(_changes(buffer, table, kind)))
+
+
+def _is_checked(data: bytes) -> bool:
+    return zlib.crc32(data[:-_CHECKSUM]) == int.from_bytes(data[-_CHECKSUM:], "little")
 
 
 def _changes(buffer: _Buffer, table: TableMap, kind: int) -> Iterator[RowChange]:
