@@ -93,10 +93,13 @@ class PacketStream:
             cursor.execute("SET @replica_uuid = UUID(), @slave_uuid = UUID()")
 
     def start(self, read: GtidSet) -> None:
-        """All transactions that are not in the set are sent from now on, in the log's order."""
+        """All transactions that are not in the set are sent from now on, in the log's order. Raises: SourceError."""
         number, encoded = secrets.randbits(31) | 1 << 31, read.encoded()
         head = struct.pack("<HIIQI", _THROUGH_GTID, number, 0, 4, len(encoded))
-        self._connection._execute_command(_DUMP_GTID, head + encoded)
+        try:
+            self._connection._execute_command(_DUMP_GTID, head + encoded)
+        except (self._engine.dialect.loaded_dbapi.Error, OSError):
+            raise self._error(_ENDED) from None
 
     def receive(self, wait_s: float) -> bytes | None:
         """An event; None if none came in time. Raises: SourceError where the stream ended."""
