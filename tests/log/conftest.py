@@ -125,7 +125,7 @@ def engine_home() -> Path:
 
 def engine_server(url: str) -> OwnServer:
     """A crash meets every test that runs on the server, so run these one after the other."""
-    engine = "postgres17" if urlsplit(url).port == 5417 else "postgres"
+    engine = {5416: "postgres16", 5417: "postgres17"}.get(urlsplit(url).port or 0, "postgres")
 
     def crash() -> None:
         os.kill(int((engine_home() / f"{engine}.pid").read_text()), signal.SIGQUIT)
