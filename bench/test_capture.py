@@ -67,6 +67,6 @@ def test_a_transaction_of_a_service(tmp_path: Path, dynamodb_url: str, tables: T
                 made = filled(folder, USERS, server.url, sink, capture)
                 measured(capture, "stopped", folder, server.url)
                 with made.beside("relay", str(made.job)):
-                    measured(capture, "at work", folder, server.url)
+                    measured(capture, "running", folder, server.url)
                 made.done("relay", str(made.job), "--once")
                 made.done("capture", "uninstall", str(made.job))
