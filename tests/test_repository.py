@@ -60,8 +60,9 @@ def _named(text: str) -> set[str]:
 
 
 def test_the_engines_that_are_named_as_run_are_those_of_the_table() -> None:
-    """docs/tested.md, whose rows the runs write."""
-    cells = [row.split(" | ")[3:5] for row in _lines("docs/tested.md") if row.startswith("| ")][1:]
+    """docs/tested.md, whose rows the runs write. Of capture from the log alone it speaks apart."""
+    rows = [row for row in _lines("docs/tested.md") if row.startswith("| ") and "nightly-log" not in row]
+    cells = [row.split(" | ")[3:5] for row in rows][1:]
     run = {f"PostgreSQL {one.partition('.')[0]}" for one, _ in cells} | {
         one.rpartition(".")[0] for _, one in cells
     }
