@@ -18,5 +18,5 @@ def text_template(package: str, name: str, **filters: Callable[..., str]) -> Tem
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= filters
+    environment.filters.update(filters)
     return environment.get_template(name)
