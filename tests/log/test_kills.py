@@ -14,6 +14,7 @@ from migrator.source.capture.log.postgresql.protocol import Received, SlotStream
 from migrator.source.capture.log.reader import LogReader
 from tests.log.conftest import Killed, LogShop, changes, count_of_marks, open_reader, writing
 from tests.support_own_server import OwnServer
+from tests.support_waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +105,7 @@ def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
             for relay in relays:
                 relay.send_signal(signal.SIGKILL)
                 relay.communicate()
-    assert written[0] > 300
+        until(lambda: written[0] > 300, "the service has written")
     live.project.pass_time(3600)
     live.relay()
     live.verify()
@@ -121,7 +122,7 @@ def test_from_the_log_to_triggers_and_back_while_a_service_writes(live: LogShop)
             live.install()
             assert live.rows("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal") == [(0,)]
         time.sleep(6)
-    assert written[0] > 300
+        until(lambda: written[0] > 300, "the service has written")
     live.relay()
     live.verify()
 
