@@ -6,7 +6,7 @@ import functools
 import ipaddress
 import os
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -67,7 +67,8 @@ def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str
     def client(service: str, **keys: Any) -> Any:
         # Unchecked here, as with our other clients: STS itself says what it does not take.
         config = Config(parameter_validation=False)
-        return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
+        with _OPENING:
+            return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
 
     fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
     acting = _open_session(None, region)
@@ -161,8 +162,9 @@ def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     return client
 
 
-_OPENING = Lock()
-"""Held while a session is opened or makes a client: neither is for threads. Source: boto3's guide, "Session"."""
+_OPENING = RLock()
+"""Held while a session is opened or makes a client, which may ask for a role: neither is for threads.
+Source: boto3's guide, "Session"."""
 
 
 def _session(profile: str | None) -> boto3.Session:
