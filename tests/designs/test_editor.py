@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from tests.designs.test_shipped import SHIPPED
 
 JOBS = sorted((ROOT / "jobs").glob("*.yaml"))
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "mappings").rglob("*.md")])
-SCHEMAS = {"mapping": mapping_schema(), "job": job_schema()}
+KINDS = ("mapping", "job")
 BLOCK = re.compile(r"^```yaml ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MAPPING: dict[str, Any] = {
     "mapping": 1,
@@ -42,6 +43,11 @@ PATTERN: dict[str, Any] = {
 JOB: dict[str, Any] = {"job": 1, "mapping": "m.yaml", "source": "sqlite:///shop.db"}
 
 
+@functools.cache
+def schema_of(kind: str) -> dict[str, Any]:
+    return mapping_schema() if kind == "mapping" else job_schema()
+
+
 def words(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every word of every form, with its place in the schema."""
     for form, definition in {"": schema, **schema["$defs"]}.items():
@@ -51,7 +57,7 @@ def words(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def faults(kind: str, data: Any, form: str = "") -> list[str]:
-    schema = SCHEMAS[kind]
+    schema = schema_of(kind)
     place = {"$ref": f"#/$defs/{form}", "$defs": schema["$defs"]} if form else schema
     return [error.message[:200] for error in Draft202012Validator(place).iter_errors(data)]
 
@@ -63,28 +69,26 @@ def plain(text: str) -> Any:
 # ── every word ──
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_is_one(kind: str) -> None:
-    Draft202012Validator.check_schema(SCHEMAS[kind])
-    assert len(list(words(SCHEMAS[kind]))) > 80
+    Draft202012Validator.check_schema(schema_of(kind))
+    assert len(list(words(schema_of(kind)))) > 80
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "place"), [(k, *word) for k in SCHEMAS for word in words(SCHEMAS[k])]
-)
-def test_every_word_has_a_description_and_an_example_that_fits(
-    kind: str, name: str, place: dict[str, Any]
-) -> None:
-    assert re.fullmatch(r"[^\n]{4,300}[.?]", place["description"]), name
-    assert place["examples"], name
-    for example in place["examples"]:
-        errors = Draft202012Validator({**place, "$defs": SCHEMAS[kind]["$defs"]}).iter_errors(example)
-        assert not [error.message for error in errors], name
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_word_has_a_description_and_an_example_that_fits(kind: str) -> None:
+    schema = schema_of(kind)
+    for name, place in words(schema):
+        assert re.fullmatch(r"[^\n]{4,300}[.?]", place["description"]), name
+        assert place["examples"], name
+        for example in place["examples"]:
+            errors = Draft202012Validator({**place, "$defs": schema["$defs"]}).iter_errors(example)
+            assert not [error.message for error in errors], name
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_form_is_described_by_a_docstring_of_the_code(kind: str) -> None:
-    assert "`" not in json.dumps(SCHEMAS[kind])
+    assert "`" not in json.dumps(schema_of(kind))
 
 
 # ── what is shipped, and what the pages show ──
@@ -104,7 +108,7 @@ def test_a_shipped_job_fits_its_schema_and_names_it_for_editors(path: Path) -> N
 
 def test_the_published_schema_of_jobs_is_that_of_the_command() -> None:
     published = (ROOT / "jobs" / "job.schema.json").read_text(encoding="utf-8")
-    assert json.loads(published) == SCHEMAS["job"], "run `.ci/pages`"
+    assert json.loads(published) == schema_of("job"), "run `.ci/pages`"
 
 
 def blocks() -> list[Any]:
@@ -120,8 +124,8 @@ def blocks() -> list[Any]:
 def test_every_example_of_the_pages_fits(kind: str, text: str) -> None:
     data = plain(text)
     assert isinstance(data, dict)
-    job_words = SCHEMAS["job"]["properties"].keys()
-    mapping_words = SCHEMAS["mapping"]["properties"].keys()
+    job_words = schema_of("job")["properties"].keys()
+    mapping_words = schema_of("mapping")["properties"].keys()
     is_job = "job" in data or "url" in data.get("source", "")
     if is_job or data.keys() <= job_words - mapping_words:
         assert faults("job", {**JOB, **data}) == []

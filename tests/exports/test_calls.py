@@ -223,6 +223,7 @@ def _asked(role: Role) -> set[str]:
     return {"Query", "GetItem", "BatchGetItem"} if role.asks else set()
 
 
+pytestmark = pytest.mark.xdist_group("calls")  # one worker reads all of the code for them
 _SIDES = pytest.mark.parametrize(("places", "rights"), [(SITES, _rights), (OLD_SITES, _old_rights)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
@@ -10,7 +11,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from msgspec import Struct
-from ruamel.yaml import YAML
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from migrator.mapping.model.facts import Alike, Column, Kind, UniqueConflict
 from migrator.runtime.values import replace
 
-# ── What a rule for column types says: one row of types.yaml beside an engine, from which docs/types.md is made ──
+# ── What a rule for column types says: one row of types.toml beside an engine, from which docs/types.md is made ──
 
 
 class TypeRule(Struct, frozen=True):
@@ -48,7 +48,7 @@ _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 
 class Kinds(Struct, frozen=True, dict=True):
-    """Kinds by types of one engine. `engine`: its package, whose types.yaml has a rule for each type; `unlisted`: of a name,
+    """Kinds by types of one engine. `engine`: its package, whose types.toml has a rule for each type; `unlisted`: of a name,
     upper case, that no rule has."""
 
     engine: str
@@ -70,8 +70,7 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @cached_property
     def _written(self) -> tuple[Sequence[TypeRule], Sequence[TypeRule]]:
-        text = (files(self.engine) / "types.yaml").read_text(encoding="utf-8")
-        written = YAML(typ="safe", pure=True).load(text)
+        written = tomllib.loads((files(self.engine) / "types.toml").read_text(encoding="utf-8"))
         return tuple(map(_rule, written["rules"])), tuple(map(_rule, written["shapes"]))
 
     def kind_of(self, declared: str) -> Kind:

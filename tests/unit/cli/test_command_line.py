@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -70,8 +71,16 @@ def ran(tmp_path: Path, *words: str) -> Ended:
     return run_here(words, tmp_path, environment)
 
 
-def texts() -> Iterator[tuple[str, str]]:
+_READING = pytest.mark.xdist_group("texts of the code")  # one worker reads them
+
+
+@functools.cache
+def texts() -> list[tuple[str, str]]:
     """(place, text) of each text in the code, with X for a value in it."""
+    return list(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for path in sorted(Path(migrator.__file__).parent.rglob("*.py")):
         parts: set[ast.AST] = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -94,6 +103,7 @@ def fault_of(words: list[str]) -> str:
     return next((word for word in words if word.startswith("--") and word not in known), "")
 
 
+@_READING
 def test_every_command_that_a_text_names_can_be_given() -> None:
     named = [
         (place, line)
@@ -108,6 +118,7 @@ def test_every_command_that_a_text_names_can_be_given() -> None:
     assert not [one for one in named if fault_of(one[1].split()[1:])]
 
 
+@_READING
 def test_every_option_that_the_code_writes_is_one_of_a_command() -> None:
     commands = [cli, *(leaf for _, leaf in LEAVES.values())]
     known = {

@@ -133,7 +133,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# ── SQLite's types: those of types.yaml by name, any other by its affinity ──
+# ── SQLite's types: those of types.toml by name, any other by its affinity ──
 
 AFFINITIES = (
     (("INT",), Kind("plain")),
