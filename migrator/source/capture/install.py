@@ -102,7 +102,7 @@ def views(connection: Connection, ddl: Ddl) -> set[str]:
 def _definitions(connection: Connection) -> dict[str, list[str]]:
     """By name in small letters, the definitions of functions and views of the application that this user may see."""
     found: dict[str, list[str]] = {}
-    for name, text in connection.execute(engine_at(connection).capturing.definitions):
+    for name, text in connection.execute(engine_at(connection).queries["definitions"]):
         found.setdefault(name.lower(), []).append(text or "")
     return {name: sorted(texts) for name, texts in found.items()}
 

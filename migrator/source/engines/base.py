@@ -17,7 +17,7 @@ from migrator.mapping.model.facts import Captured, Column, Kind, KindName, Table
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.settings.roles import SqlRole
-from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
+from migrator.source.engines.catalogue import Kinds, Links, Queries, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 
 if TYPE_CHECKING:  # the command line lists the roles, and waits for no driver
@@ -43,8 +43,7 @@ class RowWriting(Struct, frozen=True):
     column take a value. `locks`: SQL at the end of a SELECT that locks its rows. `refusal`: of an error of the driver's,
     None where it does not concern the row. `move_counters`: moves a table's counters of new rows past the rows that are
     there, where an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a table by
-    its name in SQL. `changing_triggers`: SQL for the names of triggers that may change what is written to the table :name in
-    :schema. `defer`: SQL that defers the foreign keys of a transaction that may be; '' if none may be.
+    its name in SQL. `defer`: SQL that defers the foreign keys of a transaction that may be; '' if none may be.
     """
 
     prepare: Callable[[Any], None]
@@ -57,7 +56,6 @@ class RowWriting(Struct, frozen=True):
     refusal: Callable[[BaseException], RefusalKind | None]
     move_counters: Callable[[Connection, TableFacts], None]
     unchanging: Callable[[Connection, str], frozenset[str]]
-    changing_triggers: str
     defer: str
 
 
@@ -350,8 +348,8 @@ class Sql(Struct, frozen=True):
     sign; None for any. `between`: blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a
     name. `refused`: patterns of functions that reach past the tables; `refused_columns`: of those, what x.name calls.
     `sized`: functions that make a value of any size, and which argument is the size; empty if connections limit values.
-    `volatile`: functions and words that give another value at another time; `routines`: SQL for reasons in the catalogue
-    why one is. `folds_names`: unquoted names are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
+    `volatile`: functions and words that give another value at another time. `folds_names`: unquoted names are lower case.
+    `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
     reader: str | Callable[[], Any]
@@ -367,7 +365,6 @@ class Sql(Struct, frozen=True):
     refused_columns: tuple[str, ...]
     sized: Mapping[str, int]
     volatile: frozenset[str]
-    routines: sa.TextClause | None
     folds_names: bool
     recurses_unasked: bool
     traits: frozenset[Trait]
@@ -430,10 +427,9 @@ class Capturing(Struct, frozen=True):
     """Capture of changes. `ddl`: its statements. `schema`, `prefix`: the schema of our tables, and how their names begin.
     `triggers`: our triggers. `more_triggers`: besides those of each captured table (on parents, on partitions). `leftovers`:
     statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
-    Captured, of relations without triggers. `definitions`: the query of (name, text) of functions and views. `limits`:
-    changes that can leave no mark. `decode`: of images, on one connection; the dict caches types. `locks_rows`: put at the
-    end of a SELECT that locks its rows and skips rows locked by others. `updates_listed`, `deletes_listed`: statements on
-    the marks with certain ids, which lock no other marks.
+    Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
+    connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
+    others. `updates_listed`, `deletes_listed`: statements on the marks with certain ids, which lock no other marks.
     `log`: the kind of the server's log, from which changes can be captured as well (source/capture/log/); '' for none.
     """
 
@@ -445,7 +441,6 @@ class Capturing(Struct, frozen=True):
     leftovers: Callable[[Connection], list[str]]
     refusals: Callable[[Connection, Any, Sequence[Captured]], Iterator[Refusal]]
     views: Callable[[Connection, Any], set[str]]
-    definitions: sa.TextClause
     limits: tuple[str, ...]
     decode: Callable[[Connection, dict[int, int]], Decode]
     locks_rows: str
@@ -569,12 +564,16 @@ class Engine(Struct, frozen=True):
     """One kind of database. `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
 
     `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica, no log-in and no `granting`.
+    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views;
+    `changing_triggers`: names of triggers that may change what is written to the table :name in :schema; those with
+    functions of their own `routines`: why :name in :schema gives another value at another time.
     """
 
     name: str
     also: tuple[str, ...]
     title: str
     is_file: bool
+    queries: Queries
     connecting: Connecting
     sql: Sql
     schema: Schema

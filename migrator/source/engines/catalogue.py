@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -107,6 +107,40 @@ def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
     """The (first, second) argument of a type, None where there is none."""
     texts = arguments.groups() if arguments else (None, None)
     return tuple(None if text is None else int(text) for text in texts)
+
+
+# ── Queries of an engine: those of queries.sql beside it ──
+
+_NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_COMMENTS = re.compile(r"^--.*\n", re.MULTILINE)
+_PART = re.compile(r"\{(\w+)\}")
+
+
+class Queries(Struct, frozen=True, dict=True):
+    """Queries of one engine by their names. `engine`: its package, in whose queries.sql each follows a line `-- name: …`.
+
+    {name} in a query stands for the text of another one; other lines of comment are not sent.
+    """
+
+    engine: str
+
+    def __getitem__(self, name: str) -> sa.TextClause:
+        return sa.text(self.text(name))
+
+    def text(self, name: str) -> str:
+        return _PART.sub(lambda part: self.text(part[1]), self._written[name])
+
+    def names(self) -> Set[str]:
+        return self._written.keys()
+
+    @cached_property
+    def _written(self) -> Mapping[str, str]:
+        text = (files(self.engine) / "queries.sql").read_text(encoding="utf-8")
+        _, *pieces = _NAMED.split(text)
+        return {
+            name: _COMMENTS.sub("", query).strip()
+            for name, query in zip(pieces[::2], pieces[1::2], strict=True)
+        }
 
 
 # ── The tables of one schema by the database's catalogue, by their real names ──

@@ -135,7 +135,7 @@ class SqlRowWriter:
             found = {}
             for table in tables:
                 words = {"schema": table.schema, "name": table.real}
-                rows = connection.execute(sa.text(self._rows.changing_triggers), words)
+                rows = connection.execute(self._transactions.kind.queries["changing_triggers"], words)
                 found[table.name] = sorted(name for (name,) in rows if not OUR_TRIGGER.fullmatch(name))
             return {name: names for name, names in found.items() if names}
 

@@ -602,9 +602,9 @@ def _arguments(tokens: Sequence[Token]) -> int:
 
 def _declared(connection: Connection, call: _Call) -> str:
     """What the catalogue says against a routine; '' for nothing, and for what it does not know."""
-    words = engine_at(connection).sql
-    if words.routines is None:
+    engine = engine_at(connection)
+    if "routines" not in engine.queries.names():
         return ""
-    name = call.name.lower() if words.folds_names else call.name
-    found = connection.execute(words.routines, {"name": name, "schema": call.schema}).scalars()
+    name = call.name.lower() if engine.sql.folds_names else call.name
+    found = connection.execute(engine.queries["routines"], {"name": name, "schema": call.schema}).scalars()
     return "; ".join(sorted(found))

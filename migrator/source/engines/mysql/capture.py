@@ -25,7 +25,7 @@ from migrator.source.engines.ddl import (
     columns_note,
     refusal,
 )
-from migrator.source.engines.mysql.facts import UCS2, literal, of_ucs2, quoted
+from migrator.source.engines.mysql.facts import QUERIES, UCS2, literal, of_ucs2, quoted
 from migrator.source.engines.mysql.server import rights_of_user
 from migrator.source.engines.shared import OUR_TRIGGER
 
@@ -206,21 +206,6 @@ def declared_word(column: Column) -> str:
 
 
 _NO_SUCH_INDEX = 1176
-_FOREIGN_KEYS = sa.text("""
-    SELECT r.CONSTRAINT_NAME AS name, k.TABLE_SCHEMA AS child_schema, k.TABLE_NAME AS child,
-        k.REFERENCED_TABLE_SCHEMA AS parent_schema, k.REFERENCED_TABLE_NAME AS parent,
-        k.COLUMN_NAME AS own, k.REFERENCED_COLUMN_NAME AS theirs, r.DELETE_RULE AS on_delete, r.UPDATE_RULE AS on_update
-    FROM information_schema.REFERENTIAL_CONSTRAINTS r
-    JOIN information_schema.KEY_COLUMN_USAGE k ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA
-        AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME
-    WHERE k.REFERENCED_TABLE_NAME IS NOT NULL
-    ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, r.CONSTRAINT_NAME, k.ORDINAL_POSITION
-""")
-_INDEXES = sa.text("""
-    SELECT TABLE_SCHEMA AS home, TABLE_NAME AS name, INDEX_NAME AS index_name, COLUMN_NAME AS column_name
-    FROM information_schema.STATISTICS WHERE COLUMN_NAME IS NOT NULL
-    ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
-""")
 Name = tuple[str, str]
 """(database, table)."""
 Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
@@ -255,7 +240,7 @@ def cascades(connection: Connection) -> list[Cascade]:
     """All foreign keys with actions that the user can see, in every database."""
     keys: dict[tuple[str, str, str], list[sa.Row[tuple[str, ...]]]] = {}
     indexes = _indexes(connection)
-    for row in connection.execute(_FOREIGN_KEYS):
+    for row in connection.execute(QUERIES["cascades"]):
         if row.on_delete in ACTS or row.on_update in ACTS:
             keys.setdefault((row.child_schema, row.child, row.name), []).append(row)
     return [
@@ -276,7 +261,7 @@ def cascades(connection: Connection) -> list[Cascade]:
 
 def _indexes(connection: Connection) -> Indexes:
     by_table: dict[Name, dict[str, list[str]]] = {}
-    for row in connection.execute(_INDEXES):
+    for row in connection.execute(QUERIES["all_indexes"]):
         by_table.setdefault((row.home, row.name), {}).setdefault(row.index_name, []).append(row.column_name)
     return by_table
 
@@ -502,24 +487,6 @@ def _tables(chain: Chain, *, by_index: bool) -> str:
     return " STRAIGHT_JOIN ".join(reversed([name + hint for name, hint in zip(names, hints, strict=True)]))
 
 
-_TRIGGERS = sa.text("""
-    SELECT TRIGGER_SCHEMA AS `schema`, EVENT_OBJECT_TABLE AS name, TRIGGER_NAME AS `trigger`, ACTION_STATEMENT AS body
-    FROM information_schema.TRIGGERS ORDER BY 1, 2, 3
-""")
-# One query per table: without a table's name the server would open all tables.
-_TABLE = sa.text("""
-    SELECT TABLE_TYPE AS kind, ENGINE AS engine
-    FROM information_schema.TABLES WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name
-""")
-_VIEWS = sa.text("""
-    SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'
-""")
-_DEFINITIONS = sa.text("""
-    SELECT ROUTINE_NAME AS name, ROUTINE_DEFINITION AS text FROM information_schema.ROUTINES
-    WHERE ROUTINE_SCHEMA = DATABASE()
-    UNION ALL
-    SELECT TABLE_NAME, VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()
-""")
 _OWN = ("migrator_mark", "migrator_ticket")
 _OWN_RIGHTS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -540,7 +507,7 @@ def _ddl(connection: Connection) -> MysqlDdl:
 
 
 def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTrigger]:
-    for row in connection.execute(_TRIGGERS):
+    for row in connection.execute(QUERIES["triggers"]):
         ours = OUR_TRIGGER.fullmatch(row.trigger)
         # Another database of the server may have a capture of its own.
         if ours is None or not (f"INSERT INTO {ddl.mark} " in row.body or ddl.allowed in row.body):
@@ -559,7 +526,7 @@ def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDd
 
 
 def _views(connection: Connection, ddl: MysqlDdl) -> set[str]:
-    rows = connection.execute(_VIEWS)
+    rows = connection.execute(QUERIES["views"])
     return {row.name if row.schema == ddl.home else f"{row.schema}.{row.name}" for row in rows}
 
 
@@ -581,7 +548,7 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
         )
     for table in tables:
         schema = table.table.schema or ddl.home
-        row = connection.execute(_TABLE, {"schema": schema, "name": table.table.real}).first()
+        row = connection.execute(QUERIES["table_kind"], {"schema": schema, "name": table.table.real}).first()
         if row is None:
             yield Refusal(f"table {table.name} is gone; pull the schema again")
         elif row.kind == "VIEW":
@@ -640,7 +607,6 @@ CAPTURING = Capturing(
     leftovers=lambda _: [],
     refusals=_refusals,
     views=_views,
-    definitions=_DEFINITIONS,
     limits=("TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables",),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",

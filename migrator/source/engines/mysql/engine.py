@@ -33,6 +33,7 @@ from migrator.source.engines.base import (
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.mysql.capture import CAPTURING, declared_word
+from migrator.source.engines.mysql.facts import QUERIES
 from migrator.source.engines.mysql.server import ERRORS, GRANTING, ROWS, SERVER, WRITERS
 from migrator.source.engines.shared import (
     AS_TEXT,
@@ -100,14 +101,8 @@ def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
     return Links(_acting(sa.inspect(connection), schemas))
 
 
-_HIDDEN = sa.text("""
-    SELECT COLUMN_NAME FROM information_schema.COLUMNS
-    WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND EXTRA LIKE '%INVISIBLE%'
-""")
-
-
 def _hidden(connection: Connection, schema: str | None, name: str) -> Sequence[str]:
-    return connection.execute(_HIDDEN, {"schema": schema, "name": name}).scalars().all()
+    return connection.execute(QUERIES["hidden_columns"], {"schema": schema, "name": name}).scalars().all()
 
 
 def _folds_tables(connection: Connection) -> bool:
@@ -250,14 +245,6 @@ _VOLATILE = (
     | {"connection_id", "user", "system_user", "last_insert_id", "found_rows", "row_count", "nextval"}
     | {"lastval", "setval", "sleep", "get_lock"}
 )
-_ROUTINES = sa.text("""
-        SELECT CASE WHEN SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA')
-            THEN concat('is declared ', SQL_DATA_ACCESS) ELSE 'is declared NOT DETERMINISTIC' END
-        FROM information_schema.ROUTINES
-        WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME = :name
-            AND ROUTINE_SCHEMA = CASE WHEN :schema = '' THEN DATABASE() ELSE :schema END
-            AND (IS_DETERMINISTIC = 'NO' OR SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA'))
-    """)
 
 
 def _without_zone(moment: datetime) -> str:
@@ -303,7 +290,6 @@ SQL = Sql(
     refused_columns=(),
     sized=SIZED | {"space": 0},
     volatile=_VOLATILE,
-    routines=_ROUTINES,
     folds_names=False,
     recurses_unasked=False,
     traits=frozenset(
@@ -367,6 +353,7 @@ MYSQL = Engine(
     also=(_MARIADB,),
     title="MySQL or MariaDB",
     is_file=False,
+    queries=QUERIES,
     connecting=Connecting(
         form="mysql://user@host:3306/database (MariaDB too)",
         schemes=(_NAME, _MARIADB, _SCHEME, "mariadb+pymysql"),

@@ -15,6 +15,7 @@ from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,
+    Queries,
     Recorded,
     Reflected,
     the_users,
@@ -22,6 +23,7 @@ from migrator.source.engines.catalogue import (
 
 KINDS = Kinds("migrator.source.engines.mysql", lambda _: Kind("unknown", instead="CAST({column} AS char)"))
 """What each declared type holds."""
+QUERIES = Queries("migrator.source.engines.mysql")
 _OF_MYSQL = {"VEC_ToText({column})": "VECTOR_TO_STRING({column})"}
 """MySQL's words for what MariaDB has under another name."""
 
@@ -68,74 +70,14 @@ def of_ucs2(digits: str) -> str:
 
 _PRIMARY = "PRIMARY"
 
-# A view whose tables are missing has another comment.
-_COLUMNS = sa.text("""
-    SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
-        c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation,
-        c.EXTRA LIKE '%VIRTUAL%' OR c.EXTRA LIKE '%STORED%' OR c.EXTRA LIKE '%PERSISTENT%' AS computed,
-        c.EXTRA LIKE '%INVISIBLE%' AS hidden,
-        c.GENERATION_EXPRESSION AS expression,
-        c.EXTRA LIKE '%auto_increment%' OR NULLIF(c.COLUMN_DEFAULT, 'NULL') IS NOT NULL AS has_default
-    FROM information_schema.TABLES t
-    JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
-    WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
-        AND (t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') OR t.TABLE_TYPE = 'VIEW' AND t.TABLE_COMMENT = 'VIEW')
-    ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
-""")
 
-# A table on which the user has no right is not listed at all.
-_UNREADABLE = sa.text("""
-    SELECT TABLE_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
-    GROUP BY TABLE_NAME HAVING MAX(FIND_IN_SET('select', PRIVILEGES)) = 0
-""")
-
-# MySQL keeps the columns of a broken view, MariaDB its comment.
-_BROKEN_VIEWS = sa.text("""
-    SELECT t.TABLE_NAME FROM information_schema.TABLES t
-    LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
-    WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND t.TABLE_TYPE = 'VIEW'
-        AND (t.TABLE_COMMENT <> 'VIEW' OR c.TABLE_NAME IS NULL)
-    GROUP BY t.TABLE_NAME
-""")
-
-# MariaDB adds the end of a versioned row to its keys, which is the same for all current rows.
-_INDEXES = sa.text("""
-    SELECT s.TABLE_NAME AS table_name, s.INDEX_NAME AS name, s.COLUMN_NAME AS column_name, s.SUB_PART AS prefix
-    FROM information_schema.STATISTICS s
-    LEFT JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = s.TABLE_SCHEMA AND c.TABLE_NAME = s.TABLE_NAME
-        AND c.COLUMN_NAME = s.COLUMN_NAME
-    WHERE s.TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND s.NON_UNIQUE = 0
-        AND COALESCE(c.GENERATION_EXPRESSION, '') <> 'ROW END'
-    ORDER BY s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
-""")
-
-# Storage engines that read rows stored elsewhere; MERGE itself documents that it keeps no key unique.
-_UNKEPT = sa.text("""
-    SELECT TABLE_NAME AS table_name, ENGINE AS engine FROM information_schema.TABLES
-    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
-        AND ENGINE IN ('MRG_MyISAM', 'FEDERATED', 'CONNECT', 'SPIDER')
-""")
-
-_FOREIGN_KEYS = sa.text("""
-    SELECT TABLE_NAME AS table_name, CONSTRAINT_NAME AS name, COLUMN_NAME AS column_name,
-        NULLIF(REFERENCED_TABLE_SCHEMA, TABLE_SCHEMA) AS referred_schema,
-        REFERENCED_TABLE_NAME AS referred, REFERENCED_COLUMN_NAME AS referred_column
-    FROM information_schema.KEY_COLUMN_USAGE
-    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND REFERENCED_TABLE_NAME IS NOT NULL
-    ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
-""")
-
-_CHECKS = sa.text("""
-    SELECT TABLE_NAME AS table_name, CHECK_CLAUSE AS clause
-    FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE())
-""")
 # A name is in double quotes if the session's sql_mode has ANSI_QUOTES, as ours has.
 _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
 
 
 def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
-    unreadable = list(the_users(connection.scalars(_UNREADABLE, {"schema": schema})))
+    unreadable = list(the_users(connection.scalars(QUERIES["unreadable"], {"schema": schema})))
     columns_by_table = {
         name: found for name, found in columns(connection, schema).items() if name not in unreadable
     }
@@ -153,7 +95,7 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
         },
         left_out=dict.fromkeys(unreadable, catalogue.UNREADABLE)
         | dict.fromkeys(
-            connection.scalars(_BROKEN_VIEWS, {"schema": schema}),
+            connection.scalars(QUERIES["broken_views"], {"schema": schema}),
             "a view that cannot be read: its tables, columns or definer no longer exist",
         ),
     )
@@ -164,7 +106,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     json = _json_columns(connection, schema)
     others = {} if getattr(connection.dialect, "is_mariadb", False) else _OF_MYSQL
     by_table: dict[str, list[Column]] = {}
-    rows = connection.execute(_COLUMNS, {"schema": schema}).all()
+    rows = connection.execute(QUERIES["columns"], {"schema": schema}).all()
     alike = catalogue.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
     for row in rows:
         is_json = (row.table_name, row.name) in json
@@ -197,7 +139,7 @@ def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, 
     if not getattr(connection.dialect, "is_mariadb", False):
         return set()
     pairs = set()
-    for row in connection.execute(_CHECKS, {"schema": schema}):
+    for row in connection.execute(QUERIES["checks"], {"schema": schema}):
         if check := _JSON_CHECK.fullmatch(row.clause):
             quote = check["quote"]
             pairs.add((row.table_name, check["name"].replace(2 * quote, quote)))
@@ -227,12 +169,12 @@ def unique_columns(connection: Connection, schema: str | None) -> dict[str, list
 
 def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
     """Per table whose keys the server does not keep unique, why."""
-    rows = connection.execute(_UNKEPT, {"schema": schema})
+    rows = connection.execute(QUERIES["unkept"], {"schema": schema})
     return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
 
 
 def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dict[str, list[sa.Row[Any]]]]:
-    return _grouped(connection, _INDEXES, schema)
+    return _grouped(connection, QUERIES["unique_indexes"], schema)
 
 
 def foreign_keys(
@@ -241,7 +183,7 @@ def foreign_keys(
     """Per table, its foreign keys; `referred_schema` is None for a table of the same database."""
     return {
         table: [_foreign_key(name, parts) for name, parts in by_name.items()]
-        for table, by_name in _grouped(connection, _FOREIGN_KEYS, schema).items()
+        for table, by_name in _grouped(connection, QUERIES["foreign_keys"], schema).items()
     }
 
 

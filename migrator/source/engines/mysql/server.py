@@ -39,7 +39,7 @@ from migrator.source.engines.base import (
     refuse_longer,
     single,
 )
-from migrator.source.engines.mysql.facts import RECORDED, literal, quoted
+from migrator.source.engines.mysql.facts import QUERIES, RECORDED, literal, quoted
 from migrator.source.engines.shared import drops_unchecked, part_of, split
 
 # ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
@@ -69,18 +69,11 @@ def _explain(dialect: sa.Dialect) -> str:
 
 # ── statistics ──
 
-# Not for a versioned table, whose count includes historical rows.
-_MARIADB = sa.text("""
-    SELECT TABLE_ROWS FROM information_schema.TABLES
-    WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'
-        AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name
-""")
-
 
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
     """A quarter of MariaDB's estimate, which samples some pages; None for MySQL, whose figure may be a day old."""
     if getattr(connection.dialect, "is_mariadb", False):
-        return part_of(connection, _MARIADB, table, of=1, by=4)
+        return part_of(connection, QUERIES["mariadb_rows"], table, of=1, by=4)
     return None
 
 
@@ -157,26 +150,6 @@ SERVER = Server(
 
 # ── Writers of tables of MariaDB and MySQL: counted changes, open transactions, rights ──
 
-# No sum: MySQL's counters pass below zero for a moment, and a sum beyond BIGINT UNSIGNED is error 1690 (seen on 9.7).
-_COUNTED = sa.text(
-    "SELECT CONCAT_WS('/', COUNT_INSERT, COUNT_UPDATE, COUNT_DELETE) FROM performance_schema.table_io_waits_summary_by_table"
-    " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = :schema AND OBJECT_NAME = :name"
-)
-# One query per table: without a table's name the server would open all tables.
-_UPDATED = sa.text(
-    "SELECT COALESCE(CAST(UPDATE_TIME AS CHAR), '-') FROM information_schema.TABLES"
-    " WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
-)
-_UNENDED = sa.text(
-    "SELECT t.trx_id, COALESCE(p.USER, '') FROM information_schema.INNODB_TRX t"
-    " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
-    " WHERE t.trx_rows_modified > 0 AND t.trx_mysql_thread_id <> CONNECTION_ID()"
-)
-_WRITING = "('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')"
-_RIGHTS = sa.text(
-    "SELECT TABLE_SCHEMA, TABLE_NAME, GRANTEE, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES"
-    f" WHERE PRIVILEGE_TYPE IN {_WRITING} ORDER BY 1, 2, 3, 4"
-)
 _DENIED = (1044, 1142, 1227)
 
 
@@ -186,12 +159,13 @@ def is_denied(error: DBAPIError) -> bool:
 
 
 def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
-    may_count = _may_count(connection)
-    query, source = (_COUNTED, "performance_schema") if may_count else (_UPDATED, "information_schema.TABLES")
+    named, source = ("counted_changes", "performance_schema")
+    if not _may_count(connection):
+        named, source = ("update_time", "information_schema.TABLES")
     per_table = {}
     for name in tables:
         schema, table = split(connection, name)
-        count = connection.execute(query, {"schema": schema, "name": table}).scalar()
+        count = connection.execute(QUERIES[named], {"schema": schema, "name": table}).scalar()
         if count is not None:
             per_table[name] = str(count)
     return per_table, source, ""
@@ -202,7 +176,7 @@ def _may_count(connection: Connection) -> bool:
     if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
         return False
     try:
-        connection.execute(_COUNTED, {"schema": "", "name": ""})
+        connection.execute(QUERIES["counted_changes"], {"schema": "", "name": ""})
     except DBAPIError as error:
         if not is_denied(error):
             raise
@@ -212,7 +186,7 @@ def _may_count(connection: Connection) -> bool:
 
 def _open(connection: Connection) -> Open:
     try:
-        return {str(id_): ("", str(who)) for id_, who in connection.execute(_UNENDED)}, ""
+        return {str(id_): ("", str(who)) for id_, who in connection.execute(QUERIES["open_transactions"])}, ""
     except DBAPIError as error:
         if not is_denied(error):
             raise
@@ -223,7 +197,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
     split_names = {split(connection, name) for name in tables}
     rights: dict[tuple[str, str], list[str]] = {}
     quote = connection.dialect.identifier_preparer.quote
-    for schema, table, grantee, right in connection.execute(_RIGHTS):
+    for schema, table, grantee, right in connection.execute(QUERIES["rights_to_write"]):
         if (schema, table) in split_names:
             rights.setdefault((f"{quote(schema)}.{quote(table)}", str(grantee)), []).append(str(right))
     for (table, grantee), granted in rights.items():
@@ -348,18 +322,13 @@ def _refusal(error: BaseException) -> RefusalKind | None:
     return _BY_NUMBER.get(mysql_number(error))
 
 
-SEQUENCES = sa.text("""
-    SELECT COLUMN_NAME, COLUMN_DEFAULT FROM information_schema.COLUMNS
-    WHERE TABLE_NAME = :table AND TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND COLUMN_DEFAULT LIKE 'nextval(%'
-""")
-"""Of columns whose default draws from a sequence, which MariaDB has since 10.3: nextval(`schema`.`name`)."""
-
-
 def _move_counters(connection: Connection, table: TableFacts) -> None:
     """MariaDB's sequences: SETVAL moves one up alone. InnoDB moves AUTO_INCREMENT past each number that is inserted."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
-    for name, default in connection.execute(SEQUENCES, {"table": table.real, "schema": table.schema}).all():
+    for name, default in connection.execute(
+        QUERIES["sequences"], {"table": table.real, "schema": table.schema}
+    ).all():
         highest = connection.exec_driver_sql(f"SELECT max({quote(name)}) FROM {place}").scalar()
         if isinstance(highest, (int, Decimal)):
             sequence = default[len("nextval(") : -1]
@@ -378,25 +347,11 @@ ROWS = RowWriting(
     refusal=_refusal,
     move_counters=_move_counters,
     unchanging=lambda *_: frozenset(),
-    # ON UPDATE of a column does nothing where the statement gives the column a value, as all of ours do.
-    changing_triggers=(
-        "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE ACTION_TIMING = 'BEFORE'"
-        " AND EVENT_MANIPULATION <> 'DELETE' AND EVENT_OBJECT_TABLE = :name"
-        " AND EVENT_OBJECT_SCHEMA = coalesce(:schema, DATABASE())"
-    ),
 )
 
 
 # ── Rights on MariaDB and MySQL: what a user needs, whether it has it, and the GRANT that gives it ──
 
-_HAS_LOG = sa.text(
-    "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = :home AND TABLE_NAME = 'migrator_log'"
-)
-_GRANTED = sa.text("""
-    SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
-    UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
-    UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
-""")
 _SEQUENCE = re.compile(
     r"""nextval\((?P<quote>[`"])(?P<schema>.+)(?P=quote)\.(?P=quote)(?P<name>.+)(?P=quote)\)"""
 )
@@ -417,7 +372,7 @@ def _needed(
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
         for right in _MAKES if role.installs else rights:
             yield Grant("table", home, name, right)
-    if connection.execute(_HAS_LOG, {"home": home}).scalar_one():
+    if connection.execute(QUERIES["has_log"], {"home": home}).scalar_one():
         # Capture reads the log (source/capture/log/).
         rights = ("SELECT", "UPDATE") if set(role.mark) - {"SELECT"} else role.ticket[:1]
         yield from (
@@ -444,7 +399,7 @@ def _needed(
 def _sequences(connection: Connection, place: Place) -> Iterator[Place]:
     """Those that the defaults of the table's columns draw from."""
     schema, table = place
-    for row in connection.execute(SEQUENCES, {"table": table, "schema": schema}):
+    for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
         if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
             quote = found["quote"]
             yield found["schema"].replace(quote * 2, quote), found["name"].replace(quote * 2, quote)
@@ -466,7 +421,7 @@ def _statement(grants: Sequence[Grant], user: str) -> str:
 
 def rights_of_user(connection: Connection) -> Callable[..., bool]:
     """A test whether the user has a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
-    rights = list(connection.execute(_GRANTED))
+    rights = list(connection.execute(QUERIES["granted"]))
     by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
 
     def may(right: str, schema: str, name: str = "") -> bool:

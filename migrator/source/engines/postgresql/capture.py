@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
@@ -20,7 +19,8 @@ from migrator.source.engines.ddl import (
     refusal,
     words_note,
 )
-from migrator.source.engines.postgresql.server import NAMED, named
+from migrator.source.engines.postgresql.facts import QUERIES
+from migrator.source.engines.postgresql.server import named
 
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
 
@@ -245,57 +245,6 @@ def _when(captured: Captured) -> str:
 
 # ── The catalogue: our triggers, tables that cannot be captured, decoding of images ──
 
-# Clones on partitions come and go with their parent's trigger.
-_TRIGGERS = sa.text(f"""
-    SELECT n.nspname AS schema, c.relname AS name, t.tgname AS trigger, t.tgenabled AS enabled, p.proname AS function,
-        p.prosrc || pg_catalog.pg_get_triggerdef(t.oid) AS text
-    FROM pg_catalog.pg_trigger t
-    JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-    JOIN pg_catalog.pg_namespace ours ON ours.oid = p.pronamespace AND ours.nspname = '{SCHEMA}'
-    JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE NOT t.tgisinternal AND t.tgparentid = 0
-    ORDER BY 1, 2, 3
-""")
-_FUNCTIONS = sa.text(f"""
-    SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = '{SCHEMA}' AND p.proname ~ '^(capture|{REFUSES})_[0-9a-f_]+$' ORDER BY 1
-""")
-_PARTITIONS = sa.text("""
-    SELECT n.nspname AS schema, c.relname AS name
-    FROM pg_catalog.pg_class p JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace
-    CROSS JOIN LATERAL pg_catalog.pg_partition_tree(p.oid) t
-    JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE s.nspname = :schema AND p.relname = :table AND p.relkind = 'p' AND t.level > 0
-    ORDER BY 1, 2
-""")
-_TABLES = sa.text(f"""
-    SELECT n.nspname || '.' || c.relname AS name, c.relkind AS kind,
-        pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
-        EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs
-    FROM {NAMED} WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-""")
-_VIEWS = sa.text("""
-    SELECT n.nspname || '.' || c.relname AS name
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('v', 'm', 'f')
-""")
-_DEFINITIONS = sa.text(f"""
-    SELECT p.proname AS name, concat_ws(' ', p.prosrc, pg_catalog.pg_get_function_sqlbody(p.oid), p.proconfig) AS text
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', '{SCHEMA}') AND NOT EXISTS (
-        SELECT FROM pg_catalog.pg_depend d
-        WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e')
-    UNION ALL
-    SELECT c.relname, pg_catalog.pg_get_viewdef(c.oid)
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-""")
-_RIGHTS = sa.text("""
-    SELECT CASE WHEN pg_catalog.to_regnamespace(:schema) IS NULL
-        THEN pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')
-        ELSE pg_catalog.has_schema_privilege(:schema, 'CREATE') END
-""")
 _WHERE_AND_WHO = "SELECT quote_ident(current_database()), quote_ident(current_user)"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _ALWAYS = "A"
@@ -304,7 +253,7 @@ _ALWAYS = "A"
 
 
 def _our_triggers(connection: Connection, _: PostgresqlDdl) -> Iterator[ExistingTrigger]:
-    for row in connection.execute(_TRIGGERS):
+    for row in connection.execute(QUERIES["triggers"]):
         table = f"{quoted(row.schema)}.{quoted(row.name)}"
         drop = f"DROP TRIGGER {quoted(row.trigger)} ON {table}"
         digest = row.function.rpartition("_")[2]
@@ -319,13 +268,13 @@ def _of_partitions(
 ) -> Iterator[Trigger]:
     for table in tables:
         names = {"schema": table.table.schema or "", "table": table.table.real}
-        for row in connection.execute(_PARTITIONS, names):
+        for row in connection.execute(QUERIES["partitions"], names):
             yield ddl.of_partition(table, row.schema, row.name)
 
 
 def _leftovers(connection: Connection) -> list[str]:
     """Statements that drop our functions, also those of dropped tables."""
-    return [_function_drop(name) for name in connection.scalars(_FUNCTIONS)]
+    return [_function_drop(name) for name in connection.scalars(QUERIES["functions"])]
 
 
 def _function_drop(name: str) -> str:
@@ -337,8 +286,8 @@ def _function_drop(name: str) -> str:
 
 def _refusals(connection: Connection, _: PostgresqlDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:
     names = named(connection, [table.name for table in tables])
-    by_name = {row.name: row for row in connection.execute(_TABLES, names)}
-    if not connection.execute(_RIGHTS, {"schema": SCHEMA}).scalar_one():
+    by_name = {row.name: row for row in connection.execute(QUERIES["table_kinds"], names)}
+    if not connection.execute(QUERIES["may_create"], {"schema": SCHEMA}).scalar_one():
         what = f"this user may not make tables in a schema {SCHEMA}"
         database, user = connection.exec_driver_sql(_WHERE_AND_WHO).one()
         yield Refusal(
@@ -410,8 +359,7 @@ CAPTURING = Capturing(
     more_triggers=_of_partitions,
     leftovers=_leftovers,
     refusals=_refusals,
-    views=lambda connection, _: set(connection.scalars(_VIEWS)),
-    definitions=_DEFINITIONS,
+    views=lambda connection, _: set(connection.scalars(QUERIES["views"])),
     limits=(),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",

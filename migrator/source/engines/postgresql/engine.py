@@ -35,7 +35,8 @@ from migrator.source.engines.catalogue import Below, Links
 from migrator.source.engines.catalogue import Place as TablePlace
 from migrator.source.engines.postgresql import facts
 from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA, quoted
-from migrator.source.engines.postgresql.server import ERRORS, ROWS, SEQUENCES, SERVER, WRITERS, has_blocks
+from migrator.source.engines.postgresql.facts import QUERIES
+from migrator.source.engines.postgresql.server import ERRORS, ROWS, SERVER, WRITERS, has_blocks
 from migrator.source.engines.shared import (
     ANSI_STRING,
     AS_TEXT,
@@ -89,51 +90,8 @@ def _typed(column: Column, value: Any) -> Typed:
 
 # ── tables ──
 
-_NAMES = """
-    JOIN pg_catalog.pg_class p ON p.oid = {parent} JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
-    JOIN pg_catalog.pg_class c ON c.oid = {child} JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
-"""
-_FOUR = "pn.nspname AS parent_schema, p.relname AS parent, cn.nspname AS child_schema, c.relname AS child"
-_HEIRS = sa.text(
-    f"SELECT {_FOUR} FROM pg_catalog.pg_inherits i {_NAMES.format(parent='i.inhparent', child='i.inhrelid')}"
-    " WHERE c.relkind IN ('r', 'p', 'f')"
-)
-_VIEWS = sa.text(
-    f"SELECT DISTINCT {_FOUR} FROM pg_catalog.pg_depend d"
-    " JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass"
-    f" {_NAMES.format(parent='d.refobjid', child='r.ev_class')}"
-    " WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.relkind = 'v' AND c.oid <> p.oid"
-)
-_RULES = sa.text(
-    f"SELECT DISTINCT {_FOUR}, r.ev_type AS event, pg_catalog.quote_ident(p.relname) AS written,"
-    " pg_catalog.pg_get_ruledef(r.oid) AS text FROM pg_catalog.pg_depend d"
-    " JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass"
-    f" {_NAMES.format(parent='d.refobjid', child='r.ev_class')}"
-    " WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.relkind IN ('r', 'p') AND r.ev_type <> '1'"
-)
 _ACTIONS = {"2": "update", "3": "insert", "4": "delete"}
 _WRITES = r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:ONLY\s+)?(?:\S+\.)?{}(?![\w$\"])"
-_REFERRING = sa.text(
-    f"SELECT {_FOUR} FROM pg_catalog.pg_constraint k {_NAMES.format(parent='k.confrelid', child='k.conrelid')}"
-    " WHERE k.contype = 'f'"
-)
-_ROOTS = _NAMES.format(
-    parent="coalesce(pg_catalog.pg_partition_root(k.confrelid), k.confrelid)",
-    child="coalesce(pg_catalog.pg_partition_root(k.conrelid), k.conrelid)",
-)
-# A key that PostgreSQL copied to partitions belongs to their table; one made for a partition changes the table's rows.
-_ACTING = sa.text(f"""
-    SELECT {
-    _FOUR
-}, k.confdeltype IN ('c', 'n', 'd') AS on_delete, k.confupdtype IN ('c', 'n', 'd') AS on_update,
-        ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u(number, at) JOIN pg_catalog.pg_attribute a
-            ON a.attrelid = k.conrelid AND a.attnum = u.number ORDER BY u.at) AS own,
-        ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY AS u(number, at) JOIN pg_catalog.pg_attribute a
-            ON a.attrelid = k.confrelid AND a.attnum = u.number ORDER BY u.at) AS theirs
-    FROM pg_catalog.pg_constraint k {_ROOTS}
-    WHERE k.contype = 'f' AND k.conparentid = 0 AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))
-    ORDER BY k.oid
-""")
 
 
 def _pairs(connection: Connection, statement: sa.TextClause) -> list[tuple[TablePlace, TablePlace]]:
@@ -154,7 +112,7 @@ def _acting(connection: Connection) -> list[tuple[TablePlace, Below]]:
                 row.on_update,
             ),
         )
-        for row in connection.execute(_ACTING)
+        for row in connection.execute(QUERIES["acting"])
     ]
 
 
@@ -166,14 +124,14 @@ def _rules(connection: Connection) -> list[tuple[TablePlace, TablePlace, str]]:
             TablePlace(row.child_schema, row.child),
             _ACTIONS[row.event],
         )
-        for row in connection.execute(_RULES)
+        for row in connection.execute(QUERIES["rules"])
         if re.search(_WRITES.format(re.escape(row.written)), row.text.partition(" DO ")[2])
     ]
 
 
 def _links(connection: Connection, _: Iterable[str | None]) -> Links:
-    heirs, views = _pairs(connection, _HEIRS), _pairs(connection, _VIEWS)
-    emptied = [*heirs, *_pairs(connection, _REFERRING)]
+    heirs, views = (_pairs(connection, QUERIES[name]) for name in ("heirs", "view_tables"))
+    emptied = [*heirs, *_pairs(connection, QUERIES["referring"])]
     return Links(_acting(connection), heirs, views, emptied, _rules(connection))
 
 
@@ -248,35 +206,6 @@ _MOVES = ("SELECT", "UPDATE")
 """Rights on the sequence of a table that gets rows, which is moved past their keys."""
 OWN = {"mark": (SCHEMA, "mark"), "ticket": (SCHEMA, "ticket")}
 
-_HAS_LOG = f"""
-    SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = '{SCHEMA}' AND c.relname = 'log')
-"""
-"""Whether capture reads the log (source/capture/log/)."""
-_OWNERS = sa.text("""
-    SELECT DISTINCT pg_catalog.pg_get_userbyid(c.relowner) FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = :name
-""")
-_HAS = {
-    "table": sa.text("""
-        SELECT pg_catalog.has_table_privilege(c.oid, :right) FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = :name
-    """),
-    "sequence": sa.text("""
-        SELECT pg_catalog.has_sequence_privilege(c.oid, :right) FROM pg_catalog.pg_class c
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = :name
-    """),
-    "schema": sa.text(
-        "SELECT pg_catalog.has_schema_privilege(oid, :right) FROM pg_catalog.pg_namespace WHERE nspname = :name"
-    ),
-    "database": sa.text("SELECT pg_catalog.has_database_privilege(:name, :right)"),
-    "attribute": sa.text(
-        "SELECT rolsuper OR rolreplication OR EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'"
-        " AND pg_catalog.pg_has_role(oid, 'MEMBER')) FROM pg_catalog.pg_roles WHERE rolname = current_user"
-    ),
-    "owner": sa.text("SELECT pg_catalog.pg_has_role(oid, :right) FROM pg_catalog.pg_roles WHERE rolname = :name"),
-}  # fmt: skip
-
 
 def _needed(
     connection: Connection,
@@ -290,13 +219,15 @@ def _needed(
     if role.installs:
         yield Grant("database", "", database, "CREATE")
         owners = {
-            owner for schema, name in captured for owner in connection.scalars(_OWNERS, _named(schema, name))
+            owner
+            for schema, name in captured
+            for owner in connection.scalars(QUERIES["owners"], _named(schema, name))
         }
         yield from (Grant("owner", "", str(owner), "MEMBER") for owner in owners)
     rights = [(*place, "SELECT") for place in read]
     for own, listed in ((OWN["ticket"], role.ticket), (OWN["mark"], role.mark)):
         rights += [(*own, right) for right in listed]
-    if connection.exec_driver_sql(_HAS_LOG).scalar_one():
+    if connection.execute(QUERIES["has_log"]).scalar_one():
         rights += [(SCHEMA, "log", right) for right in (_MOVES if "DELETE" in role.mark else role.ticket[:1])]
         if role.installs or "DELETE" in role.mark:
             yield Grant("attribute", "", "", "REPLICATION")
@@ -309,13 +240,17 @@ def _needed(
     if role.counts:
         yield Grant("sequence", SCHEMA, "mark_id_seq", "USAGE")
     for schema, name in written:
-        for row in connection.execute(SEQUENCES, {"table": name, "schema": schema}):
+        for row in connection.execute(QUERIES["sequences"], {"table": name, "schema": schema}):
             yield from (Grant("sequence", row.schema, row.name, right) for right in _MOVES)
     yield from (Grant("table", schema, name, right) for schema, name, right in rights)
 
 
 def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
-    return [grant for grant in grants if not connection.execute(_HAS[grant.kind], _asked(grant)).scalar()]
+    return [
+        grant
+        for grant in grants
+        if not connection.execute(QUERIES[f"has_{grant.kind}"], _asked(grant)).scalar()
+    ]
 
 
 def _asked(grant: Grant) -> dict[str, str]:
@@ -405,15 +340,6 @@ _VOLATILE = (
     | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
     | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"}
 )
-_ROUTINES = sa.text("""
-        SELECT DISTINCT CASE WHEN p.provolatile = 'v' THEN 'is declared VOLATILE' ELSE 'is declared STABLE' END
-            || CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE ', and may read other tables' END
-        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-        WHERE p.proname = :name
-            AND (n.nspname = :schema OR :schema = '' AND pg_catalog.pg_function_is_visible(p.oid))
-            AND (p.provolatile = 'v' OR p.provolatile = 's' AND n.nspname <> 'pg_catalog')
-    """)
-"""PostgreSQL declares half of its own text functions STABLE (concat, format), so of its own only VOLATILE ones count."""
 
 
 def _comparable(value: Any, _: Kind) -> Any:
@@ -444,7 +370,6 @@ SQL = Sql(
     refused_columns=_AS_A_COLUMN,
     sized=SIZED | {"array_fill": 1},
     volatile=_VOLATILE,
-    routines=_ROUTINES,
     folds_names=True,
     recurses_unasked=False,
     traits=frozenset(
@@ -505,6 +430,7 @@ POSTGRESQL = Engine(
     also=(),
     title="PostgreSQL",
     is_file=False,
+    queries=QUERIES,
     connecting=Connecting(
         form="postgresql://user@host:5432/database",
         schemes=(_NAME, "postgres", _SCHEME),

@@ -16,6 +16,7 @@ from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,
+    Queries,
     Reflected,
     foreign_keys_of,
     primary_keys_of,
@@ -26,51 +27,11 @@ KINDS = Kinds(
     "migrator.source.engines.postgresql", lambda _: Kind("unknown", instead="CAST({column} AS text)")
 )
 """What each declared type holds."""
+QUERIES = Queries("migrator.source.engines.postgresql")
 
 
 # ── Kinds from the catalogue, with domains, enums, arrays, composites and ranges ──
 
-# The types of the schema's columns, and all types that these are made of.
-_USED = """
-    WITH RECURSIVE used (oid) AS (
-        SELECT a.atttypid FROM pg_catalog.pg_attribute a
-        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
-        WHERE a.attnum > 0 AND NOT a.attisdropped
-        UNION
-        SELECT part.oid FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid
-        CROSS JOIN LATERAL (
-            SELECT t.typelem AS oid WHERE t.typelem <> 0
-            UNION ALL SELECT t.typbasetype WHERE t.typtype = 'd'
-            UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
-                WHERE t.typtype = 'c' AND f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
-        ) part
-    )
-"""
-_TYPES = sa.text(
-    _USED
-    + """
-    SELECT t.oid, t.typtype AS form, t.typbasetype AS base, t.typtypmod AS modifier,
-        pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) AS qualified,
-        CASE WHEN n.nspname = 'pg_catalog' THEN pg_catalog.format_type(t.oid, NULL) ELSE t.typname END AS name,
-        (SELECT e.oid FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid) AS element
-    FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid
-    JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
-"""
-)
-_FIELDS = sa.text(
-    _USED
-    + """
-    SELECT t.oid, f.attname AS name, f.atttypid AS type, f.atttypmod AS modifier, f.attnum AS number
-    FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid AND t.typtype = 'c'
-    JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
-    ORDER BY t.oid, f.attnum
-"""
-)
-_LABELS = sa.text(
-    _USED + "SELECT e.enumtypid AS oid, e.oid AS number, e.enumlabel AS label"
-    " FROM used u JOIN pg_catalog.pg_enum e ON e.enumtypid = u.oid"
-)
 _NO_MODIFIER = -1
 _VARLENA = 4
 """Bytes included in the modifiers of numeric, varchar and char. Source: PostgreSQL, src/include/varatt.h."""
@@ -95,10 +56,10 @@ class Types(Struct, frozen=True):
 
     @classmethod
     def of(cls, connection: Connection, schema: str | None) -> Types:
-        types = cls({row.oid: row for row in connection.execute(_TYPES, {"schema": schema})})
-        for row in connection.execute(_FIELDS, {"schema": schema}):
+        types = cls({row.oid: row for row in connection.execute(QUERIES["types"], {"schema": schema})})
+        for row in connection.execute(QUERIES["fields"], {"schema": schema}):
             types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier, row.number))
-        for row in connection.execute(_LABELS, {"schema": schema}):
+        for row in connection.execute(QUERIES["labels"], {"schema": schema}):
             types.labels.setdefault(row.oid, []).append(f"{row.label}@{row.number}")
         return types
 
@@ -172,68 +133,6 @@ def _with_arguments(name: str, modifier: int) -> str:
     return f"{name}({modifier - _LENGTHS[name]})" if name in _LENGTHS else name
 
 
-_OF_EXTENSION = """EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e'
-            AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass)"""
-
-# NOT NULL on a foreign table is not enforced, and one that is NOT VALID has not been for all rows: PostgreSQL 18 has such.
-# A partition's rows are its parent's rows too, and are read there.
-# SQLAlchemy's inspector omits the length and scale of a domain's type, and does not know many types.
-_COLUMNS = sa.text(f"""
-    SELECT c.relname AS table_name, a.attname AS name, a.attnum AS number, a.atttypid AS type, a.atttypmod AS modifier,
-        NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) OR EXISTS (SELECT FROM pg_catalog.pg_constraint k
-            WHERE k.conrelid = c.oid AND k.contype = 'n' AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated) AS nullable,
-        pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
-        a.attgenerated <> '' AS computed, a.attgenerated = 'v' AS virtual,
-        CASE WHEN a.attgenerated <> '' THEN (SELECT pg_catalog.pg_get_expr(x.adbin, x.adrelid)
-            FROM pg_catalog.pg_attrdef x WHERE x.adrelid = c.oid AND x.adnum = a.attnum) END AS expression,
-        a.atthasdef OR a.attidentity <> '' AS has_default,
-        CASE pg_catalog.getdatabaseencoding() WHEN 'UTF8' THEN 4 WHEN 'SQL_ASCII' THEN 4 ELSE 3 END AS widest
-    FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relispopulated
-        AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AND NOT {_OF_EXTENSION}
-    ORDER BY c.relname, a.attnum
-""")
-
-_LEFT_OUT = sa.text(f"""
-    SELECT c.relname, CASE WHEN {_OF_EXTENSION} THEN :of_extension
-        WHEN c.relispopulated THEN :unreadable ELSE :unpopulated END
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
-        AND NOT (c.relispopulated AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-            AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') AND NOT {_OF_EXTENSION})
-    ORDER BY c.relname
-""")
-
-# Indexes of columns only that cover every row: those from unique_columns, and the primary key.
-_INDEXES = sa.text("""
-    SELECT c.relname AS table_name, i.indisvalid AND i.indisready AS valid, i.indimmediate AS immediate,
-        ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int[]) WITH ORDINALITY k(number, place)
-            JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-            WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS names,
-        EXISTS (SELECT FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class heir ON heir.oid = h.inhrelid
-            WHERE h.inhparent = c.oid AND NOT heir.relispartition) AS inherited
-    FROM pg_catalog.pg_index i
-    JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
-    WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
-""")
-
-# Without those that the server does not enforce, and those of a PERIOD, which another one covers and need not equal:
-# PostgreSQL 18 has both.
-_FOREIGN_KEYS = sa.text("""
-    SELECT c.relname AS table_name, k.conname AS name, k.convalidated AS proved
-    FROM pg_catalog.pg_constraint k
-    JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
-    WHERE k.contype = 'f' AND COALESCE(to_jsonb(k) ->> 'conenforced', 'true') = 'true'
-        AND COALESCE(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
-""")
-
-
 def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
@@ -259,7 +158,7 @@ def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
         "unpopulated": unpopulated,
         "unreadable": catalogue.UNREADABLE,
     }
-    found = {row[0]: row[1] for row in connection.execute(_LEFT_OUT, {"schema": schema, **why})}
+    found = {row[0]: row[1] for row in connection.execute(QUERIES["left_out"], {"schema": schema, **why})}
     return {name: found[name] for name in the_users(found)}
 
 
@@ -268,7 +167,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     types = Types.of(connection, schema)
     alike = catalogue.on_postgresql(connection)
     by_table: dict[str, list[Column]] = {}
-    for row in connection.execute(_COLUMNS, {"schema": schema}):
+    for row in connection.execute(QUERIES["columns"], {"schema": schema}):
         column = Column(
             row.name,
             row.name,
@@ -294,7 +193,7 @@ def _foreign_keys(
     connection: Connection, inspector: Inspector, schema: str | None
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
     """Per table, its foreign keys; one that is NOT VALID is not proved."""
-    proved = {row[:2]: row.proved for row in connection.execute(_FOREIGN_KEYS, {"schema": schema})}
+    proved = {row[:2]: row.proved for row in connection.execute(QUERIES["foreign_keys"], {"schema": schema})}
     by_table = foreign_keys_of(inspector, schema)
     for table, keys in by_table.items():
         keys[:] = [key for key in keys if (table, key["name"]) in proved]
@@ -326,7 +225,7 @@ def doubts(connection: Connection, schema: str | None) -> dict[str, list[tuple[t
     """Per table, unique columns in which two of its rows may still be equal, and why."""
     proven: set[tuple[str, frozenset[str]]] = set()
     doubted: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for row in connection.execute(_INDEXES, {"schema": schema}):
+    for row in connection.execute(QUERIES["unique_indexes"], {"schema": schema}):
         if why := _why_not_unique(row):
             doubted.setdefault(row.table_name, []).append((tuple(row.names), why))
         else:

@@ -34,6 +34,7 @@ from migrator.source.engines.base import (
     refuse_longer,
 )
 from migrator.source.engines.catalogue import Recorded
+from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.shared import part_of, split
 
 # ── Facts about a PostgreSQL server: plans, statistics, replicas ──
@@ -65,36 +66,20 @@ def _expected(_: Sequence[str], rows: Sequence[Row]) -> int | None:
 
 # ── statistics ──
 
-# Changes since the last ANALYZE may all have been deletes. For a table emptied since, nothing is known (-1).
-_ROWS = sa.text("""
-    SELECT CAST(SUM(GREATEST(t.reltuples, 0)) AS bigint)
-        - CAST(SUM(COALESCE(pg_stat_get_mod_since_analyze(t.oid), 0)) AS bigint)
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) p (id)
-    JOIN pg_catalog.pg_class t ON t.oid = p.id AND t.relkind = 'r'
-    WHERE c.relkind IN ('r', 'p') AND n.nspname = COALESCE(:schema, current_schema()) AND c.relname = :name
-""")
-
 
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
     """Three quarters of the last ANALYZE's count minus all changes since."""
-    return part_of(connection, _ROWS, table, of=3, by=4)
+    return part_of(connection, QUERIES["rows_at_least"], table, of=3, by=4)
 
 
 # ── blocks ──
 
-_BLOCKS = sa.text("""
-    SELECT bool_and(t.relkind IN ('r', 'p', 'm'))
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) p (id)
-    JOIN pg_catalog.pg_class t ON t.oid = p.id
-    WHERE n.nspname = COALESCE(:schema, current_schema()) AND c.relname = :name
-""")
-
 
 def has_blocks(connection: Connection, table: TableFacts) -> bool:
     """Whether the table is stored in PostgreSQL itself: views and foreign tables cannot be sampled."""
-    return bool(connection.execute(_BLOCKS, {"schema": table.schema, "name": table.real}).scalar())
+    return bool(
+        connection.execute(QUERIES["has_blocks"], {"schema": table.schema, "name": table.real}).scalar()
+    )
 
 
 # ── replicas ──
@@ -170,66 +155,19 @@ SERVER = Server(
 
 # ── Writers of tables of PostgreSQL: counted changes, open transactions, rights and how to revoke them ──
 
-NAMED = (
-    "unnest(CAST(:schemas AS text[]), CAST(:names AS text[])) w (schema_name, table_name)"
-    " JOIN pg_catalog.pg_namespace n ON n.nspname = CAST(w.schema_name AS name)"
-    " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = CAST(w.table_name AS name)"
-)
-"""Tables by their names (see `named`), so that a server with thousands of tables visits only these."""
 
-# PostgreSQL counts changes of a partition only there. This uses the functions behind the view pg_stat_user_tables:
-# joined with the view, the server would visit every table once for every table.
-_STATISTICS = sa.text(
-    "SELECT n.nspname, c.relname, SUM(pg_stat_get_tuples_inserted(t.id) + pg_stat_get_tuples_updated(t.id)"
-    f" + pg_stat_get_tuples_deleted(t.id)) FROM {NAMED}"
-    " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
-    " WHERE c.relkind IN ('r', 'p') GROUP BY 1, 2"
-)
-_LOCKED = sa.text(
-    "SELECT DISTINCT l.virtualtransaction, n.nspname, c.relname, COALESCE(s.usename || CASE s.application_name"
-    " WHEN '' THEN '' ELSE ' (' || s.application_name || ')' END, x.owner || ' (prepared)', '')"
-    " FROM pg_catalog.pg_locks l LEFT JOIN LATERAL pg_partition_ancestors(l.relation) a (id) ON true"
-    " JOIN pg_catalog.pg_class c ON c.oid = COALESCE(a.id, l.relation)"
-    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    " LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid"
-    " LEFT JOIN pg_catalog.pg_prepared_xacts x ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction"
-    " WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()"
-    " AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
-    " AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
-)
-_WRITING = "('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')"
-# information_schema shows a plain user only its own rights; the catalogue may be read by all. Rights on columns count
-# with those on their table; a partition has its own. OFFSET 0: each table is looked up, instead of reading all for each.
-_RIGHTS = sa.text(
-    "SELECT n.nspname, c.relname, tn.nspname, tc.relname, r.rolname, a.privilege_type, bool_or(a.is_grantable)"
-    f" FROM {NAMED}"
-    " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
-    " CROSS JOIN LATERAL (SELECT * FROM pg_catalog.pg_class WHERE oid = t.id OFFSET 0) tc"
-    " JOIN pg_catalog.pg_namespace tn ON tn.oid = tc.relnamespace"
-    " CROSS JOIN LATERAL (SELECT * FROM aclexplode(COALESCE(tc.relacl, acldefault('r', tc.relowner)))"
-    " UNION ALL SELECT x.* FROM pg_catalog.pg_attribute f, aclexplode(f.attacl) x"
-    " WHERE f.attrelid = tc.oid AND NOT f.attisdropped) a"
-    " LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
-    " WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
-    f" AND a.privilege_type IN {_WRITING} AND (a.grantee = 0 OR r.oid IS NOT NULL)"
-    " GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6"
-)
-_ABOVE = sa.text(
-    "SELECT rolname FROM pg_catalog.pg_roles"
-    " WHERE rolcanlogin AND pg_has_role(oid, 'pg_write_all_data', 'MEMBER') ORDER BY 1"
-)
 PUBLIC = "PUBLIC"
 """PostgreSQL's word for all roles."""
 
 
 def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
-    rows = connection.execute(_STATISTICS, named(connection, tables))
+    rows = connection.execute(QUERIES["counted_changes"], named(connection, tables))
     return {f"{schema}.{name}": str(count) for schema, name, count in rows}, "pg_stat_user_tables", ""
 
 
 def _open(connection: Connection) -> Open:
     """Locks that a write holds until its transaction ends, prepared ones too; every user may see them."""
-    rows = connection.execute(_LOCKED)
+    rows = connection.execute(QUERIES["open_transactions"])
     return {
         f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
     }, ""
@@ -237,13 +175,15 @@ def _open(connection: Connection) -> Open:
 
 def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Sequence[str]]:
     roles: dict[str, set[str]] = {}
-    for schema, table, _, _, role, *_ in connection.execute(_RIGHTS, named(connection, tables)):
+    for schema, table, _, _, role, *_ in connection.execute(
+        QUERIES["rights_to_write"], named(connection, tables)
+    ):
         roles.setdefault(f"{schema}.{table}", set()).add(PUBLIC if role is None else str(role))
     return {name: sorted(roles[name]) for name in tables if name in roles}
 
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
-    """The parameters of `NAMED`."""
+    """The parameters of queries of tables by their names."""
     places = [split(connection, name) for name in dict.fromkeys(tables)]
     return {"schemas": [schema for schema, _ in places], "names": [table for _, table in places]}
 
@@ -252,7 +192,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
     quote = connection.dialect.identifier_preparer.quote
     rights: dict[tuple[str, str], list[str]] = {}
     granting = set()
-    rows = connection.execute(_RIGHTS, named(connection, tables))
+    rows = connection.execute(QUERIES["rights_to_write"], named(connection, tables))
     for _, _, own_schema, own, role, right, is_grantable in rows:
         key = (f"{quote(own_schema)}.{quote(own)}", PUBLIC if role is None else quote(str(role)))
         if right not in rights.setdefault(key, []):
@@ -262,7 +202,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
     for key, granted in rights.items():
         # A role with grant option may have granted the right on, which needs CASCADE to be revoked.
         yield f"REVOKE {', '.join(granted)} ON {key[0]} FROM {key[1]}{' CASCADE' if key in granting else ''}"
-    if above := [" ".join(str(name).split()) for (name,) in connection.execute(_ABOVE)]:
+    if above := [" ".join(str(name).split()) for (name,) in connection.execute(QUERIES["may_write_all"])]:
         yield f"-- superusers and members of pg_write_all_data may write all the same: {', '.join(above)}"
 
 
@@ -390,29 +330,13 @@ def _refusal(error: BaseException) -> RefusalKind | None:
 
 # ── counters ──
 
-SEQUENCES = sa.text("""
-    SELECT a.attname AS column, s.oid AS oid, n.nspname AS schema, s.relname AS name
-    FROM pg_catalog.pg_class t
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
-    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = t.oid AND d.adnum = a.attnum
-    JOIN pg_catalog.pg_depend p ON
-        p.classid = 'pg_catalog.pg_attrdef'::regclass AND p.objid = d.oid AND p.refclassid = 'pg_catalog.pg_class'::regclass
-        OR p.classid = 'pg_catalog.pg_class'::regclass AND p.refclassid = 'pg_catalog.pg_class'::regclass
-            AND p.refobjid = t.oid AND p.refobjsubid = a.attnum AND p.deptype = 'i'
-    JOIN pg_catalog.pg_class s ON s.relkind = 'S'
-        AND s.oid = CASE p.classid WHEN 'pg_catalog.pg_attrdef'::regclass THEN p.refobjid ELSE p.objid END
-    JOIN pg_catalog.pg_namespace n ON n.oid = s.relnamespace
-    WHERE t.relname = :table AND t.relnamespace = COALESCE(
-        (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = :schema),
-        (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = to_regclass(quote_ident(:table))))
-""")
-"""Of serial and identity columns, and of any other whose default draws from a sequence."""
-
 
 def _move_counters(connection: Connection, table: TableFacts) -> None:
     quote = connection.dialect.identifier_preparer.quote_identifier
     place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
-    for row in connection.execute(SEQUENCES, {"table": table.real, "schema": table.schema or ""}).all():
+    for row in connection.execute(
+        QUERIES["sequences"], {"table": table.real, "schema": table.schema or ""}
+    ).all():
         highest = connection.exec_driver_sql(f"SELECT max({quote(row.column)}) FROM {place}").scalar()
         sequence = f"{quote(row.schema)}.{quote(row.name)}"
         last, is_called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence}").one()
@@ -420,15 +344,9 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
             connection.execute(sa.text("SELECT setval(:oid, :at)"), {"oid": row.oid, "at": int(highest)})
 
 
-_ALWAYS = sa.text("""
-    SELECT attname FROM pg_catalog.pg_attribute
-    WHERE attidentity = 'a' AND attrelid = to_regclass(:table)
-""")
-
-
 def _unchanging(connection: Connection, place: str) -> frozenset[str]:
     """Columns that are GENERATED ALWAYS AS IDENTITY: an INSERT may give one a value, and no UPDATE may name it."""
-    return frozenset(connection.execute(_ALWAYS, {"table": place}).scalars())
+    return frozenset(connection.execute(QUERIES["always_generated"], {"table": place}).scalars())
 
 
 def _begin(connection: Connection) -> None:
@@ -449,11 +367,4 @@ ROWS = RowWriting(
     refusal=_refusal,
     move_counters=_move_counters,
     unchanging=_unchanging,
-    # Bits of tgtype: 1 for each row, 2 before, 4 of an INSERT, 16 of an UPDATE. Source: src/include/catalog/pg_trigger.h.
-    changing_triggers=(
-        "SELECT t.tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid"
-        " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE NOT t.tgisinternal AND t.tgtype & 3 = 3 AND t.tgtype & 20 <> 0 AND c.relname = :name"
-        " AND n.nspname = coalesce(CAST(:schema AS name), current_schema())"
-    ),
 )

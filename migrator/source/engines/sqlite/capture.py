@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
@@ -24,6 +23,7 @@ from migrator.source.engines.ddl import (
     refusal,
 )
 from migrator.source.engines.shared import OUR_TRIGGER
+from migrator.source.engines.sqlite.facts import QUERIES
 
 # ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
 
@@ -187,25 +187,18 @@ def _when(captured: Captured) -> str:
 
 # ── The catalogue: our triggers, tables that cannot be captured, decoding of images ──
 
-_TRIGGERS = sa.text(
-    "SELECT tbl_name AS name, name AS trigger_name, sql AS text FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
-)
-_VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
-_DEFINITIONS = sa.text("SELECT name, sql FROM sqlite_master WHERE type = 'view'")
 _STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
 
 
 def _our_triggers(connection: Connection, _: SqliteDdl) -> Iterator[ExistingTrigger]:
-    for row in connection.execute(_TRIGGERS):
+    for row in connection.execute(QUERIES["triggers"]):
         if ours := OUR_TRIGGER.fullmatch(row.trigger_name):
             drop = f"DROP TRIGGER {quoted(row.trigger_name)}"
             yield ExistingTrigger(row.name, row.trigger_name, ours[1], drop=(drop,), text=row.text)
 
 
 def _refusals(connection: Connection, _: SqliteDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:
-    by_name = {
-        row[0]: row for row in connection.execute(sa.text("SELECT name, type, sql FROM sqlite_master"))
-    }
+    by_name = {row[0]: row for row in connection.execute(QUERIES["master"])}
     for table in tables:
         row = by_name.get(table.table.real)
         if row is None:
@@ -238,8 +231,7 @@ CAPTURING = Capturing(
     more_triggers=lambda *_: iter(()),
     leftovers=lambda _: [],
     refusals=_refusals,
-    views=lambda connection, _: set(connection.scalars(_VIEWS)),
-    definitions=_DEFINITIONS,
+    views=lambda connection, _: set(connection.scalars(QUERIES["views"])),
     limits=(),
     decode=_decode,
     # A writing transaction of SQLite locks the whole file.

@@ -60,6 +60,7 @@ from migrator.source.engines.shared import (
 )
 from migrator.source.engines.sqlite import facts
 from migrator.source.engines.sqlite.capture import CAPTURING
+from migrator.source.engines.sqlite.facts import QUERIES
 
 
 def _autocommits(_: Any, driver: Any) -> bool:
@@ -102,20 +103,13 @@ def _integer(value: Any) -> Any:
 
 # ── tables ──
 
-# SQLAlchemy does not read the actions of a foreign key that is declared with its column.
-_KEYS = sa.text("""
-    SELECT m.name AS child, f.id AS id, f."table" AS parent, f."from" AS own, f."to" AS theirs,
-        f.on_delete AS on_delete, f.on_update AS on_update
-    FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq
-""")
-
 
 def _acting(connection: Connection) -> list[tuple[Place, Below]]:
     inspector = sa.inspect(connection)
     # A key may spell its table in another case.
     spelled = {name.lower(): name for name in inspector.get_table_names()}
     keys: dict[tuple[str, int], list[sa.Row[Any]]] = {}
-    for row in connection.execute(_KEYS):
+    for row in connection.execute(QUERIES["foreign_keys"]):
         if row.parent.lower() in spelled and not ACTS.isdisjoint((row.on_delete, row.on_update)):
             keys.setdefault((row.child, row.id), []).append(row)
     links = []
@@ -260,11 +254,6 @@ ROWS = RowWriting(
     move_counters=lambda *_: None,
     unchanging=lambda *_: frozenset(),
     defer="PRAGMA defer_foreign_keys = ON",
-    # No trigger changes what is being written; one that updates its own table does so afterwards.
-    changing_triggers=(
-        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(:name)"
-        " AND :schema IS NULL AND lower(sql) LIKE '%update%' || lower(:name) || '%set%'"
-    ),
 )
 
 
@@ -336,7 +325,6 @@ SQL = Sql(
     refused_columns=(),
     sized={},
     volatile=_VOLATILE,
-    routines=None,
     folds_names=False,
     recurses_unasked=True,
     traits=frozenset({"binds bytes as text"}),
@@ -580,6 +568,7 @@ SQLITE = Engine(
     also=(),
     title="SQLite",
     is_file=True,
+    queries=QUERIES,
     connecting=Connecting(
         form="sqlite:///path, the path of an SQLite file",
         schemes=(_NAME,),

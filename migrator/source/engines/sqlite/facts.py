@@ -17,6 +17,7 @@ from migrator.mapping.model.facts import Column, Kind, UniqueConflict
 from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import (
     Kinds,
+    Queries,
     Reflected,
     foreign_keys_of,
     primary_keys_of,
@@ -25,14 +26,6 @@ from migrator.source.engines.catalogue import (
 
 # ── Unique conflicts of a new row: unique indexes with a collation, an expression or a condition ──
 
-_INDEXES = sa.text(
-    "SELECT i.name, i.partial, c.name AS column_name, c.coll, s.sql, t.sql AS table_sql"
-    " FROM pragma_index_list(:table) i JOIN pragma_index_xinfo(i.name) c ON c.key = 1"
-    " LEFT JOIN sqlite_master s ON s.type = 'index' AND s.name = i.name"
-    " JOIN sqlite_master t ON t.type = 'table' AND t.name = :table"
-    ' WHERE i."unique" = 1 ORDER BY i.seq DESC, c.seqno'
-)
-_COLUMNS = sa.text("SELECT name FROM pragma_table_xinfo(:table)")
 _WORD = r"[^\W\d][\w$]*"
 _TOKEN = re.compile(
     rf"""[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|{_WORD}|\d[\w.]*|--[^\n]*|/\*.*?\*/|\s+|.""",
@@ -48,8 +41,8 @@ _Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
 
 def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
     """The conflicts of each unique index of the table that has an expression, a condition or a different collation."""
-    rows = connection.execute(_INDEXES, {"table": table}).all()
-    names = {name.lower(): name for name in connection.scalars(_COLUMNS, {"table": table})}
+    rows = connection.execute(QUERIES["unique_indexes"], {"table": table}).all()
+    names = {name.lower(): name for name in connection.scalars(QUERIES["columns"], {"table": table})}
     conflicts = []
     for _, group in groupby(rows, lambda row: row.name):
         parts = list(group)
@@ -152,27 +145,19 @@ def _by_affinity(type_name: str) -> Kind:
 
 KINDS = Kinds("migrator.source.engines.sqlite", _by_affinity)
 """What each declared type holds."""
+QUERIES = Queries("migrator.source.engines.sqlite")
 
 
 # ── Facts about a table that SQLAlchemy's inspector does not pass on ──
 
-_TYPES = sa.text("SELECT name, type, dflt_value, hidden FROM pragma_table_xinfo(:table)")
 _GENERATED = (2, 3)
 """Of `hidden`. Source: sqlite.org/pragma.html#pragma_table_xinfo"""
 _LISTS_TABLES = (3, 37, 0)
 """Source: sqlite.org/pragma.html#pragma_table_list"""
-_NOT_OF_ROWS = sa.text(
-    "SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type IN ('shadow', 'virtual')"
-)
 _WHY_NOT = {
     "shadow": "a shadow table, in which SQLite keeps a virtual table such as a full-text index",
     "virtual": "a virtual table, such as a full-text index, which cannot have triggers",
 }
-_VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
-_UNIQUE = sa.text(
-    "SELECT i.name, c.name FROM pragma_index_list(:table) i JOIN pragma_index_info(i.name) c "
-    "WHERE i.\"unique\" = 1 AND i.partial = 0 AND i.origin <> 'pk' ORDER BY i.seq DESC, c.seqno"
-)
 
 
 def reflected(connection: Connection, _: str | None) -> Reflected:
@@ -199,7 +184,7 @@ def _left_out(connection: Connection) -> dict[str, str]:
     """A trigger on a shadow table runs inside of the virtual table's own writes, which may crash the service."""
     found = dict.fromkeys(broken_views(connection), "a view of tables that no longer exist")
     if sqlite3.sqlite_version_info >= _LISTS_TABLES:
-        for name, kind in connection.execute(_NOT_OF_ROWS):
+        for name, kind in connection.execute(QUERIES["not_of_rows"]):
             found[name] = _WHY_NOT[kind]
     return found
 
@@ -208,7 +193,7 @@ def _sqlite_columns(
     connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
 ) -> Iterator[Column]:
     """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
-    rows = {row.name: row for row in connection.execute(_TYPES, {"table": table})}
+    rows = {row.name: row for row in connection.execute(QUERIES["columns"], {"table": table})}
     columns = inspector.get_columns(table)
     alike = catalogue.on_sqlite(connection, table, [column["name"] for column in columns])
     for column in columns:
@@ -231,7 +216,7 @@ def _sqlite_columns(
 def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
     """The columns of each unique constraint or index of columns only that holds for every row."""
     by_index: dict[str, list[str | None]] = {}
-    for index, column in connection.execute(_UNIQUE, {"table": table}):
+    for index, column in connection.execute(QUERIES["unique_columns"], {"table": table}):
         by_index.setdefault(index, []).append(column)
     names = (tuple(name for name in columns if name) for columns in by_index.values() if None not in columns)
     return list(dict.fromkeys(names))
@@ -239,12 +224,12 @@ def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
 
 def broken_views(connection: Connection) -> set[str]:
     """Views that cannot be read because their tables are gone; SQLite keeps such views."""
-    return {view for view in connection.scalars(_VIEWS) if not _can_be_read(connection, view)}
+    return {view for view in connection.scalars(QUERIES["views"]) if not _can_be_read(connection, view)}
 
 
 def _can_be_read(connection: Connection, view: str) -> bool:
     try:
-        connection.execute(_TYPES, {"table": view}).all()
+        connection.execute(QUERIES["columns"], {"table": view}).all()
     except DBAPIError:
         return False
     return True

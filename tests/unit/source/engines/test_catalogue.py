@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import re
 import runpy
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from migrator.mapping.model.facts import Kind
+from migrator.source.engines.base import Engine, GrantObject
 from migrator.source.engines.catalogue import TypeRule
-from migrator.source.engines.connect import engine_of
+from migrator.source.engines.connect import ENGINES, engine_of
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import facts as postgresql_facts
 from migrator.source.engines.sqlite import facts as sqlite_facts
@@ -141,3 +144,16 @@ def test_a_type_has_one_rule_an_example_and_a_sentence(rules: Sequence[TypeRule]
         assert refused == (rule.form == "none") == bool(rule.kind.instead)
         assert refused or all(rule.example)
         assert rule.rule.endswith(".")
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_queries_are_those_that_the_code_names(engine: Engine) -> None:
+    package = Path(*engine.queries.engine.split("."))
+    shared = ["capture/install.py", "sql/row_writing.py", "sql/statements.py"]
+    paths = [*package.glob("*.py"), *(package.parents[1] / name for name in shared)]
+    code = "".join(path.read_text() for path in paths)
+    names = engine.queries.names()
+    parts = {*re.findall(r"{(\w+)}", (package / "queries.sql").read_text())}
+    asked = {*re.findall(r'"(\w+)"', code)} | {f"has_{kind}" for kind in get_args(GrantObject)}
+    assert {*re.findall(r'QUERIES\["(\w+)"', code)} | parts <= names <= asked | parts
+    assert not any("{" in engine.queries.text(name) for name in names)

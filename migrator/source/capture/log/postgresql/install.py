@@ -25,7 +25,8 @@ from migrator.source.capture.log.postgresql.slot import (
 from migrator.source.capture.log.reader import LogPlace
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import literal, quoted
-from migrator.source.engines.postgresql.server import NAMED, named
+from migrator.source.engines.postgresql.facts import QUERIES
+from migrator.source.engines.postgresql.server import named
 
 # ── What capture from the log needs of a PostgreSQL server ──
 
@@ -59,7 +60,7 @@ _TABLES = sa.text(f"""
                 JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum = ANY (i.indkey)
                 WHERE i.indrelid = leaf.oid AND i.indisreplident)
         END AS key
-    FROM {NAMED}
+    FROM {QUERIES.text("named")}
     CROSS JOIN LATERAL (
         SELECT l.* FROM pg_catalog.pg_class l WHERE c.relkind <> 'p' AND l.oid = c.oid
         UNION ALL
