@@ -117,25 +117,29 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Queries(Struct, frozen=True, dict=True):
-    """Queries of one engine by their names. `engine`: its package, in whose queries.sql each follows a line `-- name: …`.
+    """Queries of one engine by their names. `engine`: its package, in whose `file` each follows a line `-- name: …`.
 
-    {name} in a query stands for the text of another one; other lines of comment are not sent.
+    {name} in a query stands for a value, or the text of another one; other lines of comment are not sent.
     """
 
     engine: str
+    file: str = "queries.sql"
 
     def __getitem__(self, name: str) -> sa.TextClause:
         return sa.text(self.text(name))
 
-    def text(self, name: str) -> str:
-        return _PART.sub(lambda part: self.text(part[1]), self._written[name])
+    def text(self, name: str, /, **values: object) -> str:
+        def part(found: re.Match[str]) -> str:
+            return str(values[found[1]]) if found[1] in values else self.text(found[1])
+
+        return _PART.sub(part, self._written[name])
 
     def names(self) -> Set[str]:
         return self._written.keys()
 
     @cached_property
     def _written(self) -> Mapping[str, str]:
-        text = (files(self.engine) / "queries.sql").read_text(encoding="utf-8")
+        text = (files(self.engine) / self.file).read_text(encoding="utf-8")
         _, *pieces = _NAMED.split(text)
         return {
             name: _COMMENTS.sub("", query).strip()

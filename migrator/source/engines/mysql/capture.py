@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.catalogue import ACTS
+from migrator.source.engines.catalogue import ACTS, Queries
 from migrator.source.engines.ddl import (
     EVENTS,
     IMAGES,
@@ -31,21 +31,7 @@ from migrator.source.engines.shared import OUR_TRIGGER
 
 # ── Capture on MariaDB and MySQL: two tables with the prefix `migrator_`, three triggers a table ──
 
-MARK_COLUMNS = f"""\
-    id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    table_name VARCHAR(255) NOT NULL DEFAULT '' COMMENT 'schema.table; empty where a root is named',
-    image_before LONGTEXT COMMENT 'JSON: column -> type:text, of UPDATE and DELETE',
-    image_after LONGTEXT COMMENT 'the same, of INSERT and UPDATE',
-    root_entity VARCHAR(255),
-    root_key LONGTEXT,
-    item_keys LONGTEXT COMMENT 'JSON: item keys that the root had',
-    work_cursor LONGTEXT COMMENT 'where the work on a mark of many roots goes on',
-    tries INT NOT NULL DEFAULT 0 COMMENT 'how often it failed',
-    ready_at DOUBLE NOT NULL DEFAULT 0 COMMENT 'times are seconds since 1970 by the clock of this server',
-    leased_until DOUBLE NOT NULL DEFAULT 0,
-    lease_owner VARCHAR(255),
-    changed_at DOUBLE NOT NULL,
-    version SMALLINT NOT NULL DEFAULT {VERSION}"""
+_SQL = Queries("migrator.source.engines.mysql", "capture.sql")
 _FORM = "ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
@@ -88,7 +74,7 @@ class MysqlDdl:
             " marked_by VARCHAR(16) NOT NULL, words MEDIUMTEXT NOT NULL"
         )
         return [
-            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n) {_FORM}",
+            _SQL.text("mark_table", mark=self.mark, version=VERSION),
             f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket}) {_FORM}",
         ]
 
@@ -205,7 +191,6 @@ def declared_word(column: Column) -> str:
 # ── Cascades fire no triggers of the child: triggers of the parent leave the marks ──
 
 
-_NO_SUCH_INDEX = 1176
 Name = tuple[str, str]
 """(database, table)."""
 Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
@@ -403,29 +388,17 @@ def _triggers(
 def _marked(
     captured: Captured, chain: Chain, side: str, insert: str, ddl: MysqlDdl, *, if_changed: bool
 ) -> str:
-    """A block that leaves a mark for each row that the chain reaches, if the key changed or the row is deleted.
-
-    A missing index (the server drops its own when the service creates another) must not fail the service's statement:
-    without it more rows may be locked, and `status` says stale.
-    """
+    """A block that leaves a mark for each row that the chain reaches, if the key changed or the row is deleted."""
     leave = f"{insert}\n    VALUES ({literal(captured.name)}, migrator_image, {ddl.now})"
     with_index, without = (
-        _row_by_row(_select(captured, chain, side, _tables(chain, by_index=by)), leave)
+        _SQL.text(
+            "row_by_row", select=_select(captured, chain, side, _tables(chain, by_index=by)), insert=leave
+        )
+        + "\n"
         for by in (True, False)
     )
-    block = f"""\
-BEGIN
-DECLARE migrator_without INT DEFAULT 0;
-DECLARE migrator_none INT;
-BEGIN
-DECLARE CONTINUE HANDLER FOR {_NO_SUCH_INDEX} SET migrator_without = 1;
-SELECT COUNT(*) INTO migrator_none FROM {_tables(chain, by_index=True)} WHERE FALSE;
-END;
-IF migrator_without THEN
-{without}ELSE
-{with_index}END IF;
-END;
-"""
+    indexed = _tables(chain, by_index=True)
+    block = _SQL.text("by_index", indexed=indexed, without=without, with_index=with_index) + "\n"
     if not if_changed:
         return block
     # Nothing is locked below a parent whose key does not change.
@@ -445,26 +418,6 @@ def _deciding(chain: Chain) -> list[str]:
         ]
         passed_on = set(_folded(handed_on))
     return [theirs for theirs in chain[-1].theirs if theirs.lower() in passed_on]
-
-
-def _row_by_row(select: str, insert: str) -> str:
-    """An INSERT … VALUES for each row: one with SELECT would block all other writers (see MysqlDdl._body)."""
-    return f"""\
-BEGIN
-DECLARE migrator_done INT DEFAULT 0;
-DECLARE migrator_image LONGTEXT CHARACTER SET utf8mb4;
-DECLARE migrator_rows CURSOR FOR
-{select};
-DECLARE CONTINUE HANDLER FOR NOT FOUND SET migrator_done = 1;
-OPEN migrator_rows;
-migrator_each: LOOP
-    FETCH migrator_rows INTO migrator_image;
-    IF migrator_done THEN LEAVE migrator_each; END IF;
-    {insert};
-END LOOP;
-CLOSE migrator_rows;
-END;
-"""
 
 
 def _select(captured: Captured, chain: Chain, side: str, tables: str) -> str:

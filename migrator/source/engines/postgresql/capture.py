@@ -9,6 +9,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
+from migrator.source.engines.catalogue import Queries
 from migrator.source.engines.ddl import (
     DELETES_LISTED,
     REFUSES,
@@ -25,21 +26,7 @@ from migrator.source.engines.postgresql.server import named
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
 
 SCHEMA = "migrator"
-MARK_COLUMNS = f"""\
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    table_name text NOT NULL DEFAULT '',                -- schema.table; '' where a root is named
-    image_before text,                                  -- JSON: column -> type:text, of UPDATE, DELETE and TRUNCATE
-    image_after text,                                   -- the same, of INSERT and UPDATE
-    root_entity text,
-    root_key text,
-    item_keys text NOT NULL DEFAULT '[]',               -- JSON: item keys that the root had
-    work_cursor text NOT NULL DEFAULT '',               -- where the work on a mark of many roots goes on
-    tries integer NOT NULL DEFAULT 0,                   -- how often it failed
-    ready_at double precision NOT NULL DEFAULT 0,       -- times are seconds since 1970, by this server's clock
-    leased_until double precision NOT NULL DEFAULT 0,
-    lease_owner text,
-    changed_at double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp()),
-    version smallint NOT NULL DEFAULT {VERSION}"""
+_SQL = Queries("migrator.source.engines.postgresql", "capture.sql")
 
 # Whatever the settings of the service's session, images are written with those of our own connections.
 _SETTINGS = {
@@ -51,24 +38,12 @@ _SETTINGS = {
     "bytea_output": "'hex'",
     "row_security": "off",
 }
-_TRUNCATE = "'Do it in a transaction of ISOLATION LEVEL READ COMMITTED, or DELETE the rows.'"
 PARTS = {"row": "migrator_row", "update": "migrator_update", "truncate": "migrator_truncate"}
 
 _REFUSED = {
     REFUSES: "INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW",
     f"{REFUSES}truncate": "TRUNCATE ON {} FOR EACH STATEMENT",
 }
-_REFUSING = f"""
-BEGIN
-    IF current_setting('migrator.reverse', true) IS DISTINCT FROM 'on' THEN
-        RAISE EXCEPTION '{refusal("%")}', TG_TABLE_NAME;
-    END IF;
-    IF TG_OP = 'DELETE' THEN
-        RETURN OLD;
-    END IF;
-    RETURN NEW;
-END
-"""
 
 
 class PostgresqlDdl:
@@ -84,9 +59,7 @@ class PostgresqlDdl:
         )
         return [
             f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-            # Marks come and go: autovacuum should run after some thousand, not after a fifth of the table.
-            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)"
-            " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
+            _SQL.text("mark_table", mark=self.mark, version=VERSION),
             f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
         ]
 
@@ -131,12 +104,11 @@ class PostgresqlDdl:
 
     def refusing(self, captured: Captured) -> list[Trigger]:
         """For each row, so that partitions have it, too, and what a cascade deletes is refused."""
-        digest, table = digest_of(_REFUSING), _table(captured)
+        body = _body("refusing", refusal=refusal("%"))
+        digest, table = digest_of(body), _table(captured)
         function = f"{SCHEMA}.{REFUSES}_{digest}"
         returns = "RETURNS trigger LANGUAGE plpgsql"
-        create_function = (
-            f"CREATE OR REPLACE FUNCTION {function}() {returns} AS $migrator${_REFUSING}$migrator$"
-        )
+        create_function = f"CREATE OR REPLACE FUNCTION {function}() {returns} AS $migrator${body}$migrator$"
         triggers = []
         for part, words in _REFUSED.items():
             name = f"migrator_{digest_of(captured.name)}_{part}_{digest}"
@@ -175,25 +147,12 @@ class PostgresqlDdl:
             f"INSERT INTO {self.mark} (table_name, image_before) {rows_select}".replace("%", "%%")
             + " FROM %s AS gone"
         )
-        return f"""
-BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
-        -- Of a transaction's snapshot what was committed since would be missing.
-        IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
-            RAISE EXCEPTION 'TRUNCATE of a captured table: rows that this transaction does not see would go without a mark'
-                USING ERRCODE = 'feature_not_supported', HINT = {_TRUNCATE};
-        END IF;
-        EXECUTE format({literal(truncated)}, TG_RELID::regclass);
-        RETURN NULL;
-    END IF;
-    INSERT INTO {self.mark} (table_name, image_before, image_after) VALUES (
-        {name},
-        CASE WHEN TG_OP <> 'INSERT' THEN {image(columns, "OLD")} END,
-        CASE WHEN TG_OP <> 'DELETE' THEN {image(columns, "NEW")} END
-    );
-    RETURN NULL;
-END
-"""
+        old, new = (image(columns, side) for side in ("OLD", "NEW"))
+        return _body("capturing", mark=self.mark, name=name, truncated=literal(truncated), old=old, new=new)
+
+
+def _body(query: str, **values: str) -> str:
+    return f"\n{_SQL.text(query, **values)}\n"
 
 
 def function_name(table: str, digest: str) -> str:

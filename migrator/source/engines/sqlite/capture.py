@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
+from migrator.source.engines.catalogue import Queries
 from migrator.source.engines.ddl import (
     DELETES_LISTED,
     EVENTS,
@@ -28,21 +29,7 @@ from migrator.source.engines.sqlite.facts import QUERIES
 # ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
 
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
-MARK_COLUMNS = f"""\
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    table_name TEXT NOT NULL DEFAULT '',      -- '' where a root is named
-    image_before TEXT,                        -- JSON: column -> type:text, of UPDATE and DELETE
-    image_after TEXT,                         -- the same, of INSERT and UPDATE
-    root_entity TEXT,
-    root_key TEXT,
-    item_keys TEXT NOT NULL DEFAULT '[]',     -- JSON: item keys that the root had
-    work_cursor TEXT NOT NULL DEFAULT '',     -- where the work on a mark of many roots goes on
-    tries INTEGER NOT NULL DEFAULT 0,         -- how often it failed
-    ready_at REAL NOT NULL DEFAULT 0,         -- times are seconds since 1970, by this machine's clock
-    leased_until REAL NOT NULL DEFAULT 0,
-    lease_owner TEXT,
-    changed_at REAL NOT NULL DEFAULT ({_NOW}),
-    version INTEGER NOT NULL DEFAULT {VERSION}"""
+_SQL = Queries("migrator.source.engines.sqlite", "capture.sql")
 
 
 class SqliteDdl:
@@ -57,7 +44,7 @@ class SqliteDdl:
             " words TEXT NOT NULL"
         )
         return [
-            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)",
+            _SQL.text("mark_table", mark=self.mark, now=_NOW, version=VERSION),
             f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
         ]
 
