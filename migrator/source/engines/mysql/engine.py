@@ -17,40 +17,12 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
-from migrator.source.engines.base import (
-    Address,
-    Connecting,
-    ConnectionOptions,
-    Engine,
-    Outcomes,
-    Schema,
-    Sessions,
-    Sql,
-    Statements,
-    Typed,
-    single,
-)
+from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.mysql.capture import CAPTURING, declared_word
 from migrator.source.engines.mysql.facts import QUERIES
 from migrator.source.engines.mysql.server import ERRORS, GRANTING, ROWS, SERVER, WRITERS
-from migrator.source.engines.shared import (
-    AS_TEXT,
-    BACKSLASHED,
-    BLANK,
-    BLOCK,
-    CLOCKS,
-    COMMON_QUOTES,
-    CONNECT_TIMEOUT_S,
-    OF_SEQUENCES,
-    PARAMETER,
-    SIZED,
-    lexer,
-    refuse_stray_at,
-    server_engine,
-    unless_in,
-)
 
 _FOUND_ROWS = 2
 """CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
@@ -67,7 +39,7 @@ def _counts_found(driver: Any) -> bool:
 # ── values ──
 
 
-def _typed(column: Column, value: Any) -> Typed:
+def _typed(column: Column, value: Any) -> base.Typed:
     word, declared = declared_word(column), column.declared.lower()
     sized = "".join(re.findall(r"\([\d, ]+\)", declared)[:1])
     casts = {
@@ -135,11 +107,11 @@ def _acting_in(inspector: sa.Inspector, schema: str | None) -> list[tuple[Place,
     return links
 
 
-STATEMENTS = Statements(
+STATEMENTS = base.Statements(
     reader="mysql",
     bound=re.compile(r"\?"),
     quotes=re.compile(
-        r"(?s)'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`|#[^\n]*|" + COMMON_QUOTES
+        r"(?s)'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`|#[^\n]*|" + shared.COMMON_QUOTES
     ),
     nests_comments=False,
     runs_comments=True,
@@ -154,7 +126,7 @@ STATEMENTS = Statements(
     decimals_are_floats=False,
     quotes_by_session=True,
 )
-SESSIONS = Sessions(
+SESSIONS = base.Sessions(
     drivers=("pymysql", "mysqldb", "aiomysql", "asyncmy"),
     modules={"pymysql": "format", "MySQLdb": "format"},
     reads_through=("pymysql", "aiomysql"),
@@ -169,7 +141,7 @@ SESSIONS = Sessions(
     has_search_path=False,
     keeps_last_id=True,
 )
-OUTCOMES = Outcomes(
+OUTCOMES = base.Outcomes(
     # A SELECT without a lock would read the snapshot, not what the statement worked on.
     locks={
         "key": " FOR UPDATE",
@@ -218,14 +190,22 @@ def _ansi_mysql() -> object:
     return AnsiMySQL()
 
 
-_PARAMETERS = lexer(
-    rf'{BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
-    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{PARAMETER}"
+_PARAMETERS = shared.lexer(
+    rf'{shared.BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
+    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{shared.PARAMETER}"
 )
-_BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*", re.DOTALL)
+_BETWEEN = re.compile(rf"(?:{shared.BLANK}|{shared.BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*", re.DOTALL)
 _UTC = "+00:00"
 _REFUSED = (
-    *("load_file", "sleep", "benchmark", "get_lock", "release_lock", "release_all_locks", *OF_SEQUENCES),
+    *(
+        "load_file",
+        "sleep",
+        "benchmark",
+        "get_lock",
+        "release_lock",
+        "release_all_locks",
+        *shared.OF_SEQUENCES,
+    ),
     *(
         "sys_*",
         "*_wait",
@@ -240,7 +220,7 @@ _REFUSED = (
     ),
 )
 _VOLATILE = (
-    CLOCKS
+    shared.CLOCKS
     | {"now", "sysdate", "curdate", "curtime", "rand", "uuid", "uuid_short", "sys_guid", "random_bytes"}
     | {"connection_id", "user", "system_user", "last_insert_id", "found_rows", "row_count", "nextval"}
     | {"lastval", "setval", "sleep", "get_lock"}
@@ -258,7 +238,7 @@ _FIRST_OF_HALF = "\udced"
 def _comparable(value: Any, kind: Kind) -> Any:
     """Converts a text that stands for a number, bits or a moment, and the short form of a FLOAT to all that it holds."""
     if kind.name == "float" and kind.single:
-        return single(Decimal(value))
+        return base.single(Decimal(value))
     if not isinstance(value, str):
         return value
     if _FIRST_OF_HALF in value:
@@ -275,12 +255,12 @@ def _comparable(value: Any, kind: Kind) -> Any:
     return value.removesuffix(_UTC) if kind.name == "timestamp" and kind.zone else value
 
 
-SQL = Sql(
+SQL = base.Sql(
     reader=_ansi_mysql,
     quote="`",
     parameters=_PARAMETERS,
     # Its columns hold no zone; the session's is UTC.
-    forms={**AS_TEXT, datetime: _without_zone},
+    forms={**shared.AS_TEXT, datetime: _without_zone},
     comparable=_comparable,
     integer_bits=None,
     between=_BETWEEN,
@@ -288,7 +268,7 @@ SQL = Sql(
     escapes_names=False,
     refused=_REFUSED,
     refused_columns=(),
-    sized=SIZED | {"space": 0},
+    sized=shared.SIZED | {"space": 0},
     volatile=_VOLATILE,
     folds_names=False,
     recurses_unasked=False,
@@ -314,7 +294,7 @@ _SCHEME = "mysql+pymysql"
 
 
 def _checked_url(url: URL, _: str) -> URL:
-    refuse_stray_at(url)
+    shared.refuse_stray_at(url)
     if not url.database:
         raise SettingsError("source: the URL names no database; write mysql://user@host:3306/database")
     try:
@@ -325,16 +305,21 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: base.Address, connection_options: base.ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.mysql import connect  # needs PyMySQL, an extra that SQLite does without
 
-    defaults: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
+    defaults: dict[str, Any] = {
+        "program_name": connection_options.name,
+        "connect_timeout": shared.CONNECT_TIMEOUT_S,
+    }
     if connection_options.statement_timeout_s:
         defaults["read_timeout"] = math.ceil(
             connection_options.statement_timeout_s + connection_options.silence_s
         )
-    engine = server_engine(
-        address, connection_options, lambda url: unless_in(url, defaults) | connect.arguments(url.password)
+    engine = shared.server_engine(
+        address,
+        connection_options,
+        lambda url: shared.unless_in(url, defaults) | connect.arguments(url.password),
     )
     sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
     if not connection_options.writes:
@@ -348,13 +333,13 @@ def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[in
     return connect.fetched(connection, statement, raw)
 
 
-MYSQL = Engine(
+MYSQL = base.Engine(
     name=_NAME,
     also=(_MARIADB,),
     title="MySQL or MariaDB",
     is_file=False,
     queries=QUERIES,
-    connecting=Connecting(
+    connecting=base.Connecting(
         form="mysql://user@host:3306/database (MariaDB too)",
         schemes=(_NAME, _MARIADB, _SCHEME, "mariadb+pymysql"),
         driver="MySQL and MariaDB are read with PyMySQL; write mysql:// without another driver's name",
@@ -367,7 +352,7 @@ MYSQL = Engine(
         fetched=_fetched,
     ),
     sql=SQL,
-    schema=Schema(
+    schema=base.Schema(
         reflected=facts.reflected,
         kinds=facts.KINDS,
         has_schemas=True,

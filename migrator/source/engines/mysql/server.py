@@ -16,38 +16,15 @@ from migrator.mapping.model.facts import Column, TableFacts
 from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.server_errors import mysql_number
 from migrator.settings.roles import WRITES, SqlRole
-from migrator.source.engines import shared
-from migrator.source.engines.base import (
-    Ask,
-    Changes,
-    Errors,
-    Grant,
-    Granting,
-    Mark,
-    Open,
-    Place,
-    Plan,
-    Replication,
-    Row,
-    RowWriting,
-    Server,
-    Verdict,
-    Writers,
-    as_text,
-    no_replica,
-    refuse_inexact,
-    refuse_longer,
-    single,
-)
+from migrator.source.engines import base, shared
 from migrator.source.engines.mysql.facts import QUERIES, RECORDED, literal, quoted
-from migrator.source.engines.shared import drops_unchecked, part_of, split
 
 # ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
 
 # ── plans ──
 
 
-def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
+def _plan(names: Sequence[str], rows: Sequence[base.Row], page_rows: int) -> base.Plan:
     lines, whole = [], []
     for row in rows:
         named = dict(zip(names, row, strict=True))
@@ -58,7 +35,7 @@ def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
     return lines, whole
 
 
-def _expected(names: Sequence[str], rows: Sequence[Row]) -> int | None:
+def _expected(names: Sequence[str], rows: Sequence[base.Row]) -> int | None:
     return max(int(dict(zip(names, row, strict=True))["rows"] or 0) for row in rows)
 
 
@@ -73,7 +50,7 @@ def _explain(dialect: sa.Dialect) -> str:
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
     """A quarter of MariaDB's estimate, which samples some pages; None for MySQL, whose figure may be a day old."""
     if getattr(connection.dialect, "is_mariadb", False):
-        return part_of(connection, QUERIES["mariadb_rows"], table, of=1, by=4)
+        return shared.part_of(connection, QUERIES["mariadb_rows"], table, of=1, by=4)
     return None
 
 
@@ -92,19 +69,19 @@ _MYSQL_STATE = (
 )
 
 
-def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
+def _gtid_verdict(state: str) -> Callable[[base.Mark, base.Ask], base.Verdict]:
     """A server that does not replicate from the primary never has its GTIDs, and so stays "behind"."""
 
-    def verdict(mark: Mark, ask: Ask) -> Verdict:
+    def verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
         server, database, replayed, read_only = ask(state, {"position": mark.position})
         if database != mark.database:
-            raise no_replica("this is another database")
+            raise base.no_replica("this is another database")
         if server == mark.server:
             return "ready"
         if not read_only:
-            raise no_replica("this server takes writes of its own (read_only is off)")
+            raise base.no_replica("this server takes writes of its own (read_only is off)")
         if not mark.position:
-            raise no_replica(
+            raise base.no_replica(
                 "url's server writes no binary log with GTIDs, so it cannot be told how far this one is"
             )
         return "ready" if replayed else "behind"
@@ -112,17 +89,19 @@ def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
     return verdict
 
 
-def replication(dialect: sa.Dialect) -> Replication:
+def replication(dialect: sa.Dialect) -> base.Replication:
     """MariaDB's or MySQL's replication: their positions have different forms."""
     return _OF_MARIADB if getattr(dialect, "is_mariadb", False) else _OF_MYSQL
 
 
-def _mark_by(query: str) -> Callable[[Ask], Mark]:
-    return lambda ask: Mark(*(str(part or "") for part in ask(query, {})))
+def _mark_by(query: str) -> Callable[[base.Ask], base.Mark]:
+    return lambda ask: base.Mark(*(str(part or "") for part in ask(query, {})))
 
 
-_OF_MARIADB = Replication(_mark_by(_MARIADB_MARK), f"SELECT {_MARIADB_SERVER}", _gtid_verdict(_MARIADB_STATE))
-_OF_MYSQL = Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_verdict(_MYSQL_STATE))
+_OF_MARIADB = base.Replication(
+    _mark_by(_MARIADB_MARK), f"SELECT {_MARIADB_SERVER}", _gtid_verdict(_MARIADB_STATE)
+)
+_OF_MYSQL = base.Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_verdict(_MYSQL_STATE))
 
 
 def is_mariadb(version: str) -> bool:
@@ -130,7 +109,7 @@ def is_mariadb(version: str) -> bool:
     return "mariadb" in version.lower()
 
 
-SERVER = Server(
+SERVER = base.Server(
     # MariaDB and MySQL have different names for the time-out, and asking for the wrong one is an error.
     health="SELECT VERSION(), UNIX_TIMESTAMP(), @@read_only, ''",
     product=lambda version: version if is_mariadb(version) else f"MySQL {version}",
@@ -158,13 +137,13 @@ def is_denied(error: DBAPIError) -> bool:
     return getattr(error.orig, "args", ("",))[0] in _DENIED
 
 
-def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
+def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
     named, source = ("counted_changes", "performance_schema")
     if not _may_count(connection):
         named, source = ("update_time", "information_schema.TABLES")
     per_table = {}
     for name in tables:
-        schema, table = split(connection, name)
+        schema, table = shared.split(connection, name)
         count = connection.execute(QUERIES[named], {"schema": schema, "name": table}).scalar()
         if count is not None:
             per_table[name] = str(count)
@@ -184,7 +163,7 @@ def _may_count(connection: Connection) -> bool:
     return True
 
 
-def _open(connection: Connection) -> Open:
+def _open(connection: Connection) -> base.Open:
     try:
         return {str(id_): ("", str(who)) for id_, who in connection.execute(QUERIES["open_transactions"])}, ""
     except DBAPIError as error:
@@ -194,7 +173,7 @@ def _open(connection: Connection) -> Open:
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
-    split_names = {split(connection, name) for name in tables}
+    split_names = {shared.split(connection, name) for name in tables}
     rights: dict[tuple[str, str], list[str]] = {}
     quote = connection.dialect.identifier_preparer.quote
     for schema, table, grantee, right in connection.execute(QUERIES["rights_to_write"]):
@@ -219,14 +198,14 @@ def _sees_all(connection: Connection) -> bool:
     return True
 
 
-WRITERS = Writers(
+WRITERS = base.Writers(
     changes=_changes,
     open=_open,
     # MariaDB and MySQL report the next auto-increment number late; they count by table instead.
     marks_ever="",
     may_write=lambda *_: {},
     read_only=_read_only,
-    drops=drops_unchecked("SET FOREIGN_KEY_CHECKS = 0", "SET FOREIGN_KEY_CHECKS = 1"),
+    drops=shared.drops_unchecked("SET FOREIGN_KEY_CHECKS = 0", "SET FOREIGN_KEY_CHECKS = 1"),
 )
 
 
@@ -276,7 +255,7 @@ def _is_connecting(cause: BaseException) -> bool:
     return mysql_number(cause) in _CANNOT_CONNECT
 
 
-ERRORS = Errors(_reasons, _is_connecting, lambda _: None)
+ERRORS = base.Errors(_reasons, _is_connecting, lambda _: None)
 
 
 # ── Rows written into MariaDB and MySQL: values in the form of the column, refusals by the server's numbers ──
@@ -292,8 +271,8 @@ def _prepare(connection: Any) -> None:
 def _bound(column: Column, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, bytes)):
         return value
-    refuse_inexact(column, value)
-    refuse_longer(column, value)
+    base.refuse_inexact(column, value)
+    base.refuse_longer(column, value)
     name = column.kind.name
     if name == "bits":
         return int(value, 2)
@@ -304,8 +283,8 @@ def _bound(column: Column, value: Any) -> Any:
         return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
     if name == "float":
         # The greatest FLOAT, as short as it is written, is out of its own range.
-        return single(value) if column.kind.single else float(value)
-    return as_text(column.kind, value)
+        return base.single(value) if column.kind.single else float(value)
+    return base.as_text(column.kind, value)
 
 
 _BY_NUMBER: dict[int, RefusalKind] = {
@@ -335,7 +314,7 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
             connection.exec_driver_sql(f"SELECT SETVAL({sequence}, {int(highest)}, 1)")
 
 
-ROWS = RowWriting(
+ROWS = base.RowWriting(
     prepare=_prepare,
     begin=lambda _: None,
     end=lambda _: None,
@@ -362,41 +341,42 @@ _MAKES = ("CREATE", "SELECT", "INSERT", "UPDATE", "DELETE", "DROP")
 def _needed(
     connection: Connection,
     role: SqlRole,
-    read: Collection[Place],
-    captured: Collection[Place],
-    written: Collection[Place],
-) -> Iterator[Grant]:
+    read: Collection[base.Place],
+    captured: Collection[base.Place],
+    written: Collection[base.Place],
+) -> Iterator[base.Grant]:
     """A trigger acts with the rights of the user that made it, which reads the changed row's columns; and only who may
     make triggers is shown those that there are."""
     home = str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one())
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
         for right in _MAKES if role.installs else rights:
-            yield Grant("table", home, name, right)
+            yield base.Grant("table", home, name, right)
     if connection.execute(QUERIES["has_log"], {"home": home}).scalar_one():
         # Capture reads the log (source/capture/log/).
         rights = ("SELECT", "UPDATE") if set(role.mark) - {"SELECT"} else role.ticket[:1]
         yield from (
-            Grant("table", home, "migrator_log", right) for right in (_MAKES if role.installs else rights)
+            base.Grant("table", home, "migrator_log", right)
+            for right in (_MAKES if role.installs else rights)
         )
         if role.installs or role.mark:
-            yield Grant("attribute", "", "", "REPLICATION CLIENT")
+            yield base.Grant("attribute", "", "", "REPLICATION CLIENT")
         if role.installs or "DELETE" in role.mark:
-            yield Grant("attribute", "", "", "REPLICATION SLAVE")
+            yield base.Grant("attribute", "", "", "REPLICATION SLAVE")
     for schema, name in captured:
-        yield Grant("table", schema, name, "TRIGGER")
+        yield base.Grant("table", schema, name, "TRIGGER")
         if role.installs:
-            yield Grant("table", schema, name, "SELECT")
+            yield base.Grant("table", schema, name, "SELECT")
     # MariaDB shows a table's triggers to a user who may write it, MySQL to one alone who may make some.
     rights = WRITES if getattr(connection.dialect, "is_mariadb", False) else (*WRITES, "TRIGGER")
-    yield from (Grant("table", schema, name, right) for schema, name in written for right in rights)
+    yield from (base.Grant("table", schema, name, right) for schema, name in written for right in rights)
     for place in written:
         # An INSERT needs both, though it says the number itself.
         for schema, name in _sequences(connection, place):
-            yield from (Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
-    yield from (Grant("table", schema, name, "SELECT") for schema, name in read)
+            yield from (base.Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
+    yield from (base.Grant("table", schema, name, "SELECT") for schema, name in read)
 
 
-def _sequences(connection: Connection, place: Place) -> Iterator[Place]:
+def _sequences(connection: Connection, place: base.Place) -> Iterator[base.Place]:
     """Those that the defaults of the table's columns draw from."""
     schema, table = place
     for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
@@ -405,12 +385,12 @@ def _sequences(connection: Connection, place: Place) -> Iterator[Place]:
             yield found["schema"].replace(quote * 2, quote), found["name"].replace(quote * 2, quote)
 
 
-def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
+def _missing(connection: Connection, grants: Sequence[base.Grant]) -> list[base.Grant]:
     may = rights_of_user(connection)
     return [grant for grant in grants if not may(grant.right, grant.schema, grant.name)]
 
 
-def _statement(grants: Sequence[Grant], user: str) -> str:
+def _statement(grants: Sequence[base.Grant], user: str) -> str:
     """`user`: name@host, or a name for every host."""
     first = grants[0]
     name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
@@ -445,4 +425,4 @@ def is_like(name: str, pattern: str) -> bool:
     )
 
 
-GRANTING = Granting(_needed, _missing, _statement)
+GRANTING = base.Granting(_needed, _missing, _statement)

@@ -16,44 +16,12 @@ from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.settings.roles import WRITES, SqlRole
-from migrator.source.engines.base import (
-    Address,
-    Connecting,
-    ConnectionOptions,
-    Engine,
-    Grant,
-    Granting,
-    Outcomes,
-    Place,
-    Schema,
-    Sessions,
-    Sql,
-    Statements,
-    Typed,
-)
-from migrator.source.engines.catalogue import Below, Links
-from migrator.source.engines.catalogue import Place as TablePlace
+from migrator.source.engines import base, shared
+from migrator.source.engines.catalogue import Below, Links, Place
 from migrator.source.engines.postgresql import facts
 from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA, quoted
 from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.postgresql.server import ERRORS, ROWS, SERVER, WRITERS, has_blocks
-from migrator.source.engines.shared import (
-    ANSI_STRING,
-    AS_TEXT,
-    BACKSLASHED,
-    BETWEEN,
-    CLOCKS,
-    COMMENTS,
-    COMMON_QUOTES,
-    CONNECT_TIMEOUT_S,
-    OF_SEQUENCES,
-    PARAMETER,
-    SIZED,
-    lexer,
-    refuse_stray_at,
-    server_engine,
-    unless_in,
-)
 
 # ── connections ──
 
@@ -82,7 +50,7 @@ def _psycopg2_cursor() -> Any:
 # ── values ──
 
 
-def _typed(column: Column, value: Any) -> Typed:
+def _typed(column: Column, value: Any) -> base.Typed:
     """A domain over an enum is cast to the enum: no operator compares the domain."""
     enum = column.kind.read_as if column.kind.name == "text" else ""
     return "CAST(", value, f" AS {enum or column.declared})"
@@ -94,52 +62,42 @@ _ACTIONS = {"2": "update", "3": "insert", "4": "delete"}
 _WRITES = r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:ONLY\s+)?(?:\S+\.)?{}(?![\w$\"])"
 
 
-def _pairs(connection: Connection, statement: sa.TextClause) -> list[tuple[TablePlace, TablePlace]]:
-    return [
-        (TablePlace(row.parent_schema, row.parent), TablePlace(row.child_schema, row.child))
-        for row in connection.execute(statement)
-    ]
+def _pair(row: sa.Row[Any]) -> tuple[Place, Place]:
+    return Place(row.parent_schema, row.parent), Place(row.child_schema, row.child)
 
 
-def _acting(connection: Connection) -> list[tuple[TablePlace, Below]]:
-    return [
-        (
-            TablePlace(row.parent_schema, row.parent),
-            Below(
-                TablePlace(row.child_schema, row.child),
-                tuple(zip(row.own, row.theirs, strict=True)),
-                row.on_delete,
-                row.on_update,
-            ),
-        )
-        for row in connection.execute(QUERIES["acting"])
-    ]
+def _pairs(connection: Connection, query: str) -> list[tuple[Place, Place]]:
+    return [_pair(row) for row in connection.execute(QUERIES[query])]
 
 
-def _rules(connection: Connection) -> list[tuple[TablePlace, TablePlace, str]]:
+def _acting(connection: Connection) -> Iterator[tuple[Place, Below]]:
+    for row in connection.execute(QUERIES["acting"]):
+        parent, child = _pair(row)
+        yield parent, Below(child, tuple(zip(row.own, row.theirs, strict=True)), row.on_delete, row.on_update)
+
+
+def _rules(connection: Connection) -> list[tuple[Place, Place, str]]:
     """A rule also depends on tables that it only reads: its text distinguishes them from those that it writes."""
     return [
-        (
-            TablePlace(row.parent_schema, row.parent),
-            TablePlace(row.child_schema, row.child),
-            _ACTIONS[row.event],
-        )
+        (*_pair(row), _ACTIONS[row.event])
         for row in connection.execute(QUERIES["rules"])
         if re.search(_WRITES.format(re.escape(row.written)), row.text.partition(" DO ")[2])
     ]
 
 
 def _links(connection: Connection, _: Iterable[str | None]) -> Links:
-    heirs, views = (_pairs(connection, QUERIES[name]) for name in ("heirs", "view_tables"))
-    emptied = [*heirs, *_pairs(connection, QUERIES["referring"])]
-    return Links(_acting(connection), heirs, views, emptied, _rules(connection))
+    heirs, views = _pairs(connection, "heirs"), _pairs(connection, "view_tables")
+    emptied = [*heirs, *_pairs(connection, "referring")]
+    return Links(list(_acting(connection)), heirs, views, emptied, _rules(connection))
 
 
-STATEMENTS = Statements(
+STATEMENTS = base.Statements(
     reader="postgres",
     # A name may hold a $ as well.
     bound=re.compile(r"(?<![\w$])\$(?P<place>\d+)"),
-    quotes=re.compile(r"(?is)(?<!\w)E'(?:[^'\\]|\\.|'')*'|\$((?:[^\W\d]\w*)?)\$.*?\$\1\$|" + COMMON_QUOTES),
+    quotes=re.compile(
+        r"(?is)(?<!\w)E'(?:[^'\\]|\\.|'')*'|\$((?:[^\W\d]\w*)?)\$.*?\$\1\$|" + shared.COMMON_QUOTES
+    ),
     nests_comments=True,
     runs_comments=False,
     modifiers=None,
@@ -149,7 +107,7 @@ STATEMENTS = Statements(
     decimals_are_floats=False,
     quotes_by_session=False,
 )
-SESSIONS = Sessions(
+SESSIONS = base.Sessions(
     drivers=("psycopg", "psycopg_async", "psycopg2", "asyncpg"),
     modules={"psycopg": "format", "psycopg2": "format"},
     reads_through=("psycopg",),
@@ -166,7 +124,7 @@ SESSIONS = Sessions(
     has_search_path=True,
     keeps_last_id=False,
 )
-OUTCOMES = Outcomes(
+OUTCOMES = base.Outcomes(
     # Inserting a child does not wait for a parent whose key does not change.
     locks={
         "key": " FOR UPDATE",
@@ -210,42 +168,42 @@ OWN = {"mark": (SCHEMA, "mark"), "ticket": (SCHEMA, "ticket")}
 def _needed(
     connection: Connection,
     role: SqlRole,
-    read: Collection[Place],
-    captured: Collection[Place],
-    written: Collection[Place],
-) -> Iterator[Grant]:
+    read: Collection[base.Place],
+    captured: Collection[base.Place],
+    written: Collection[base.Place],
+) -> Iterator[base.Grant]:
     database = str(connection.exec_driver_sql("SELECT current_database()").scalar_one())
-    yield Grant("database", "", database, "CONNECT")
+    yield base.Grant("database", "", database, "CONNECT")
     if role.installs:
-        yield Grant("database", "", database, "CREATE")
+        yield base.Grant("database", "", database, "CREATE")
         owners = {
             owner
             for schema, name in captured
             for owner in connection.scalars(QUERIES["owners"], _named(schema, name))
         }
-        yield from (Grant("owner", "", str(owner), "MEMBER") for owner in owners)
+        yield from (base.Grant("owner", "", str(owner), "MEMBER") for owner in owners)
     rights = [(*place, "SELECT") for place in read]
     for own, listed in ((OWN["ticket"], role.ticket), (OWN["mark"], role.mark)):
         rights += [(*own, right) for right in listed]
     if connection.execute(QUERIES["has_log"]).scalar_one():
         rights += [(SCHEMA, "log", right) for right in (_MOVES if "DELETE" in role.mark else role.ticket[:1])]
         if role.installs or "DELETE" in role.mark:
-            yield Grant("attribute", "", "", "REPLICATION")
+            yield base.Grant("attribute", "", "", "REPLICATION")
     rights += [(*place, right) for place in written for right in WRITES]
     schemas = {schema for schema, _, _ in rights}
     if role.installs:
         schemas |= {schema for schema, _ in captured}
     for schema in schemas:
-        yield Grant("schema", "", schema, "USAGE")
+        yield base.Grant("schema", "", schema, "USAGE")
     if role.counts:
-        yield Grant("sequence", SCHEMA, "mark_id_seq", "USAGE")
+        yield base.Grant("sequence", SCHEMA, "mark_id_seq", "USAGE")
     for schema, name in written:
         for row in connection.execute(QUERIES["sequences"], {"table": name, "schema": schema}):
-            yield from (Grant("sequence", row.schema, row.name, right) for right in _MOVES)
-    yield from (Grant("table", schema, name, right) for schema, name, right in rights)
+            yield from (base.Grant("sequence", row.schema, row.name, right) for right in _MOVES)
+    yield from (base.Grant("table", schema, name, right) for schema, name, right in rights)
 
 
-def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
+def _missing(connection: Connection, grants: Sequence[base.Grant]) -> list[base.Grant]:
     return [
         grant
         for grant in grants
@@ -253,7 +211,7 @@ def _missing(connection: Connection, grants: Sequence[Grant]) -> list[Grant]:
     ]
 
 
-def _asked(grant: Grant) -> dict[str, str]:
+def _asked(grant: base.Grant) -> dict[str, str]:
     if grant.kind == "attribute":
         return {}
     named = {"name": grant.name, "right": grant.right}
@@ -264,7 +222,7 @@ def _named(schema: str, name: str) -> dict[str, str]:
     return {"schema": schema, "name": name}
 
 
-def _statement(grants: Sequence[Grant], user: str) -> str:
+def _statement(grants: Sequence[base.Grant], user: str) -> str:
     first, to = grants[0], quoted(user)
     if first.kind == "attribute":
         return f"ALTER ROLE {to} REPLICATION"
@@ -274,15 +232,15 @@ def _statement(grants: Sequence[Grant], user: str) -> str:
     return f"GRANT {', '.join(grant.right for grant in grants)} ON {first.kind.upper()} {on} TO {to}"
 
 
-GRANTING = Granting(_needed, _missing, _statement)
+GRANTING = base.Granting(_needed, _missing, _statement)
 
 
 # ── PostgreSQL's SQL: parsing, refused functions, and the forms of values and columns in our statements ──
 
-_PARAMETERS = lexer(
-    rf"(?<!\w)[eE]{BACKSLASHED}|{ANSI_STRING}"
+_PARAMETERS = shared.lexer(
+    rf"(?<!\w)[eE]{shared.BACKSLASHED}|{shared.ANSI_STRING}"
     r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
-    rf"|(?P<comment>{COMMENTS})|{PARAMETER}"
+    rf"|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}"
 )
 _SQL_AS_TEXT = (
     *(
@@ -299,7 +257,7 @@ _OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
 _AS_A_COLUMN = (
     *_SQL_AS_TEXT,
     *_OF_LARGE_OBJECTS,
-    *OF_SEQUENCES,
+    *shared.OF_SEQUENCES,
     *(
         "pg_read_*",
         "pg_ls_*",
@@ -328,14 +286,14 @@ _REFUSED = (
     "pg_*",
     "set_config",
     *_OF_LARGE_OBJECTS,
-    *OF_SEQUENCES,
+    *shared.OF_SEQUENCES,
     *_SQL_AS_TEXT,
     *_OF_EXTENSIONS,
     "http",
     "http_*",
 )
 _VOLATILE = (
-    CLOCKS
+    shared.CLOCKS
     | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
     | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
     | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"}
@@ -356,19 +314,19 @@ def _text(value: str) -> str:
     return value
 
 
-SQL = Sql(
+SQL = base.Sql(
     reader="postgres",
     quote='"',
     parameters=_PARAMETERS,
-    forms={**AS_TEXT, str: _text},
+    forms={**shared.AS_TEXT, str: _text},
     comparable=_comparable,
     integer_bits=None,
-    between=BETWEEN,
+    between=shared.BETWEEN,
     sets_variables=False,
     escapes_names=True,
     refused=_REFUSED,
     refused_columns=_AS_A_COLUMN,
-    sized=SIZED | {"array_fill": 1},
+    sized=shared.SIZED | {"array_fill": 1},
     volatile=_VOLATILE,
     folds_names=True,
     recurses_unasked=False,
@@ -393,7 +351,7 @@ _SCHEME = "postgresql+psycopg"
 
 
 def _checked_url(url: URL, _: str) -> URL:
-    refuse_stray_at(url)
+    shared.refuse_stray_at(url)
     try:
         import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
     except ImportError:
@@ -402,17 +360,17 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: base.Address, connection_options: base.ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.postgresql import connect  # needs psycopg, an extra that SQLite does without
 
     defaults = {
         "application_name": connection_options.name,
-        "connect_timeout": CONNECT_TIMEOUT_S,
+        "connect_timeout": shared.CONNECT_TIMEOUT_S,
         **connect.ALIVE,
     }
     # For any encoding of the database: with SQL_ASCII the driver would otherwise return bytes for texts.
-    engine = server_engine(
-        address, connection_options, lambda url: unless_in(url, defaults) | {"client_encoding": "utf8"}
+    engine = shared.server_engine(
+        address, connection_options, lambda url: shared.unless_in(url, defaults) | {"client_encoding": "utf8"}
     )
     sa.event.listen(engine, "connect", partial(connect.prepare, connection_options=connection_options))
     sa.event.listen(engine, "begin", partial(connect.begin, connection_options=connection_options))
@@ -425,13 +383,13 @@ def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[in
     return connect.fetched(connection, statement, raw)
 
 
-POSTGRESQL = Engine(
+POSTGRESQL = base.Engine(
     name=_NAME,
     also=(),
     title="PostgreSQL",
     is_file=False,
     queries=QUERIES,
-    connecting=Connecting(
+    connecting=base.Connecting(
         form="postgresql://user@host:5432/database",
         schemes=(_NAME, "postgres", _SCHEME),
         driver="PostgreSQL is read with psycopg 3; write postgresql:// without another driver's name",
@@ -444,7 +402,7 @@ POSTGRESQL = Engine(
         fetched=_fetched,
     ),
     sql=SQL,
-    schema=Schema(
+    schema=base.Schema(
         reflected=facts.reflected,
         kinds=facts.KINDS,
         has_schemas=True,

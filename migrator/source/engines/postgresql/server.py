@@ -14,35 +14,16 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.facts import Column, Kind, TableFacts
 from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.server_errors import mysql_number
-from migrator.source.engines import shared
-from migrator.source.engines.base import (
-    Ask,
-    Changes,
-    Errors,
-    Mark,
-    Open,
-    Plan,
-    Replication,
-    Row,
-    RowWriting,
-    Server,
-    Verdict,
-    Writers,
-    as_text,
-    no_replica,
-    refuse_inexact,
-    refuse_longer,
-)
+from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import Recorded
 from migrator.source.engines.postgresql.facts import QUERIES
-from migrator.source.engines.shared import part_of, split
 
 # ── Facts about a PostgreSQL server: plans, statistics, replicas ──
 
 # ── plans ──
 
 
-def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
+def _plan(names: Sequence[str], rows: Sequence[base.Row], page_rows: int) -> base.Plan:
     """A scan without a filter reads as many rows as estimated; one with a filter reads more."""
     lines = [str(row[0]) for row in rows]
     return lines, list(_sequential(lines, page_rows))
@@ -59,7 +40,7 @@ def _sequential(lines: Sequence[str], page_rows: int) -> Iterator[str]:
             yield match["table"].strip('"')
 
 
-def _expected(_: Sequence[str], rows: Sequence[Row]) -> int | None:
+def _expected(_: Sequence[str], rows: Sequence[base.Row]) -> int | None:
     match = re.search(r" rows=(\d+)", str(rows[0][0]))
     return None if match is None else int(match[1])
 
@@ -69,7 +50,7 @@ def _expected(_: Sequence[str], rows: Sequence[Row]) -> int | None:
 
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
     """Three quarters of the last ANALYZE's count minus all changes since."""
-    return part_of(connection, QUERIES["rows_at_least"], table, of=3, by=4)
+    return shared.part_of(connection, QUERIES["rows_at_least"], table, of=3, by=4)
 
 
 # ── blocks ──
@@ -96,27 +77,27 @@ _STATE = (
 )
 
 
-def _mark(ask: Ask) -> Mark:
-    return Mark(*(str(part or "") for part in ask(_MARK, {})))
+def _mark(ask: base.Ask) -> base.Mark:
+    return base.Mark(*(str(part or "") for part in ask(_MARK, {})))
 
 
-def _verdict(mark: Mark, ask: Ask) -> Verdict:
+def _verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
     """A promoted replica keeps its cluster's identifier, so only the primary itself may be out of recovery."""
     system, server, database, in_recovery, ahead_bytes = ask(_STATE, {"position": mark.position or None})
     if system != mark.system:
-        raise no_replica("this server belongs to another cluster")
+        raise base.no_replica("this server belongs to another cluster")
     if database != mark.database:
-        raise no_replica("this is another database")
+        raise base.no_replica("this is another database")
     if not in_recovery:
         if server == mark.server:
             return "ready"
-        raise no_replica("this server is no replica (any more), it takes writes of its own")
+        raise base.no_replica("this server is no replica (any more), it takes writes of its own")
     if ahead_bytes is None:
-        raise no_replica("this server does not say how far it has replayed")
+        raise base.no_replica("this server does not say how far it has replayed")
     return "ready" if ahead_bytes >= 0 else "behind"
 
 
-REPLICATION = Replication(_mark, "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict)
+REPLICATION = base.Replication(_mark, "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict)
 
 # ── how much it has to do ──
 
@@ -128,7 +109,7 @@ _AT_WORK = (
 _LAG = "COALESCE(MAX(EXTRACT(epoch FROM replay_lag)), 0)"
 _REPLICAS = "pg_stat_replication"
 
-SERVER = Server(
+SERVER = base.Server(
     health="SELECT 'PostgreSQL ' || current_setting('server_version'), EXTRACT(epoch FROM clock_timestamp()),"
     " pg_is_in_recovery(), current_setting('statement_timeout')",
     product=str,
@@ -160,12 +141,12 @@ PUBLIC = "PUBLIC"
 """PostgreSQL's word for all roles."""
 
 
-def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
+def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
     rows = connection.execute(QUERIES["counted_changes"], named(connection, tables))
     return {f"{schema}.{name}": str(count) for schema, name, count in rows}, "pg_stat_user_tables", ""
 
 
-def _open(connection: Connection) -> Open:
+def _open(connection: Connection) -> base.Open:
     """Locks that a write holds until its transaction ends, prepared ones too; every user may see them."""
     rows = connection.execute(QUERIES["open_transactions"])
     return {
@@ -184,7 +165,7 @@ def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Se
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
     """The parameters of queries of tables by their names."""
-    places = [split(connection, name) for name in dict.fromkeys(tables)]
+    places = [shared.split(connection, name) for name in dict.fromkeys(tables)]
     return {"schemas": [schema for schema, _ in places], "names": [table for _, table in places]}
 
 
@@ -210,7 +191,7 @@ def _drops(names: Sequence[str]) -> list[str]:
     return [f"DROP TABLE {', '.join(names)}"] if names else []
 
 
-WRITERS = Writers(
+WRITERS = base.Writers(
     changes=_changes,
     open=_open,
     marks_ever="SELECT COALESCE(pg_sequence_last_value(pg_get_serial_sequence('{mark}', 'id')::regclass), 0)",
@@ -253,7 +234,7 @@ def _is_connecting(cause: BaseException) -> bool:
     return type(cause).__name__ == "OperationalError" and type(cause).__module__.startswith("psycopg")
 
 
-ERRORS = Errors(_reasons, _is_connecting, _hidden_rows)
+ERRORS = base.Errors(_reasons, _is_connecting, _hidden_rows)
 
 
 # ── Rows written into PostgreSQL: values as texts that take the column's own type, refusals by SQLSTATE, sequences ──
@@ -268,8 +249,8 @@ def _bound(column: Column, value: Any) -> Any:
     """
     if value is None or isinstance(value, bytes):
         return value
-    refuse_inexact(column, value)
-    refuse_longer(column, value)
+    base.refuse_inexact(column, value)
+    base.refuse_longer(column, value)
     return _text(column.kind, value)
 
 
@@ -279,7 +260,7 @@ def _text(kind: Kind, value: Any) -> str:
     if kind.name == "list":
         return _array(kind.element or Kind("plain"), value)
     if kind.name != "map":
-        return as_text(kind, value)
+        return base.as_text(kind, value)
     if kind.element is not None:
         pairs = (f'"{_escaped(name)}"=>{_quoted(kind.element, one)}' for name, one in value.items())
         return ", ".join(pairs)
@@ -355,7 +336,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("SET LOCAL migrator.reverse = 'on'")
 
 
-ROWS = RowWriting(
+ROWS = base.RowWriting(
     prepare=lambda _: None,
     begin=_begin,
     end=lambda _: None,

@@ -24,40 +24,8 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.errors import LongAnswerError, SettingsError
-from migrator.source.engines import shared
-from migrator.source.engines.base import (
-    LONGEST_ANSWER_BYTES,
-    Address,
-    Connecting,
-    ConnectionOptions,
-    Engine,
-    Errors,
-    Outcomes,
-    Plan,
-    Row,
-    RowWriting,
-    Schema,
-    Server,
-    Sessions,
-    Sql,
-    Statements,
-    Typed,
-    Writers,
-    as_text,
-    refuse_inexact,
-)
+from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
-from migrator.source.engines.shared import (
-    ANSI_STRING,
-    AS_TEXT,
-    BETWEEN,
-    CLOCKS,
-    COMMENTS,
-    COMMON_QUOTES,
-    PARAMETER,
-    drops_unchecked,
-    lexer,
-)
 from migrator.source.engines.sqlite import facts
 from migrator.source.engines.sqlite.capture import CAPTURING
 from migrator.source.engines.sqlite.facts import QUERIES
@@ -72,7 +40,7 @@ def _autocommits(_: Any, driver: Any) -> bool:
 # ── values ──
 
 
-def _typed(column: Column, value: Any) -> Typed:
+def _typed(column: Column, value: Any) -> base.Typed:
     return "", _by_affinity(column, value), ""
 
 
@@ -123,10 +91,10 @@ def _acting(connection: Connection) -> list[tuple[Place, Below]]:
     return links
 
 
-STATEMENTS = Statements(
+STATEMENTS = base.Statements(
     reader="sqlite",
     bound=re.compile(r"\?(?P<place>\d*)|[:@$](?P<name>\w+)"),
-    quotes=re.compile(r"(?s)`(?:[^`]|``)*`|\[[^\]]*\]|" + COMMON_QUOTES),
+    quotes=re.compile(r"(?s)`(?:[^`]|``)*`|\[[^\]]*\]|" + shared.COMMON_QUOTES),
     nests_comments=False,
     runs_comments=False,
     modifiers=None,
@@ -139,7 +107,7 @@ STATEMENTS = Statements(
     key_names=("rowid", "_rowid_", "oid"),
     skips_generated=True,
 )
-SESSIONS = Sessions(
+SESSIONS = base.Sessions(
     drivers=("pysqlite", "aiosqlite"),
     modules={"sqlite3": "qmark"},
     reads_through=("sqlite3", "aiosqlite"),
@@ -156,7 +124,7 @@ SESSIONS = Sessions(
     has_search_path=False,
     keeps_last_id=False,
 )
-OUTCOMES = Outcomes(
+OUTCOMES = base.Outcomes(
     locks=dict.fromkeys(("key", "row", "own", "met", "upserted", "none"), ""),
     locks_gaps=False,
     met=lambda *_: [],
@@ -192,10 +160,10 @@ def _prepare(connection: Any) -> None:
 def _bound(column: Column, value: Any) -> Any:
     if value is None or isinstance(value, (bytes, int)):
         return int(value) if isinstance(value, bool) else value
-    refuse_inexact(column, value)
+    base.refuse_inexact(column, value)
     if isinstance(value, Decimal):
         return _sqlite_number(value)
-    return as_text(column.kind, value)
+    return base.as_text(column.kind, value)
 
 
 def _sqlite_number(value: Decimal) -> int | float:
@@ -240,7 +208,7 @@ def _end(connection: Connection) -> None:
         connection.exec_driver_sql("DELETE FROM migrator_mark WHERE id = 0")
 
 
-ROWS = RowWriting(
+ROWS = base.RowWriting(
     prepare=_prepare,
     begin=_begin_row,
     end=_end,
@@ -285,17 +253,19 @@ def _reasons(cause: BaseException) -> Iterator[str]:
             yield _BY_SQLITE_NAME[known]
 
 
-ERRORS = Errors(_reasons, lambda _: False, lambda _: None)
+ERRORS = base.Errors(_reasons, lambda _: False, lambda _: None)
 
 
 # ── SQLite's SQL: parsing, refused functions, and the forms of values in our statements ──
 
-_PARAMETERS = lexer(rf'{ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{COMMENTS})|{PARAMETER}')
+_PARAMETERS = shared.lexer(
+    rf'{shared.ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}'
+)
 _REFUSED = (
     *("load_extension", "readfile", "writefile", "edit", "fsdir", "lsmode", "zipfile", "fts?_tokenizer"),
     "pragma_*",
 )
-_VOLATILE = CLOCKS | {"random", "randomblob", "changes", "total_changes", "last_insert_rowid"}
+_VOLATILE = shared.CLOCKS | {"random", "randomblob", "changes", "total_changes", "last_insert_rowid"}
 
 
 def _number(value: Decimal) -> int | float:
@@ -311,14 +281,14 @@ def _comparable(value: Any, kind: Kind) -> Any:
     return value.encode(errors="surrogateescape")
 
 
-SQL = Sql(
+SQL = base.Sql(
     reader="sqlite",
     quote='"',
     parameters=_PARAMETERS,
-    forms={**AS_TEXT, Decimal: _number},
+    forms={**shared.AS_TEXT, Decimal: _number},
     comparable=_comparable,
     integer_bits=64,
-    between=BETWEEN,
+    between=shared.BETWEEN,
     sets_variables=False,
     escapes_names=False,
     refused=_REFUSED,
@@ -380,7 +350,7 @@ class _BoundedCursor(sqlite3.Cursor):
         raise LongAnswerError
 
 
-def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engine:
+def _opened(address: base.Address, connection_options: base.ConnectionOptions) -> sa.Engine:
     # as_uri() escapes special characters of the file name; mode=rw never creates a file. Reads use it also: with mode=ro
     # SQLite refuses to roll back what a killed process left unfinished. A protected file is opened for reading only.
     uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=rw"
@@ -399,7 +369,7 @@ def _opened(address: Address, connection_options: ConnectionOptions) -> sa.Engin
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         if not connection_options.writes:
             connection.answer_bytes = connection_options.answer_bytes
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ANSWER_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, base.LONGEST_ANSWER_BYTES)
         connection.execute(
             "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
         )
@@ -522,14 +492,14 @@ _SCAN = re.compile(r"^(?:SCAN (?:TABLE )?(?P<table>[^\s(]+)|SEARCH (?P<indexed>\
 """An automatic index is built for one statement from the whole table."""
 
 
-def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
+def _plan(names: Sequence[str], rows: Sequence[base.Row], page_rows: int) -> base.Plan:
     lines = [str(row[3]) for row in rows]
     scanned = [match["table"] or match["indexed"] for line in lines if (match := _SCAN.match(line))]
     tables = [table for table in scanned if table not in ("CONSTANT", "SUBQUERY")]
     return lines, tables if page_rows < sys.maxsize else []
 
 
-_SERVER = Server(
+_SERVER = base.Server(
     health="SELECT 'SQLite ' || sqlite_version(), NULL, 0, ''",
     product=str,
     session=None,
@@ -552,24 +522,24 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
     yield "-- SQLite has no users: take the right to write from the file (chmod a-w), once nothing of ours writes"
 
 
-_WRITERS = Writers(
+_WRITERS = base.Writers(
     changes=lambda *_: ({}, "marks", "SQLite counts no changes by table"),
     # This check runs in a writing transaction, and SQLite allows no other one meanwhile.
     open=lambda _: ({}, ""),
     marks_ever="SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{mark}'), 0)",
     may_write=lambda *_: {},
     read_only=_read_only,
-    drops=drops_unchecked("PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"),
+    drops=shared.drops_unchecked("PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"),
 )
 
 
-SQLITE = Engine(
+SQLITE = base.Engine(
     name=_NAME,
     also=(),
     title="SQLite",
     is_file=True,
     queries=QUERIES,
-    connecting=Connecting(
+    connecting=base.Connecting(
         form="sqlite:///path, the path of an SQLite file",
         schemes=(_NAME,),
         driver="",
@@ -582,7 +552,7 @@ SQLITE = Engine(
         fetched=_fetched,
     ),
     sql=SQL,
-    schema=Schema(
+    schema=base.Schema(
         reflected=facts.reflected,
         kinds=facts.KINDS,
         has_schemas=False,
