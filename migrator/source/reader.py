@@ -27,7 +27,6 @@ from migrator.source.engines.connect import engine_at, engine_of, place_of, read
 from migrator.source.engines.reflect import reflect, view_names
 from migrator.source.sql import selects
 from migrator.source.sql.random_keys import random_keys
-from migrator.source.sql.related import climb_select, collection_select, roots_select
 from migrator.source.sql.selects import (
     ColumnType,
     Conditions,
@@ -36,12 +35,15 @@ from migrator.source.sql.selects import (
     KeySet,
     RootSelect,
     Where,
+    climb_select,
+    collection_select,
     column_of,
     entity_words,
     exact,
     key_of,
     kind_of,
     named,
+    roots_select,
     where_of,
     with_key,
 )

@@ -16,7 +16,7 @@ from migrator.mapping.model.facts import EntityPlan, JoinPlan, Lookup
 from migrator.mapping.model.table import decode_key
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.sql.related import roots_select
+from migrator.source.sql.selects import roots_select
 from tests import support_mysql
 from tests.support_source import INTEGER, TEXT, column, list_of, plan_of, table_of
 

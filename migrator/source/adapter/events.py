@@ -32,9 +32,8 @@ from migrator.source.adapter.changes import (
 from migrator.source.adapter.driver import Driver, off_loop, plain
 from migrator.source.adapter.images import Parameters, RowImages
 from migrator.source.adapter.marks import Marking, UnknownRows, leave_marks
-from migrator.source.adapter.statement import words_of
+from migrator.source.adapter.statement import may_write, words_of
 from migrator.source.adapter.tables import watched_tables
-from migrator.source.adapter.tree import may_write
 from migrator.source.engines.catalogue import Place
 from migrator.source.engines.connect import engine_of
 from migrator.source.engines.ddl import Ddl

@@ -22,9 +22,17 @@ from migrator.source.adapter.images import (
     equal,
     refused,
 )
-from migrator.source.adapter.statement import Opaque, StatementWrite, escaped, parameter, placeholder
+from migrator.source.adapter.statement import (
+    Opaque,
+    StatementWrite,
+    escaped,
+    may_write,
+    parameter,
+    placeholder,
+    unnamed,
+    written,
+)
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
-from migrator.source.adapter.tree import may_write, unnamed, written
 from migrator.source.engines.base import Lock
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.spelling import fold

@@ -7,16 +7,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import sqlglot
 from msgspec import Struct
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
 
 from migrator.runtime.errors import UnmarkedError
+from migrator.runtime.values import replace
 from migrator.source.engines.base import Engine
 from migrator.source.engines.connect import engine_of
-from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.sql.spelling import escapes, fold, sqlglot_dialect
 
 # ── Placeholders of DB-API drivers: found in a statement, and written for another driver ──
 
@@ -226,3 +230,431 @@ def quietly() -> Iterator[None]:
         yield
     finally:
         _READING.reset(before)
+
+
+# ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──
+
+Node: TypeAlias = Any
+"""A piece of sqlglot's tree, whose classes have other bases in other versions."""
+
+
+class TreeReader:
+    def __init__(self, tree: Node, statement: Numbered, spoken: StatementStyle) -> None:
+        self.tree = tree
+        self.statement = statement
+        self.spoken = spoken
+        self.dialect = spoken.dialect
+        self.engine = engine_of(spoken.dialect)
+
+    # ── the three kinds ──
+
+    def insert(self, *, replaces: bool, ignores: bool) -> Written:
+        target = self.tree.this
+        columns: tuple[str, ...] | None = None
+        if isinstance(target, exp.Schema):
+            columns = tuple(self.name(column) for column in target.expressions)
+            target = target.this
+        args = self.tree.args
+        rows = self.rows(args.get("expression"), columns)
+        if not isinstance(target, exp.Table) or rows is None:
+            return Opaque("its rows come from a query", words_of(self.statement.text))
+        replaces = replaces or str(args.get("alternative") or "").upper() == "REPLACE"
+        is_upsert = (
+            replaces or ignores or any(args.get(word) for word in ("conflict", "alternative", "ignore"))
+        )
+        schema, table = self.place(target)
+        assigned, kept = self.on_conflict()
+        return StatementWrite(
+            "insert",
+            schema,
+            table,
+            columns,
+            rows,
+            is_upsert,
+            replaces,
+            assigned=assigned,
+            kept=kept,
+            opaque="with IGNORE it may leave out some of its rows" if ignores and assigned else "",
+            returned=self.returned(),
+        )
+
+    def on_conflict(self) -> tuple[dict[str, StatementValue | None], frozenset[str]]:
+        """The columns that an upsert sets in a row that it meets, and those of them that keep or get the given value."""
+        conflict = self.tree.args.get("conflict")
+        assigned: dict[str, StatementValue | None] = {}
+        kept = set()
+        for assignment in conflict.expressions if conflict is not None else ():
+            if isinstance(assignment, exp.EQ) and isinstance(assignment.this, exp.Column):
+                name = self.name(assignment.this)
+                assigned[name] = self.given(assignment.expression)
+                if self._is_itself(assignment.expression, name):
+                    kept.add(name)
+            elif isinstance(assignment, exp.EQ):
+                assigned |= dict.fromkeys(
+                    self.name(column) for column in assignment.this.find_all(exp.Column)
+                )
+        return assigned, frozenset(kept)
+
+    def _is_itself(self, value: Node, name: str) -> bool:
+        """Whether the value is the column itself: `id`, `excluded.id`, `VALUES(id)`, or MySQL's `LAST_INSERT_ID(id)`."""
+        bare = _bare(value)
+        if isinstance(bare, exp.Anonymous) and bare.name.upper() in ("VALUES", "VALUE", "LAST_INSERT_ID"):
+            bare = bare.expressions[0] if len(bare.expressions) == 1 else bare
+        return isinstance(bare, (exp.Column, exp.Identifier)) and self.name(bare) == name
+
+    def update(self) -> Written:
+        target = self.tree.this
+        if not isinstance(target, exp.Table):
+            return Opaque("it could not be understood", words_of(self.statement.text))
+        if target.args.get("joins"):
+            return Opaque("it names several tables", words_of(self.statement.text))
+        schema, table = self.place(target)
+        assigned = {
+            self.name(assignment.this): self.given(assignment.expression)
+            for assignment in self.tree.expressions
+            if isinstance(assignment, exp.EQ) and isinstance(assignment.this, exp.Column)
+        }
+        opaque = self.opaque(target, "from_")
+        if len(assigned) < len(self.tree.expressions):
+            opaque = opaque or "it sets more than single columns"
+        where = self.where()
+        return StatementWrite(
+            "update",
+            schema,
+            table,
+            assigned=assigned,
+            wanted=self.wanted(),
+            where=where,
+            alias=self.alias(target),
+            opaque=opaque,
+            returned=self.returned(),
+        )
+
+    def delete(self) -> Written:
+        target = self.tree.this
+        several = self.tree.args.get("tables") or (
+            self.engine.statements.deletes_by_using and self.tree.args.get("using")
+        )
+        if not isinstance(target, exp.Table) or target.args.get("joins") or several:
+            return Opaque("it names several tables", words_of(self.statement.text))
+        schema, table = self.place(target)
+        return StatementWrite(
+            "delete",
+            schema,
+            table,
+            wanted=self.wanted(),
+            where=self.where(),
+            alias=self.alias(target),
+            opaque=self.opaque(target, "using"),
+            returned=self.returned(),
+        )
+
+    # ── pieces ──
+
+    def rows(
+        self, source: Node | None, columns: tuple[str, ...] | None
+    ) -> tuple[tuple[StatementValue | None, ...], ...] | None:
+        """The rows of VALUES, also in the form that SQLAlchemy orders by a counter; None where a query makes them."""
+        if source is None:
+            # DEFAULT VALUES; anything else may be a query in syntax that sqlglot skips.
+            return ((),) if "values" in words_of(self.statement.text) else None
+        if isinstance(source, exp.Values):
+            return tuple(tuple(self.given(value) for value in _cells(row)) for row in source.expressions)
+        came_from = source.args.get("from_") if isinstance(source, exp.Select) else None
+        values = came_from.this if came_from is not None else None
+        if not isinstance(values, exp.Values) or source.args.get("where") or columns is None:
+            return None
+        named = [column.name for column in values.args["alias"].columns] if values.args.get("alias") else []
+        places = [
+            named.index(bare.name) if (bare := _bare(cell)).name in named else None
+            for cell in source.expressions
+        ]
+        return tuple(
+            tuple(None if at is None else self.given(_cells(row)[at]) for at in places)
+            for row in values.expressions
+        )
+
+    def wanted(self) -> dict[str, tuple[StatementValue, ...]]:
+        where = self.tree.args.get("where")
+        by_column: dict[str, tuple[StatementValue, ...]] = {}
+        for test in _conjuncts(where.this) if where is not None else ():
+            if isinstance(test, exp.EQ):
+                for left, right in ((test.this, test.expression), (test.expression, test.this)):
+                    value = self.any_of(right) if isinstance(right, exp.Any) else self.given(right)
+                    if self.is_column(left) and value is not None:
+                        by_column[self.name(left)] = (value,)
+            elif isinstance(test, exp.In) and self.is_column(test.this) and not test.args.get("query"):
+                values = [self.given(value) for value in test.expressions]
+                if values and None not in values:
+                    by_column[self.name(test.this)] = tuple(value for value in values if value is not None)
+        return by_column
+
+    def any_of(self, value: Node) -> StatementValue | None:
+        given = self.given(value.this)
+        return None if given is None or given.place is None else replace(given, many=True)
+
+    def given(self, value: Node) -> StatementValue | None:
+        bare = _bare(value)
+        if isinstance(bare, exp.Column) and (match := NAME.fullmatch(bare.name)):
+            return StatementValue(self.statement.places[int(match[1])])
+        if isinstance(bare, exp.Null):
+            return StatementValue(None, None)
+        if isinstance(bare, exp.Literal):
+            if bare.is_string:
+                # A placeholder in quotes becomes part of the text only in the driver.
+                return None if NAME.search(bare.this) else StatementValue(None, bare.this)
+            return StatementValue(None, self._number(bare.this))
+        if isinstance(bare, exp.Neg) and isinstance(bare.this, exp.Literal) and not bare.this.is_string:
+            return StatementValue(None, self._number(f"-{bare.this.this}"))
+        return None
+
+    def opaque(self, target: exp.Table, others: str) -> str:
+        args = self.tree.args
+        if args.get(others) or target.args.get("joins"):
+            return "it reads other tables"
+        if args.get("limit") or args.get("order"):
+            return "it has a LIMIT"
+        return "it has a sub-select" if self.tree.find(exp.Select) is not None else ""
+
+    def where(self) -> Fragment | None:
+        """The text of WHERE, as it stands in the statement."""
+        if self.tree.args.get("where") is None:
+            return None
+        return self.statement.where(self.spoken)
+
+    def returned(self) -> tuple[str, ...]:
+        returning = self.tree.args.get("returning")
+        return (
+            tuple(_returned(expression, self) for expression in returning.expressions)
+            if returning is not None
+            else ()
+        )
+
+    def is_column(self, node: Node) -> bool:
+        """Whether it is a column of the written table; where other tables are read, it must name its table."""
+        if not isinstance(node, exp.Column) or NAME.fullmatch(node.name) is not None:
+            return False
+        target, of = self.tree.this, node.args.get("table")
+        if of is None:
+            return not (self.tree.args.get("from_") or self.tree.args.get("using"))
+        alias = target.args.get("alias")
+        return self.name(of) == self.name(alias.this if alias is not None else target.this)
+
+    def place(self, table: exp.Table) -> tuple[str | None, str]:
+        schema = table.args.get("db")
+        return (self.table_name(schema) if schema is not None else None), self.table_name(table.this)
+
+    def table_name(self, node: Node) -> str:
+        """The table's name, as written where the case of table names depends on the server."""
+        return str(node.name) if self.engine.statements.tables_keep_case else self.name(node)
+
+    def _number(self, text: str) -> Any:
+        """The number in the type that the database holds."""
+        if re.fullmatch(r"-?\d+", text):
+            return int(text)
+        return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
+
+    def alias(self, table: exp.Table) -> str:
+        alias = table.args.get("alias")
+        return str(alias.this.sql(dialect=self.spoken.read_as)) if alias is not None else ""
+
+    def name(self, node: Node) -> str:
+        """The name as the database resolves it: PostgreSQL folds unquoted names, the others ignore case."""
+        inner = node.this if isinstance(node, exp.Column) else node
+        quoted = bool(inner.args.get("quoted")) if isinstance(inner, exp.Identifier) else False
+        return fold(str(node.name), self.dialect, quoted=quoted)
+
+
+def _returned(expression: Node, reader: TreeReader) -> str:
+    bare = expression.this if isinstance(expression, exp.Alias) else expression
+    if isinstance(bare, exp.Star) or bare.is_star:
+        return "*"
+    return reader.name(bare) if isinstance(bare, exp.Column) else ""
+
+
+def _cells(row: Node) -> list[Node]:
+    return (
+        row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row]
+    )
+
+
+def _bare(value: Node) -> Node:
+    while isinstance(value, (exp.Cast, exp.Paren)):
+        value = value.this
+    return value
+
+
+def _conjuncts(condition: Node) -> Iterator[Node]:
+    left = [condition]
+    while left:
+        node = left.pop()
+        if isinstance(node, exp.And):
+            left += [node.right, node.left]
+        elif isinstance(node, exp.Paren):
+            left.append(node.this)
+        else:
+            yield node
+
+
+# ── From a statement's text to what it writes ──
+
+_COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
+_WRITES = frozenset(
+    "INSERT UPDATE DELETE REPLACE MERGE TRUNCATE WITH COPY LOAD CALL DO EXECUTE EXEC".split()  # noqa: SIM905
+)
+_RUNS_CODE = frozenset({"CALL", "DO", "EXECUTE", "EXEC"})
+"""Statements that run code stored in the database, or a prepared statement."""
+_CODE_INSIDE = re.compile(
+    r"(?i)\b(?:CALL|EXEC|EXECUTE(?!\s+(?:FUNCTION|PROCEDURE|ON)\b)|DO(?!\s+(?:NOTHING|UPDATE)\b))\b"
+)
+_DEFINES = re.compile(r"(?i)\s*CREATE\b[^;]*?\b(?:PROCEDURE|FUNCTION|TRIGGER|EVENT)\b")
+_MADE_BY_A_QUERY = re.compile(r"(?is)\s*CREATE\s+(?:\w+\s+){0,3}TABLE\b.*\bAS\b.*\b(?:WITH|EXECUTE)\b")
+_BY_PARTITION = re.compile(r"(?is)\s*ALTER\b.*\b(?:TRUNCATE|DETACH|EXCHANGE|DROP)\s+PARTITION\b")
+_BLOCK = re.compile(r"(?is)BEGIN\s+(?!NOT\b|WORK\b)\w")
+"""A block of MariaDB's mode ORACLE, in which a name alone calls a procedure."""
+_AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
+"""Words that may precede a statement that is run: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
+_VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
+_SERVER_COMMENT = re.compile(r"/\*M?!")
+"""MySQL executes the content of such a comment."""
+
+
+def first_word(text: str, dialect: str) -> str:
+    return _word_at(text, _head(text, dialect))
+
+
+def _word_at(text: str, start: int) -> str:
+    match = re.compile(r"[A-Za-z]+").match(text, start)
+    return match[0].upper() if match else ""
+
+
+def _head(text: str, dialect: str) -> int:
+    """The position of the first word, after white space, parentheses and comments (which may be nested)."""
+    at, depth = 0, 0
+    deepest = len(text) if engine_of(dialect).statements.nests_comments else 1
+    while at < len(text):
+        match = _COMMENT.match(text, at)
+        if match and (depth == 0 or match[0] in ("/*", "*/")):
+            depth = min(deepest, max(0, depth + (match[0] == "/*") - (match[0] == "*/")))
+            at = match.end()
+        elif depth or text[at].isspace() or text[at] in "(;\ufeff":
+            at += 1
+        else:
+            break
+    return at
+
+
+def may_write(text: str, dialect: str) -> bool:
+    """Whether the text may write and must be parsed; a SELECT alone does not."""
+    word = first_word(text, dialect)
+    if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
+        return True
+    if word in ("CREATE", "ALTER"):
+        # As most are neither: comments may stand between the words.
+        bare = engine_of(dialect).statements.quotes.sub(" ", text)
+        return _MADE_BY_A_QUERY.match(bare) is not None or _BY_PARTITION.match(bare) is not None
+    return word in _AROUND and (not _VERBS.isdisjoint(words_of(text)) or bool(unnamed(text, dialect)))
+
+
+def unnamed(text: str, dialect: str) -> str:
+    """Why a statement may write tables that it does not name; '' where it names them."""
+    if '"' in escapes(text, dialect):
+        return 'a name in it is written with escapes (U&"…"); write it plainly'
+    word, rules = first_word(text, dialect), engine_of(dialect).statements
+    if word in _RUNS_CODE or (
+        rules.runs_comments and word == "BEGIN" and _BLOCK.match(text, _head(text, dialect))
+    ):
+        return f"{word} runs code of the database, which may write anything"
+    is_executed_comment = rules.runs_comments and _SERVER_COMMENT.search(text) is not None
+    makes = word == "CREATE" and _MADE_BY_A_QUERY.match(rules.quotes.sub(" ", text)) is not None
+    if word not in _AROUND and not makes and not is_executed_comment and ";" not in text.rstrip().rstrip(";"):
+        return ""
+    bare = text if is_executed_comment else rules.quotes.sub(" ", text)
+    nests = makes or (word in _AROUND and not _only_explains(word, words_of(bare)))
+    is_several = ";" in bare.rstrip().rstrip(";") and _DEFINES.match(bare) is None
+    if (nests or is_several or is_executed_comment) and (match := _CODE_INSIDE.search(bare)):
+        return f"{match[0].upper()} runs code of the database, which may write anything"
+    return ""
+
+
+def written(text: str, spoken: StatementStyle) -> Written:
+    """What the statement writes; None where it changes no rows of a table."""
+    try:
+        return _written(text, spoken)
+    except RecursionError:
+        # Not cached: how deep a statement may be nested depends on the depth of the call stack.
+        return Opaque("it is too deeply nested to be understood", words_of(text))
+
+
+@lru_cache(maxsize=2048)
+@quietly()
+def _written(text: str, spoken: StatementStyle) -> Written:
+    start = _head(text, spoken.dialect)
+    word = _word_at(text, start)
+    if reason := unnamed(text, spoken.dialect):
+        return Opaque(reason)
+    if word == "ALTER":
+        return Opaque("it takes the rows of a partition away", words_of(text))
+    statement, ignores = _plain(numbered(text[start:], spoken), spoken)
+    if word in _AROUND or (spoken.engine.statements.runs_comments and _SERVER_COMMENT.search(text)):
+        return _hidden(word, words_of(text))
+    try:
+        parsed = sqlglot.parse(statement.text, read=spoken.read_as)
+    except SqlglotError:
+        return Opaque("it could not be understood", words_of(statement.text))
+    trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
+    if len(trees) != 1:
+        writes = any(_writes_inside(tree) for tree in trees)
+        return Opaque("it is several statements in one", words_of(statement.text)) if writes else None
+    return _of_tree(TreeReader(trees[0], statement, spoken), word, ignores=ignores)
+
+
+def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]:
+    """The statement without words that sqlglot cannot parse, and whether IGNORE was one of them."""
+    text, ignores = statement.text, False
+    rules = spoken.engine.statements
+    if rules.modifiers is not None and (match := rules.modifiers.match(text)):
+        ignores = "IGNORE" in match[2].upper()
+        text = match[1] + text[match.end() :]
+    if text[:7].upper() == "REPLACE":
+        text = "INSERT" + text[7:]
+    if rules.overriding is not None:
+        text = rules.overriding.sub("", text, count=1)
+    return replace(statement, text=text), ignores
+
+
+def _hidden(word: str, words: frozenset[str]) -> Written:
+    """The result for a statement inside another one, or inside a comment that the server executes."""
+    if (
+        _only_explains(word, words)
+        or words.isdisjoint(_VERBS)
+        or (word == "SET" and "statement" not in words)
+    ):
+        return None
+    return Opaque("it is a statement in another one", words)
+
+
+def _only_explains(word: str, words: frozenset[str]) -> bool:
+    return word in ("EXPLAIN", "DESCRIBE", "DESC") and words.isdisjoint({"analyze", "analyse"})
+
+
+def _writes_inside(tree: Any) -> bool:
+    kinds = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Command, exp.Copy)
+    return tree.find(*kinds) is not None
+
+
+def _of_tree(reader: TreeReader, word: str, *, ignores: bool) -> Written:
+    tree, words = reader.tree, words_of(reader.statement.text)
+    if any(_writes_inside(cte.this) for cte in tree.find_all(exp.CTE)):
+        return Opaque("a WITH of it writes", words)
+    if isinstance(tree, exp.Insert):
+        return reader.insert(replaces=word == "REPLACE", ignores=ignores)
+    if isinstance(tree, exp.Update):
+        return reader.update()
+    if isinstance(tree, exp.Delete):
+        return reader.delete()
+    if isinstance(tree, exp.Copy) and not tree.args.get("kind"):
+        return None  # COPY … TO
+    if _writes_inside(tree):
+        return Opaque(f"its rows cannot be known before it ran ({word})", words)
+    return None

@@ -7,9 +7,8 @@ import pytest
 from migrator.runtime.errors import UnmarkedError
 from migrator.runtime.values import replace
 from migrator.source.adapter.images import StatementKeys
-from migrator.source.adapter.statement import StatementStyle, StatementWrite
+from migrator.source.adapter.statement import StatementStyle, StatementWrite, written
 from migrator.source.adapter.tables import CapturedTable
-from migrator.source.adapter.tree import written
 from migrator.source.engines.catalogue import Place
 from tests import pins
 

@@ -15,11 +15,14 @@ from migrator.source.adapter.statement import (
     StatementWrite,
     Written,
     escaped,
+    first_word,
+    may_write,
     numbered,
     placeholder,
     quietly,
+    unnamed,
+    written,
 )
-from migrator.source.adapter.tree import first_word, may_write, unnamed, written
 from tests import pins
 
 FORMATS = StatementStyle("postgresql", True)

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from migrator.source.adapter.statement import StatementStyle, StatementValue, StatementWrite
-from migrator.source.adapter.tree import written
+from migrator.source.adapter.statement import StatementStyle, StatementValue, StatementWrite, written
 from tests import pins
 
 SPOKEN = {

@@ -16,8 +16,14 @@ from migrator.mapping.model.mapping import Collection
 from migrator.runtime.values import replace
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource, count_select, sums_select, without_key_select
-from migrator.source.sql.related import collection_select
-from migrator.source.sql.selects import ColumnType, KeyRange, KeySet, RootSelect, root_select
+from migrator.source.sql.selects import (
+    ColumnType,
+    KeyRange,
+    KeySet,
+    RootSelect,
+    collection_select,
+    root_select,
+)
 from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import (
