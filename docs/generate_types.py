@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import facts as postgresql_facts
-from migrator.source.engines.sqlite import facts as sqlite_facts
+from migrator.source.engines.sqlite import engine as sqlite
 
 PAGE = Path(__file__).with_name("types.md")
 
@@ -52,7 +52,7 @@ SECTIONS = (
     ("MariaDB and MySQL", (*facts.KINDS.rules, *facts.KINDS.shapes), "A partitioned table is read once."),
     (
         "SQLite",
-        (*sqlite_facts.KINDS.rules, *sqlite_facts.KINDS.shapes),
+        (*sqlite.KINDS.rules, *sqlite.KINDS.shapes),
         (
             "SQLite lets any column hold any value; the declared name is the intended type, and a value that does not "
             "fit it refuses its row. STRICT tables have the same rules."

@@ -9,11 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from migrator.mapping.model.facts import Captured
-from migrator.source.adapter.changes import Changed, TransactionState
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import EventHooks
 from migrator.source.adapter.images import RowImages
-from migrator.source.adapter.marks import Marking, UnknownRows
+from migrator.source.adapter.marks import Changed, Marking, TransactionState, UnknownRows
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.capture.marks import Images as Decoded
 from migrator.source.engines.connect import engine_at

@@ -14,7 +14,7 @@ from migrator.runtime.errors import MappingError
 from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import facts as postgresql_facts
-from migrator.source.engines.sqlite import facts as sqlite_facts
+from migrator.source.engines.sqlite import engine as sqlite
 from tests import pins
 from tests.integration.keyed import Keyed, Values
 from tests.language.context import HEAD, checked
@@ -166,7 +166,7 @@ def _bare(declared: str) -> str:
     [
         (POSTGRESQL, postgresql_facts.KINDS.rules),
         (MARIADB, facts.KINDS.rules),
-        (SQLITE, sqlite_facts.KINDS.rules),
+        (SQLITE, sqlite.KINDS.rules),
     ],
 )
 def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeRule, ...]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.mapping.items.wire import decode, encode
 from migrator.runtime.errors import RowError
-from migrator.source.engines.sqlite.facts import KINDS
+from migrator.source.engines.sqlite.engine import KINDS
 from tests import pins
 from tests.language.context import HEAD, items, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from migrator.mapping.model.facts import Captured, columns_of
 from migrator.runtime.errors import SettingsError, UnmarkedError, amount
 from migrator.source.adapter import driver as adapter_driver
-from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import Adapter, driver_of
 from migrator.source.adapter.images import Key, State
+from migrator.source.adapter.marks import Changed, compared
 from migrator.source.adapter.tables import CapturedTable
 from migrator.source.engines.connect import ENGINES
 

@@ -20,18 +20,20 @@ from migrator.mapping.model.live import Change, Installation
 from migrator.runtime.errors import SettingsError, UnmarkedError
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
-from migrator.source.adapter.changes import (
+from migrator.source.adapter.driver import Driver, off_loop, plain
+from migrator.source.adapter.images import Parameters, RowImages
+from migrator.source.adapter.marks import (
     Changed,
+    Marking,
     Pending,
     TransactionState,
     TransactionStates,
+    UnknownRows,
     Watcher,
     changes,
+    leave_marks,
     made_alone,
 )
-from migrator.source.adapter.driver import Driver, off_loop, plain
-from migrator.source.adapter.images import Parameters, RowImages
-from migrator.source.adapter.marks import Marking, UnknownRows, leave_marks
 from migrator.source.adapter.statement import may_write, words_of
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.engines.catalogue import Place

@@ -18,6 +18,12 @@ from sqlalchemy.exc import DBAPIError
 from migrator.mapping.model.facts import Alike, Column, Kind, UniqueConflict
 from migrator.runtime.values import replace
 
+
+def quoted(name: str, quote: str = '"') -> str:
+    """The name in quotes, in which it means itself."""
+    return quote + name.replace(quote, quote * 2) + quote
+
+
 # ── What a rule for column types says: one row of types.toml beside an engine, from which docs/types.md is made ──
 
 
@@ -230,12 +236,11 @@ def on_sqlite(connection: Connection, table: str, columns: Sequence[str]) -> Map
     if not columns:
         return {}
     # In a UNION ALL a column's collation also applies to the rows below it.
-    quoted = [f'"{name.replace(chr(34), 2 * chr(34))}"' for name in columns]
-    named = ", ".join(f"{name} AS c{n}" for n, name in enumerate(quoted))
-    comparisons = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(quoted)))
-    letters = ", ".join("'a'" for _ in quoted)
-    home = f'"{table.replace(chr(34), 2 * chr(34))}"'
-    statement = f"SELECT {comparisons} FROM (SELECT {named} FROM {home} WHERE 0 UNION ALL SELECT {letters})"
+    named = ", ".join(f"{quoted(name)} AS c{n}" for n, name in enumerate(columns))
+    comparisons = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(columns)))
+    letters = ", ".join("'a'" for _ in columns)
+    rows = f"SELECT {named} FROM {quoted(table)} WHERE 0 UNION ALL SELECT {letters}"
+    statement = f"SELECT {comparisons} FROM ({rows})"
     try:
         answers = connection.exec_driver_sql(statement).one()
     except DBAPIError:

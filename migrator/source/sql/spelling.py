@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
 from migrator.runtime.errors import SettingsError
+from migrator.source.engines.catalogue import quoted
 from migrator.source.engines.connect import engine_of
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
@@ -60,8 +61,7 @@ class Speller(Struct, frozen=True):
         return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
 
     def quoted(self, name: str) -> str:
-        quote = engine_of(self.dialect).sql.quote
-        return quote + name.replace(quote, quote * 2) + quote
+        return quoted(name, engine_of(self.dialect).sql.quote)
 
     def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
         """Start and end of the name, checked against the text: a wrong place would change the statement."""

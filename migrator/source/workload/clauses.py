@@ -12,8 +12,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
 from migrator.source.sql.spelling import sqlglot_dialect
-from migrator.source.workload.reading import mark_of, marked, tree_of
-from migrator.source.workload.scope import column_named, table_named
+from migrator.source.workload.reading import column_named, mark_of, marked, table_named, tree_of
 
 _FILTERS_OF: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Trim: "trim"}
 """By function, the mapping's filter that orders as it does."""

@@ -22,8 +22,15 @@ from migrator.mapping.model.questions import CUT, Statement, Unserved
 from migrator.runtime.errors import Fault, MappingError, MissingNameError, SettingsError, SourceError
 from migrator.runtime.values import replace
 from migrator.source.engines.connect import engine_of
-from migrator.source.workload.reading import LONGEST, asks_nothing, first_word, marked, tree_of
-from migrator.source.workload.scope import column_named, table_named
+from migrator.source.workload.reading import (
+    LONGEST,
+    asks_nothing,
+    column_named,
+    first_word,
+    marked,
+    table_named,
+    tree_of,
+)
 
 Ask = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
 """Runs one SELECT."""

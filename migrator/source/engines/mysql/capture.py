@@ -61,6 +61,10 @@ class MysqlDdl:
 
     # Exact whatever zone the session has, unlike UNIX_TIMESTAMP(NOW(6)).
     now = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6)"
+    quoted = staticmethod(quoted)
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -120,12 +124,6 @@ class MysqlDdl:
         create = f"CREATE TRIGGER {home}.{quoted(name)} {event} ON {table} FOR EACH ROW\n{body}"
         undo = f"DROP TRIGGER {home}.{quoted(name)}"
         return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
-
-    def quoted(self, name: str) -> str:
-        return quoted(name)
-
-    def image(self, columns: Sequence[Column], row: str) -> str:
-        return image(columns, row)
 
     def _body(self, captured: Captured, event: str, note: str = "") -> str:
         """One INSERT … VALUES: with SELECT it would hold the lock of the marks' ids until the service's statement ends, and

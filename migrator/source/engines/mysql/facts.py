@@ -13,24 +13,19 @@ from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
-from migrator.source.engines.catalogue import (
-    Kinds,
-    Queries,
-    Recorded,
-    Reflected,
-    the_users,
-)
 
-KINDS = Kinds("migrator.source.engines.mysql", lambda _: Kind("unknown", instead="CAST({column} AS char)"))
+KINDS = catalogue.Kinds(
+    "migrator.source.engines.mysql", lambda _: Kind("unknown", instead="CAST({column} AS char)")
+)
 """What each declared type holds."""
-QUERIES = Queries("migrator.source.engines.mysql")
+QUERIES = catalogue.Queries("migrator.source.engines.mysql")
 _OF_MYSQL = {"VEC_ToText({column})": "VECTOR_TO_STRING({column})"}
 """MySQL's words for what MariaDB has under another name."""
 
 
 def quoted(name: str) -> str:
     # Backticks, which mean a name in every sql_mode.
-    return "`" + name.replace("`", "``") + "`"
+    return catalogue.quoted(name, "`")
 
 
 def literal(text: str) -> str:
@@ -75,17 +70,17 @@ _PRIMARY = "PRIMARY"
 _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
 
 
-def reflected(connection: Connection, schema: str | None) -> Reflected:
+def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected:
     """Tables and views of a schema (None: the default one)."""
-    unreadable = list(the_users(connection.scalars(QUERIES["unreadable"], {"schema": schema})))
+    unreadable = list(catalogue.the_users(connection.scalars(QUERIES["unreadable"], {"schema": schema})))
     columns_by_table = {
         name: found for name, found in columns(connection, schema).items() if name not in unreadable
     }
     keys = primary_keys(connection, schema)
     unique = unique_columns(connection, schema)
-    return Reflected(
+    return catalogue.Reflected(
         schema,
-        {name: columns_by_table[name] for name in the_users(columns_by_table)},
+        {name: columns_by_table[name] for name in catalogue.the_users(columns_by_table)},
         keys,
         unique,
         foreign_keys(connection, schema),
@@ -217,7 +212,7 @@ _DIGEST = (
     "CONCAT(DIGEST_TEXT, CASE WHEN LENGTH(DIGEST_TEXT) + (LENGTH(DIGEST_TEXT) - LENGTH(REPLACE(DIGEST_TEXT, '`', ''))) / 2"
     " > LEAST(@@max_digest_length, @@performance_schema_max_digest_length) - 68 THEN '...' ELSE '' END)"
 )
-RECORDED = Recorded(
+RECORDED = catalogue.Recorded(
     select=f"SELECT {_DIGEST}, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
     " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
     hidden="",

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.catalogue import Queries
+from migrator.source.engines.catalogue import Queries, quoted
 from migrator.source.engines.ddl import (
     DELETES_LISTED,
     REFUSES,
@@ -50,6 +50,7 @@ class PostgresqlDdl:
     mark = f"{SCHEMA}.mark"
     ticket = f"{SCHEMA}.ticket"
     now = "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+    quoted = staticmethod(quoted)
 
     def tables(self) -> list[str]:
         ticket = (
@@ -120,12 +121,6 @@ class PostgresqlDdl:
             triggers.append(Trigger(captured.name, name, digest, create, undo))
         return triggers
 
-    def quoted(self, name: str) -> str:
-        return quoted(name)
-
-    def image(self, columns: Sequence[Column], row: str) -> str:
-        return image(columns, row)
-
     def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
         """The trigger for TRUNCATE of a partition alone; the parent's trigger fires only when the parent is truncated."""
         digest = self.triggers(captured)[0].digest
@@ -137,6 +132,9 @@ class PostgresqlDdl:
             f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
         )
         return Trigger(f"{schema}.{partition}", name, digest, create, (f"DROP TRIGGER {name} ON {table}",))
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
 
     def _body(self, captured: Captured) -> str:
         columns = columns_of(captured, captured.columns)
@@ -157,10 +155,6 @@ def _body(query: str, **values: str) -> str:
 
 def function_name(table: str, digest: str) -> str:
     return f"capture_{digest_of(table)}_{digest}"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:

@@ -17,9 +17,9 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import base, shared
-from migrator.source.engines.catalogue import Below, Links, Place
+from migrator.source.engines.catalogue import Below, Links, Place, quoted
 from migrator.source.engines.postgresql import facts
-from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA, quoted
+from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA
 from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.postgresql.server import ERRORS, ROWS, SERVER, WRITERS, has_blocks
 

@@ -14,20 +14,12 @@ from sqlalchemy.engine.reflection import ObjectKind
 from migrator.mapping.model.facts import Alike, Column, Kind
 from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
-from migrator.source.engines.catalogue import (
-    Kinds,
-    Queries,
-    Reflected,
-    foreign_keys_of,
-    primary_keys_of,
-    the_users,
-)
 
-KINDS = Kinds(
+KINDS = catalogue.Kinds(
     "migrator.source.engines.postgresql", lambda _: Kind("unknown", instead="CAST({column} AS text)")
 )
 """What each declared type holds."""
-QUERIES = Queries("migrator.source.engines.postgresql")
+QUERIES = catalogue.Queries("migrator.source.engines.postgresql")
 
 
 # ── Kinds from the catalogue, with domains, enums, arrays, composites and ranges ──
@@ -133,16 +125,16 @@ def _with_arguments(name: str, modifier: int) -> str:
     return f"{name}({modifier - _LENGTHS[name]})" if name in _LENGTHS else name
 
 
-def reflected(connection: Connection, schema: str | None) -> Reflected:
+def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected:
     """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
     schema = schema or inspector.default_schema_name
     columns_by_table = columns(connection, schema)
-    keys = primary_keys_of(inspector, schema)
+    keys = catalogue.primary_keys_of(inspector, schema)
     unique = unique_columns(inspector, schema)
-    return Reflected(
+    return catalogue.Reflected(
         schema,
-        {name: columns_by_table[name] for name in the_users(columns_by_table)},
+        {name: columns_by_table[name] for name in catalogue.the_users(columns_by_table)},
         keys,
         unique,
         _foreign_keys(connection, inspector, schema),
@@ -159,7 +151,7 @@ def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
         "unreadable": catalogue.UNREADABLE,
     }
     found = {row[0]: row[1] for row in connection.execute(QUERIES["left_out"], {"schema": schema, **why})}
-    return {name: found[name] for name in the_users(found)}
+    return {name: found[name] for name in catalogue.the_users(found)}
 
 
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
@@ -194,7 +186,7 @@ def _foreign_keys(
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
     """Per table, its foreign keys; one that is NOT VALID is not proved."""
     proved = {row[:2]: row.proved for row in connection.execute(QUERIES["foreign_keys"], {"schema": schema})}
-    by_table = foreign_keys_of(inspector, schema)
+    by_table = catalogue.foreign_keys_of(inspector, schema)
     for table, keys in by_table.items():
         keys[:] = [key for key in keys if (table, key["name"]) in proved]
         for key in keys:

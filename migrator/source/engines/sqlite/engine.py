@@ -8,27 +8,437 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate, islice, repeat, tee
+from itertools import accumulate, groupby, islice, repeat, tee
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL, Connection, Inspector
+from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.edges import RawPage
-from migrator.mapping.model.facts import Column, Kind
+from migrator.mapping.model.facts import Captured, Column, Kind, UniqueConflict, columns_of, digest_of
 from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.errors import LongAnswerError, SettingsError
-from migrator.source.engines import base, shared
-from migrator.source.engines.catalogue import ACTS, Below, Links, Place
-from migrator.source.engines.sqlite import facts
-from migrator.source.engines.sqlite.capture import CAPTURING
-from migrator.source.engines.sqlite.facts import QUERIES
+from migrator.source.engines import base, catalogue, ddl, shared
+
+# ── Unique conflicts of a new row: unique indexes with a collation, an expression or a condition ──
+
+_WORD = r"[^\W\d][\w$]*"
+_TOKEN = re.compile(
+    rf"""[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|{_WORD}|\d[\w.]*|--[^\n]*|/\*.*?\*/|\s+|.""",
+    re.DOTALL,
+)
+_ORDER = re.compile(r"(?i)\s+(?:ASC|DESC)\s*$")
+_COLLATED = re.compile(r"(?i)\b(?:UNIQUE|KEY)\s*\([^()]*\bCOLLATE\b")
+_NO_COLUMN_AFTER = frozenset({".", "AS", "COLLATE"})
+
+_Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
+"""The parts of one index."""
+
+
+def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
+    """The conflicts of each unique index of the table that has an expression, a condition or a different collation."""
+    rows = connection.execute(QUERIES["unique_indexes"], {"table": table}).all()
+    names = {name.lower(): name for name in connection.scalars(QUERIES["columns"], {"table": table})}
+    conflicts = []
+    for _, group in groupby(rows, lambda row: row.name):
+        parts = list(group)
+        is_whole = not parts[0].partial and all(part.column_name for part in parts)
+        if not is_whole or _is_collated(parts):
+            conflicts.append(_unique_conflict(parts, _RowNaming(names), is_whole=is_whole))
+    return tuple(conflicts)
+
+
+def _is_collated(parts: _Parts) -> bool:
+    """Whether the index, or the constraint that made it, declares a collation that its columns may not have."""
+    own, made_by = parts[0].sql, parts[0].table_sql
+    is_declared = bool(re.search(r"(?i)\bCOLLATE\b", own) if own else _COLLATED.search(made_by))
+    return is_declared and any(part.coll.upper() != "BINARY" for part in parts)
+
+
+def _unique_conflict(parts: _Parts, naming: _RowNaming, *, is_whole: bool) -> UniqueConflict:
+    part_texts, condition = _split(parts[0].sql) if parts[0].sql else ([], "")
+    sides = []
+    for number, part in enumerate(parts):
+        text = catalogue.quoted(part.column_name) if part.column_name else _ORDER.sub("", part_texts[number])
+        existing, new = (naming.of(text, side) for side in ("gone", "NEW"))
+        sides.append(f"({existing}) = ({new}) COLLATE {catalogue.quoted(part.coll)}")
+    if condition:
+        sides += [f"({naming.of(condition, side)})" for side in ("gone", "NEW")]
+    return UniqueConflict(" AND ".join(sides), tuple(dict.fromkeys(naming.seen)), is_whole)
+
+
+@dataclass
+class _RowNaming:
+    """Rewrites expressions of an index for a row with an alias. `names`: real names of columns by their lower case."""
+
+    names: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.seen: list[str] = []
+
+    def of(self, text: str, row: str) -> str:
+        tokens = _tokens(text)
+        words = [at for at, token in enumerate(tokens) if not token.isspace()]
+        for position, at in enumerate(words):
+            before = tokens[words[position - 1]].upper() if position else ""
+            after = tokens[words[position + 1]] if position + 1 < len(words) else ""
+            name = self.names.get(_plain(tokens[at]).lower())
+            if name is not None and before not in _NO_COLUMN_AFTER and after != "(":
+                self.seen.append(name)
+                tokens[at] = f"{row}.{catalogue.quoted(name)}"
+        return "".join(tokens).strip()
+
+
+def _split(sql: str) -> tuple[list[str], str]:
+    """The parts in the parentheses of CREATE INDEX, and its condition after WHERE."""
+    tokens = iter(_tokens(sql))
+    for token in tokens:
+        if token == "(":
+            break
+    parts, depth = [""], 1
+    for token in tokens:
+        depth += (token == "(") - (token == ")")
+        if not depth:
+            break
+        if token == "," and depth == 1:
+            parts.append("")
+        else:
+            parts[-1] += token
+    return parts, "".join(tokens).strip()[len("WHERE") :]
+
+
+def _tokens(text: str) -> list[str]:
+    return [" " if token.startswith(("--", "/*")) else token for token in _TOKEN.findall(text)]
+
+
+def _plain(token: str) -> str:
+    if token[0] == "[":
+        return token[1:-1]
+    quote = token[0]
+    return token[1:-1].replace(quote * 2, quote) if quote in '"`' else token
+
+
+# ── SQLite's types: those of types.toml by name, any other by its affinity ──
+
+AFFINITIES = (
+    (("INT",), Kind("plain")),
+    (("CHAR", "CLOB", "TEXT"), Kind("text")),
+    (("BLOB",), Kind("binary")),
+    (("REAL", "FLOA", "DOUB"), Kind("float")),
+    (("",), Kind("plain")),
+)
+"""Words in a name that is not listed above, in SQLite's order. Source: sqlite.org/datatype3.html, "Determination Of
+Column Affinity". What SQLite makes a number of where it can (INT in the name, or nothing known) may still be text."""
+
+
+def _by_affinity(type_name: str) -> Kind:
+    return next(kind for words, kind in AFFINITIES if any(word in type_name for word in words))
+
+
+KINDS = catalogue.Kinds("migrator.source.engines.sqlite", _by_affinity)
+"""What each declared type holds."""
+QUERIES = catalogue.Queries("migrator.source.engines.sqlite")
+
+
+# ── Facts about a table that SQLAlchemy's inspector does not pass on ──
+
+_GENERATED = (2, 3)
+"""Of `hidden`. Source: sqlite.org/pragma.html#pragma_table_xinfo"""
+_LISTS_TABLES = (3, 37, 0)
+"""Source: sqlite.org/pragma.html#pragma_table_list"""
+_WHY_NOT = {
+    "shadow": "a shadow table, in which SQLite keeps a virtual table such as a full-text index",
+    "virtual": "a virtual table, such as a full-text index, which cannot have triggers",
+}
+
+
+def reflected(connection: Connection, _: str | None) -> catalogue.Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    inspector = sa.inspect(connection)
+    left_out = _left_out(connection)
+    names = [
+        name
+        for name in catalogue.the_users([*inspector.get_table_names(), *inspector.get_view_names()])
+        if name not in left_out
+    ]
+    keys = catalogue.primary_keys_of(inspector, None)
+    columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
+    unique = {name: unique_columns(connection, name) for name in names}
+    met = {name: unique_conflicts(connection, name) for name in names}
+    foreign_keys = catalogue.foreign_keys_of(inspector, None)
+    for key in (key for keys in foreign_keys.values() for key in keys):
+        # PRAGMA defer_foreign_keys defers each of them.
+        key["options"] = {**key.get("options", {}), "deferrable": True}
+    return catalogue.Reflected(None, columns, keys, unique, foreign_keys, met, left_out=left_out)
+
+
+def _left_out(connection: Connection) -> dict[str, str]:
+    """A trigger on a shadow table runs inside of the virtual table's own writes, which may crash the service."""
+    found = dict.fromkeys(broken_views(connection), "a view of tables that no longer exist")
+    if sqlite3.sqlite_version_info >= _LISTS_TABLES:
+        for name, kind in connection.execute(QUERIES["not_of_rows"]):
+            found[name] = _WHY_NOT[kind]
+    return found
+
+
+def _sqlite_columns(
+    connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
+) -> Iterator[Column]:
+    """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
+    rows = {row.name: row for row in connection.execute(QUERIES["columns"], {"table": table})}
+    columns = inspector.get_columns(table)
+    alike = catalogue.on_sqlite(connection, table, [column["name"] for column in columns])
+    for column in columns:
+        name = column["name"]
+        # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
+        declared = rows[name].type
+        rowid = [name] == list(key) and declared.upper() == "INTEGER"
+        yield Column(
+            name,
+            name,
+            KINDS.kind_of(declared),
+            column["nullable"] and not rowid,
+            declared,
+            alike=alike.get(name, ()),
+            default=rowid or rows[name].dflt_value not in (None, "NULL"),
+            generated=rows[name].hidden in _GENERATED,
+        )
+
+
+def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
+    """The columns of each unique constraint or index of columns only that holds for every row."""
+    by_index: dict[str, list[str | None]] = {}
+    for index, column in connection.execute(QUERIES["unique_columns"], {"table": table}):
+        by_index.setdefault(index, []).append(column)
+    names = (tuple(name for name in columns if name) for columns in by_index.values() if None not in columns)
+    return list(dict.fromkeys(names))
+
+
+def broken_views(connection: Connection) -> set[str]:
+    """Views that cannot be read because their tables are gone; SQLite keeps such views."""
+    return {view for view in connection.scalars(QUERIES["views"]) if not _can_be_read(connection, view)}
+
+
+def _can_be_read(connection: Connection, view: str) -> bool:
+    try:
+        connection.execute(QUERIES["columns"], {"table": view}).all()
+    except DBAPIError:
+        return False
+    return True
+
+
+# ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
+
+_NOW = "(julianday('now') - 2440587.5) * 86400.0"
+_SQL = catalogue.Queries("migrator.source.engines.sqlite", "capture.sql")
+
+
+class SqliteDdl:
+    mark = "migrator_mark"
+    ticket = "migrator_ticket"
+    now = f"({_NOW})"
+    quoted = staticmethod(catalogue.quoted)
+
+    def tables(self) -> list[str]:
+        ticket = (
+            "id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL, number INTEGER NOT NULL,"
+            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL, marked_by TEXT NOT NULL,"
+            " words TEXT NOT NULL"
+        )
+        return [
+            _SQL.text("mark_table", mark=self.mark, now=_NOW, version=ddl.VERSION),
+            f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
+        ]
+
+    def no_tables(self) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
+
+    def triggers(self, captured: Captured) -> list[ddl.Trigger]:
+        note = ddl.columns_note(captured, digest_of(*self._bodies(captured).values(), *captured.made_by))
+        digest = digest_of(note)
+        bodies = self._bodies(captured, f"    {note}\n")
+        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
+
+    def _bodies(self, captured: Captured, note: str = "") -> dict[str, str]:
+        bodies = {f"AFTER {event}": self._body(captured, event) for event in ddl.EVENTS}
+        bodies |= self._replaced(captured)
+        return {event: body.replace("\nBEGIN\n", f"\nBEGIN\n{note}", 1) for event, body in bodies.items()}
+
+    def refusing(self, captured: Captured) -> list[ddl.Trigger]:
+        """A mark with the id 0 lets pass, which no other session sees: it comes and goes in one transaction."""
+        allowed = f"EXISTS (SELECT 1 FROM {self.mark} WHERE id = 0)"
+        raised = f"SELECT RAISE(ABORT, {literal(ddl.refusal(captured.name))})"
+        body = f" FOR EACH ROW WHEN NOT {allowed}\nBEGIN\n    {raised};\nEND"
+        digest, on = digest_of(body), catalogue.quoted(captured.table.real)
+        names = {
+            event: trigger_name(captured.name, f"{ddl.REFUSES}{event.lower()}", digest)
+            for event in ddl.EVENTS
+        }
+        return [
+            ddl.Trigger(
+                *(captured.name, name, digest, (f"CREATE TRIGGER {name} BEFORE {event} ON {on}{body}",)),
+                (f"DROP TRIGGER {name}",),
+            )
+            for event, name in names.items()
+        ]
+
+    def _replaced(self, captured: Captured) -> dict[str, str]:
+        """Triggers that mark rows which REPLACE is about to delete, for which SQLite fires no trigger.
+
+        An upsert that meets another row's key leaves such a mark too, which is harmless.
+        """
+        table = captured.table
+        wider = [conflict.columns for conflict in table.unique_conflicts if conflict.whole]
+        keys = [_real(captured, key) for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
+        # A key that a unique conflict covers, too, would not be looked up by an index.
+        columns = [[catalogue.quoted(name) for name in key] for key in keys if key not in wider]
+        conditions = [
+            " AND ".join(f"gone.{column_name} = NEW.{column_name}" for column_name in names)
+            for names in columns
+        ]
+        conditions += [conflict.sql for conflict in table.unique_conflicts]
+        if not conditions:
+            return {}
+        met = " OR ".join(f"({condition})" for condition in conditions)
+        own = [catalogue.quoted(name) for name in _real(captured, table.primary_key)] or ["rowid"]
+        itself = " AND ".join(f"gone.{column_name} IS OLD.{column_name}" for column_name in own)
+        columns += [
+            [catalogue.quoted(name) for name in conflict.columns] for conflict in table.unique_conflicts
+        ]
+        changed = ", ".join(dict.fromkeys(name for names in columns for name in names))
+        row_image = image(columns_of(captured, captured.columns), "gone")
+        begin = f"INSERT INTO {self.mark} (table_name, image_before)\n    SELECT {literal(captured.name)}, {row_image}"
+        insert = f"{begin}\n    FROM {catalogue.quoted(table.real)} AS gone WHERE ({met})"
+        return {
+            "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {insert};\nEND",
+            f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {insert} AND NOT ({itself});\nEND",
+        }
+
+    def _body(self, captured: Captured, event: str) -> str:
+        columns, sides = columns_of(captured, captured.columns), ddl.EVENTS[event]
+        targets = ", ".join(["table_name", *(ddl.IMAGES[side] for side in sides)])
+        values = ",\n        ".join([literal(captured.name), *(image(columns, side) for side in sides)])
+        when = _when(captured) if event == "UPDATE" else ""
+        return (
+            f" FOR EACH ROW{when}\nBEGIN\n"
+            f"    INSERT INTO {self.mark} ({targets}) VALUES (\n        {values});\nEND"
+        )
+
+
+def _real(captured: Captured, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column.real for column in columns_of(captured, names))
+
+
+def _trigger(captured: Captured, event: str, body: str, digest: str) -> ddl.Trigger:
+    timing, what = event.split(" ")[:2]
+    name = trigger_name(captured.name, (timing[:1] + what[:1]).lower(), digest)
+    create = f"CREATE TRIGGER {name} {event} ON {catalogue.quoted(captured.table.real)}{body}"
+    return ddl.Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",))
+
+
+def trigger_name(table: str, event: str, digest: str) -> str:
+    return f"migrator_{digest_of(table)}_{event}_{digest}"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def image(columns: Sequence[Column], row: str) -> str:
+    """JSON of written name -> the value's own type, a colon and its text; NULL is null."""
+    pairs = [
+        f"{literal(column.name)}, {_value(f'{row}.{catalogue.quoted(column.real)}')}" for column in columns
+    ]
+    return "json_object(" + ",\n            ".join(pairs) + ")"
+
+
+def _value(column_sql: str) -> str:
+    # Of 200,000 random floats, 594 were wrong with 17 digits of SQLite's printf, none with 20.
+    return (
+        f"CASE typeof({column_sql}) WHEN 'blob' THEN 'blob:' || hex({column_sql})"
+        f" WHEN 'real' THEN 'real:' || printf('%!.20g', {column_sql}) ELSE typeof({column_sql}) || ':' || {column_sql} END"
+    )
+
+
+def _when(captured: Captured) -> str:
+    """Compares bytes and types: a collation takes some texts as equal, and 1 equals 1.0."""
+    if captured.watched is None:
+        return ""
+    changed = []
+    for column in columns_of(captured, captured.watched):
+        old, new = f"OLD.{catalogue.quoted(column.real)}", f"NEW.{catalogue.quoted(column.real)}"
+        changed.append(f"{old} IS NOT {new} COLLATE BINARY OR typeof({old}) <> typeof({new})")
+    return "\nWHEN " + "\n    OR ".join(changed)
+
+
+# ── The catalogue: our triggers, tables that cannot be captured, decoding of images ──
+
+_STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
+
+
+def _our_triggers(connection: Connection, _: SqliteDdl) -> Iterator[ddl.ExistingTrigger]:
+    for row in connection.execute(QUERIES["triggers"]):
+        if ours := shared.OUR_TRIGGER.fullmatch(row.trigger_name):
+            drop = f"DROP TRIGGER {catalogue.quoted(row.trigger_name)}"
+            yield ddl.ExistingTrigger(row.name, row.trigger_name, ours[1], drop=(drop,), text=row.text)
+
+
+def _refusals(connection: Connection, _: SqliteDdl, tables: Sequence[Captured]) -> Iterator[base.Refusal]:
+    by_name = {row[0]: row for row in connection.execute(QUERIES["master"])}
+    for table in tables:
+        row = by_name.get(table.table.real)
+        if row is None:
+            yield base.Refusal(f"table {table.name} is gone; pull the schema again")
+        elif row[1] == "view":
+            yield base.Refusal(
+                f"{table.name} is a view, which has no triggers for what it reads; {base.VIEW_ADVICE}"
+            )
+        elif _STRANGE.match(row[2] or ""):
+            yield base.Refusal(
+                f"{table.name} is a virtual table, which has no triggers; migrate the table that it shows",
+                triggers_only=True,
+            )
+
+
+def _decode(_: Connection, __: dict[int, int]) -> base.Decode:
+    """By the value's own type."""
+    readers: dict[str, Callable[[str], Any]] = {
+        "integer": int,
+        "real": float,
+        "text": str,
+        "blob": bytes.fromhex,
+    }
+    return lambda word, text: readers[word](text)
+
+
+CAPTURING = base.Capturing(
+    ddl=lambda _: SqliteDdl(),
+    schema=None,
+    prefix="migrator_",
+    triggers=_our_triggers,
+    more_triggers=lambda *_: iter(()),
+    leftovers=lambda _: [],
+    refusals=_refusals,
+    views=lambda connection, _: set(connection.scalars(QUERIES["views"])),
+    limits=(),
+    decode=_decode,
+    # A writing transaction of SQLite locks the whole file.
+    locks_rows="",
+    updates_listed=ddl.UPDATES_LISTED,
+    deletes_listed=ddl.DELETES_LISTED,
+    log="",
+)
 
 
 def _autocommits(_: Any, driver: Any) -> bool:
@@ -41,10 +451,10 @@ def _autocommits(_: Any, driver: Any) -> bool:
 
 
 def _typed(column: Column, value: Any) -> base.Typed:
-    return "", _by_affinity(column, value), ""
+    return "", _stored(column, value), ""
 
 
-def _by_affinity(column: Column, value: Any) -> Any:
+def _stored(column: Column, value: Any) -> Any:
     """The value as the column's affinity stores it. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
     declared = column.declared.upper()
     if isinstance(value, bool):
@@ -72,13 +482,13 @@ def _integer(value: Any) -> Any:
 # ── tables ──
 
 
-def _acting(connection: Connection) -> list[tuple[Place, Below]]:
+def _acting(connection: Connection) -> list[tuple[catalogue.Place, catalogue.Below]]:
     inspector = sa.inspect(connection)
     # A key may spell its table in another case.
     spelled = {name.lower(): name for name in inspector.get_table_names()}
     keys: dict[tuple[str, int], list[sa.Row[Any]]] = {}
     for row in connection.execute(QUERIES["foreign_keys"]):
-        if row.parent.lower() in spelled and not ACTS.isdisjoint((row.on_delete, row.on_update)):
+        if row.parent.lower() in spelled and not catalogue.ACTS.isdisjoint((row.on_delete, row.on_update)):
             keys.setdefault((row.child, row.id), []).append(row)
     links = []
     for (child, _), rows in keys.items():
@@ -86,8 +496,10 @@ def _acting(connection: Connection) -> list[tuple[Place, Below]]:
         theirs = [row.theirs for row in rows if row.theirs is not None]
         referred = theirs or inspector.get_pk_constraint(parent)["constrained_columns"]
         pairs = tuple(zip((row.own for row in rows), referred, strict=True))
-        acts = (first.on_delete in ACTS, first.on_update in ACTS)
-        links.append((Place(None, parent), Below(Place(None, child), pairs, *acts)))
+        acts = (first.on_delete in catalogue.ACTS, first.on_update in catalogue.ACTS)
+        links.append(
+            (catalogue.Place(None, parent), catalogue.Below(catalogue.Place(None, child), pairs, *acts))
+        )
     return links
 
 
@@ -142,7 +554,7 @@ OUTCOMES = base.Outcomes(
     counts_late=True,
     locks_all=True,
     folds_tables=lambda _: True,
-    links=lambda connection, _: Links(_acting(connection)),
+    links=lambda connection, _: catalogue.Links(_acting(connection)),
     hidden=lambda *_: (),
     knows_heirs=False,
     has_conflict_rules=True,
@@ -553,8 +965,8 @@ SQLITE = base.Engine(
     ),
     sql=SQL,
     schema=base.Schema(
-        reflected=facts.reflected,
-        kinds=facts.KINDS,
+        reflected=reflected,
+        kinds=KINDS,
         has_schemas=False,
         has_materialized_views=False,
         loosely_typed=True,

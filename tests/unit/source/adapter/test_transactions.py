@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.runtime.errors import StoppedError
-from migrator.source.adapter.changes import TransactionState, TransactionStates
+from migrator.source.adapter.marks import TransactionState, TransactionStates
 
 
 class Refuses:

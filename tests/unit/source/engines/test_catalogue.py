@@ -15,7 +15,7 @@ from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.connect import ENGINES, engine_of
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import facts as postgresql_facts
-from migrator.source.engines.sqlite import facts as sqlite_facts
+from migrator.source.engines.sqlite import engine as sqlite
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_page_of_types_is_what_the_tables_say() -> None:
     assert (DOCS / "types.md").read_text(encoding="utf-8") == made, ".ci/pages writes it anew"
 
 
-@pytest.mark.parametrize("rules", [sqlite_facts.KINDS.rules, postgresql_facts.KINDS.rules, facts.KINDS.rules])
+@pytest.mark.parametrize("rules", [sqlite.KINDS.rules, postgresql_facts.KINDS.rules, facts.KINDS.rules])
 def test_a_type_has_one_rule_an_example_and_a_sentence(rules: Sequence[TypeRule]) -> None:
     names = Counter(name for rule in rules for name in rule.names)
     assert [name for name, count in names.items() if count > 1] == []

@@ -10,7 +10,7 @@ from migrator.runtime.values import replace
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.capture import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl
-from migrator.source.engines.sqlite.capture import SqliteDdl
+from migrator.source.engines.sqlite.engine import SqliteDdl
 from tests import pins
 
 TEXT = Kind("text")

@@ -23,8 +23,9 @@ from migrator.source.capture.log.postgresql.slot import (
     slot_of,
 )
 from migrator.source.capture.log.reader import LogPlace
+from migrator.source.engines.catalogue import quoted
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.postgresql.capture import literal, quoted
+from migrator.source.engines.postgresql.capture import literal
 from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.postgresql.server import named
 
