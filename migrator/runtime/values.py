@@ -7,7 +7,8 @@ command loads some 500 of them. What needs more than fields (a lock, a field tha
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from operator import add
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, structs
 
@@ -35,6 +36,16 @@ else:
         if isinstance(value, dict):
             return {asdict(name): asdict(one) for name, one in value.items()}
         return value
+
+
+class Counts(Struct, frozen=True):
+    """Numbers that add up, each field by itself."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
+
+    def __neg__(self) -> Self:
+        return type(self)(*(-number for number in structs.astuple(self)))
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:

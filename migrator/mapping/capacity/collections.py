@@ -18,7 +18,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Operator, Pattern
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.mapping.patterns.requests import KeyTest, Requests
-from migrator.runtime.values import replace
+from migrator.runtime.values import Counts, replace
 
 KEPT = 50_000
 """Item collections of one index that are counted at the same time."""
@@ -206,21 +206,13 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
 }
 
 
-class CallReads(Struct, frozen=True):
+class CallReads(Counts, frozen=True):
     """What one call reads. `pages`: requests that are paid for."""
 
     items: int = 0
     bytes: int = 0
     pages: int = 0
     units: float = 0.0
-
-    def __add__(self, other: CallReads) -> CallReads:
-        return CallReads(
-            self.items + other.items,
-            self.bytes + other.bytes,
-            self.pages + other.pages,
-            self.units + other.units,
-        )
 
 
 class Reads:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from migrator.mapping.items.filters import NUMBERS
 from migrator.mapping.model.facts import KindName
@@ -25,6 +25,7 @@ from migrator.mapping.model.table import (
     Value,
 )
 from migrator.runtime.errors import RowError
+from migrator.runtime.values import Counts
 
 WIRE_TYPES: dict[KindName, str] = {
     **dict.fromkeys(NUMBERS, "N"),
@@ -313,7 +314,7 @@ class Price(Struct, frozen=True):
     emr_worker_hour: Decimal | None = None
 
 
-class Estimate(Struct, frozen=True):
+class Estimate(Counts, frozen=True):
     """What rows take: items, write units of the table and of its indexes, bytes as they are billed."""
 
     rows: int = 0
@@ -321,15 +322,6 @@ class Estimate(Struct, frozen=True):
     table_units: int = 0
     index_units: int = 0
     stored_bytes: int = 0
-
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(
-            self.rows + other.rows,
-            self.items + other.items,
-            self.table_units + other.table_units,
-            self.index_units + other.index_units,
-            self.stored_bytes + other.stored_bytes,
-        )
 
     @property
     def write_units(self) -> int:
@@ -339,13 +331,8 @@ class Estimate(Struct, frozen=True):
         """The same for another number of rows; of no rows nothing is known, so nothing is estimated."""
         if self.rows == 0:
             return Estimate(rows=rows)
-        return Estimate(
-            rows,
-            _part(self.items, rows, self.rows),
-            _part(self.table_units, rows, self.rows),
-            _part(self.index_units, rows, self.rows),
-            _part(self.stored_bytes, rows, self.rows),
-        )
+        # Each number · rows / own rows, rounded up.
+        return Estimate(*(-(-number * rows // self.rows) for number in structs.astuple(self)))
 
     def write_cost(self, price: Price) -> Decimal:
         """US dollars for writing it once, on demand, where nothing is stored yet."""
@@ -381,8 +368,3 @@ def entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
     if isinstance(index.projection, tuple):
         kept |= set(index.projection)
     return item_bytes({name: value for name, value in item.items() if name in kept})
-
-
-def _part(number: int, rows: int, of: int) -> int:
-    """number · rows / of, rounded up."""
-    return -(-number * rows // of)

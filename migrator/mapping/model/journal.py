@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from migrator.mapping.model.table import ItemKey, SourceKey
+from migrator.runtime.values import Counts
 
 # ── The journal as the stages see it: runs, pages, findings, and what tells and guards a run ──
 
@@ -41,8 +42,8 @@ class Run(Struct, frozen=True):
     resumed: bool = False
 
 
-class Tally(Struct, frozen=True):
-    """Counts that add up: of a page, an entity, a run."""
+class Tally(Counts, frozen=True):
+    """Counts of a page, an entity, a run."""
 
     rows: int = 0
     items: int = 0
@@ -51,23 +52,6 @@ class Tally(Struct, frozen=True):
     bytes: int = 0
     write_units: float = 0.0
     different: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.rows + other.rows,
-            self.items + other.items,
-            self.refused + other.refused,
-            self.expired + other.expired,
-            self.bytes + other.bytes,
-            self.write_units + other.write_units,
-            self.different + other.different,
-        )
-
-    def __neg__(self) -> Tally:
-        return Tally(
-            *(-self.rows, -self.items, -self.refused, -self.expired, -self.bytes),
-            *(-self.write_units, -self.different),
-        )
 
 
 class Page(Struct, frozen=True):
