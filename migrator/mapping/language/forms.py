@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, Tag
+from pydantic import ConfigDict, Field
 
 from migrator.mapping.language.value_forms import (
+    ByShape,
     ColumnType,
     ConditionForm,
     DocumentType,
     Form,
     Frequency,
     Name,
+    Names,
     Scalar,
     TableForm,
     TableName,
     Transform,
     ValueForm,
-    choice,
 )
 from migrator.mapping.model.mapping import Normaliser, Order
 
@@ -30,36 +31,34 @@ class OnForm(Form):
     on: dict[Name, Name] = Field(min_length=1)
 
 
-JoinForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
-    | Annotated[OnForm, Tag("=on")],
-    choice(text="=text", list="=list", other="=on"),
-]
+JoinForm = Annotated[Name | Names | OnForm, ByShape("text", "list", "other")]
 
 
 # ── Access patterns ──
 
 
-class SortForm(Form):
+Operand = TypeVar("Operand")
+
+
+class ComparisonForm(Form, Generic[Operand]):
+    """One condition; `between` takes two."""
+
+    begins_with: Operand | None = None
+    between: Annotated[list[Operand], Field(min_length=2, max_length=2)] | None = None
+    ge: Operand | None = None
+    gt: Operand | None = None
+    le: Operand | None = None
+    lt: Operand | None = None
+
+
+class SortForm(ComparisonForm[str]):
     """One condition on a sort key; `between` takes two."""
 
-    begins_with: str | None = None
-    between: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
-    ge: str | None = None
-    gt: str | None = None
-    le: str | None = None
-    lt: str | None = None
 
-
-OneSortForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[SortForm, Tag("=sort")], choice(text="=text", other="=sort")
-]
+OneSortForm = Annotated[str | SortForm, ByShape("text", "other")]
 PatternKeyForm = Annotated[
-    Annotated[str, Tag("=text")]
-    | Annotated[list[OneSortForm], Tag("=list"), Field(min_length=1, max_length=4)]
-    | Annotated[SortForm, Tag("=sort")],
-    choice(text="=text", list="=list", other="=sort"),
+    str | Annotated[list[OneSortForm], Field(min_length=1, max_length=4)] | SortForm,
+    ByShape("text", "list", "other"),
 ]
 
 
@@ -67,32 +66,15 @@ class PlainForm(Form):
     const: Any
 
 
-OperandForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[PlainForm, Tag("=const")]
-    | Annotated[int | bool, Tag("=plain")],
-    choice(text="=text", const="=const", scalar="=plain"),
-]
+PlainValue = Annotated[int | bool, Field()]
+OperandForm = Annotated[Name | PlainForm | PlainValue, ByShape("text", "const", "scalar")]
 
 
-class RangeForm(Form):
+class RangeForm(ComparisonForm[OperandForm]):
     """One condition on an attribute; `between` takes two."""
 
-    begins_with: OperandForm | None = None
-    between: Annotated[list[OperandForm], Field(min_length=2, max_length=2)] | None = None
-    ge: OperandForm | None = None
-    gt: OperandForm | None = None
-    le: OperandForm | None = None
-    lt: OperandForm | None = None
 
-
-FilterForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[PlainForm, Tag("=const")]
-    | Annotated[int | bool, Tag("=plain")]
-    | Annotated[RangeForm, Tag("=range")],
-    choice(text="=text", const="=const", scalar="=plain", other="=range"),
-]
+FilterForm = Annotated[Name | PlainForm | PlainValue | RangeForm, ByShape("text", "const", "scalar", "other")]
 
 
 class QueryForm(Form):
@@ -147,10 +129,7 @@ class PartForm(Form):
     attributes: list[Name] = Field(min_length=1)
 
 
-ReturnsForm = Annotated[
-    Annotated[list[Name], Tag("=list")] | Annotated[dict[Name, PartForm], Tag("=parts")],
-    choice(list="=list", other="=parts"),
-]
+ReturnsForm = Annotated[list[Name] | dict[Name, PartForm], ByShape("list", "other")]
 
 
 class OldForm(Form):
@@ -163,14 +142,8 @@ class OldForm(Form):
     returns: list[Name] | None = Field(default=None, min_length=1)
 
 
-SqlForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")],
-    choice(text="=text", other="=parts"),
-]
-OldsForm = Annotated[
-    Annotated[OldForm, Tag("=one")] | Annotated[dict[Name, OldForm], Tag("=parts")],
-    choice(query="=one", get="=one", batch_get="=one", join="=one", returns="=one", other="=parts"),
-]
+SqlForm = Annotated[str | dict[Name, str], ByShape("text", "other")]
+OldsForm = Annotated[OldForm | dict[Name, OldForm], ByShape("query get batch_get join returns", "other")]
 
 
 class CompareForm(Form):
@@ -180,11 +153,7 @@ class CompareForm(Form):
     tolerance: dict[Name, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}
     normalise: dict[
         Name,
-        Annotated[
-            Annotated[Normaliser, Tag("=text")]
-            | Annotated[list[Normaliser], Tag("=list"), Field(min_length=1)],
-            choice(text="=text", list="=list"),
-        ],
+        Annotated[Normaliser | Annotated[list[Normaliser], Field(min_length=1)], ByShape("text", "list")],
     ] = {}
 
 
@@ -233,10 +202,7 @@ class CollectForm(Form):
 
 
 ClimbForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
-    | Annotated[dict[Name, Name], Tag("=map"), Field(min_length=1)],
-    choice(text="=text", list="=list", other="=map"),
+    Name | Names | Annotated[dict[Name, Name], Field(min_length=1)], ByShape("text", "list", "other")
 ]
 
 
@@ -245,10 +211,7 @@ class ColumnForm(Form):
     type: ColumnType
 
 
-ComputedForm = Annotated[
-    Annotated[str, Tag("=text"), Field(min_length=1)] | Annotated[ColumnForm, Tag("=column")],
-    choice(text="=text", other="=column"),
-]
+ComputedForm = Annotated[Annotated[str, Field(min_length=1)] | ColumnForm, ByShape("text", "other")]
 
 
 class PairForm(Form):
@@ -257,9 +220,7 @@ class PairForm(Form):
 
 
 EntryForm = Annotated[
-    Annotated[list[Name], Tag("=list"), Field(min_length=1, max_length=8)]
-    | Annotated[PairForm, Tag("=pair")],
-    choice(list="=list", other="=pair"),
+    Annotated[list[Name], Field(min_length=1, max_length=8)] | PairForm, ByShape("list", "other")
 ]
 
 
@@ -267,12 +228,7 @@ class ExceptForm(Form):
     except_: list[Name] = Field(alias="except")
 
 
-KeepForm = Annotated[
-    Annotated[Literal["all"], Tag("=text")]
-    | Annotated[list[Name], Tag("=list")]
-    | Annotated[ExceptForm, Tag("=except")],
-    choice(text="=text", list="=list", other="=except"),
-]
+KeepForm = Annotated[Literal["all"] | list[Name] | ExceptForm, ByShape("text", "list", "other")]
 
 
 class ExpiryForm(Form):
@@ -282,9 +238,7 @@ class ExpiryForm(Form):
     zero: Literal["never", "expired"] | None = None
 
 
-TtlForm = Annotated[
-    Annotated[Name, Tag("=text")] | Annotated[ExpiryForm, Tag("=from")], choice(text="=text", other="=from")
-]
+TtlForm = Annotated[Name | ExpiryForm, ByShape("text", "other")]
 
 
 class VersionAsForm(Form):
@@ -292,10 +246,7 @@ class VersionAsForm(Form):
     from_: Name = Field(alias="from")
 
 
-VersionForm = Annotated[
-    Annotated[Name, Tag("=text")] | Annotated[VersionAsForm, Tag("=from")],
-    choice(text="=text", other="=from"),
-]
+VersionForm = Annotated[Name | VersionAsForm, ByShape("text", "other")]
 
 
 class ItemForm(Form):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
-from typing import Any, TypeAlias
+from decimal import Decimal
+from typing import Any, TypeAlias, get_args
 
 from msgspec import Struct
 from pydantic import ValidationError
 
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS, specs_of
+from migrator.mapping.items.templates import parse_ref, parse_template
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
     Document,
@@ -23,25 +27,679 @@ from migrator.mapping.language.document import (
     where_of,
 )
 from migrator.mapping.language.documents import KEY_TYPES, key_type
-from migrator.mapping.language.expression_reader import ExpressionReader
-from migrator.mapping.language.parse_entity import EntityParser, unknown_word
-from migrator.mapping.language.parse_pattern import OPERATIONS, PatternParser
-from migrator.mapping.language.value_forms import FREQUENCY_ADVICE
+from migrator.mapping.language.value_forms import (
+    FREQUENCY,
+    FREQUENCY_ADVICE,
+    ConditionForm,
+    ConstForm,
+    MapForm,
+    StoredForm,
+    ValueForm,
+)
 from migrator.mapping.model.mapping import (
     SCHEMA_PATH,
+    TRANSFORM,
+    Aggregate,
+    Collection,
+    CollectionKind,
+    CompareRules,
+    Computed,
+    Condition,
+    Const,
     DocumentQuestion,
     DocumentTable,
+    Each,
     Entity,
-    Filter,
+    Expiry,
+    Expression,
+    FilterCondition,
+    IndexEntry,
+    ItemDesign,
+    Join,
+    Keep,
+    MapOf,
     Mapping,
+    Near,
     Operation,
+    Operator,
+    Param,
+    ParamType,
     Part,
     Pattern,
     Ref,
+    SortCondition,
+    Statement,
+    Stored,
+    Template,
+    Version,
+    paths_in,
 )
-from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign
+from migrator.mapping.model.table import Index, KeyAttribute, KeyType, TableDesign, Value
 from migrator.runtime.errors import Fault, MappingError, amount, did_you_mean
 from migrator.runtime.values import replace
+
+# ── Values and templates of a mapping file as expressions ──
+
+
+class ExpressionReader:
+    """Reads values and templates at their place in the document, collecting faults."""
+
+    def __init__(self, document: Document, maps: Dict[str, Any]) -> None:
+        self.document = document
+        self.maps = maps
+        self.faults: list[Fault] = []
+        self.schema_refs: list[tuple[Ref, Path]] = []
+
+    def fault(self, path: Path, what: str) -> None:
+        self.faults.append(self.document.fault(path, what))
+
+    def template(self, text: str, path: Path, *, every: bool = False) -> Template:
+        """The template of a key; text without braces is a literal. `every`: a reference may have a `*`."""
+        try:
+            template = parse_template(text, every=every)
+        except ValueError as error:
+            self.fault(path, str(error))
+            return Template((text,), text)
+        for ref in template.refs:
+            self._check_ref(ref, path)
+        return template
+
+    def value(self, text: str, path: Path) -> Expression:
+        """The value of an attribute; text without braces is a column."""
+        if "{" in text or "}" in text:
+            return self.template(text, path)
+        try:
+            ref = parse_ref(text)
+        except ValueError as error:
+            self.fault(path, str(error))
+            return Ref((text,))
+        self._check_ref(ref, path)
+        return ref
+
+    def _check_ref(self, ref: Ref, path: Path) -> None:
+        for used in ref.filters:
+            if FILTERS[used.name].of_map and used.args[0] not in self.maps:
+                what = f"map '{used.args[0]}' not found{did_you_mean(used.args[0], self.maps)}"
+                self.fault(path, what)
+        if SCHEMA_PATH in ref.paths:
+            self.schema_refs.append((ref, path))
+
+
+# ── Entities: joins, collections, items, attributes, conditions ──
+
+
+_AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+
+
+class EntityParser:
+    """Parses one entity; faults go to the reader."""
+
+    def __init__(self, reader: ExpressionReader, table: TableDesign, name: str) -> None:
+        self.reader = reader
+        self.table = table
+        self.name = name
+        self.at: Path = ("entities", name)
+
+    def entity(self, form: forms.EntityForm) -> Entity:
+        self._names(form)
+        joins = self.joins(form.join, (*self.at, "join"))
+        table = form.table or self.name
+        collections = [
+            self._collection(alias, collection, (*self.at, "collect", alias))
+            for alias, collection in form.collect.items()
+        ]
+        collections += [_climb(alias, climb, table) for alias, climb in form.climb.items()]
+        version = self._version(form)
+        attributes = self._values(form.attributes, (*self.at, "attributes"))
+        attributes |= {version.attribute: Ref((version.column,))} if version else {}
+        return Entity(
+            name=self.name,
+            table=table,
+            items=tuple(self._item(name, item) for name, item in form.items.items()),
+            key=tuple(form.key),
+            where=self._conditions(form.where, (*self.at, "where")),
+            joins=joins,
+            collections=tuple(collections),
+            attributes=attributes,
+            computed={name: _computed(column) for name, column in form.columns.items()},
+            transform=form.transform,
+            changes=tuple(
+                (name, (columns,) if isinstance(columns, str) else tuple(columns))
+                for name, columns in form.changes.items()
+            ),
+            version=version,
+        )
+
+    def _names(self, form: forms.EntityForm) -> None:
+        """Faults of names that would be ambiguous."""
+        if set(self.name) & set(":@"):
+            self.reader.fault(self.at, "the name of an entity cannot contain ':' or '@'; choose another name")
+        places = {"join": list(form.join), "collect": list(form.collect), "climb": list(form.climb)}
+        seen: dict[str, str] = {TRANSFORM: "transform"}
+        for word, aliases in places.items():
+            for alias in aliases:
+                at = (*self.at, word, alias)
+                if alias in seen:
+                    self.reader.fault(at, f"'{alias}' is also a {seen[alias]}; choose another name")
+                if set(alias) & set(".@"):
+                    self.reader.fault(at, "an alias cannot contain '.' or '@'; choose another name")
+                seen.setdefault(alias, word)
+
+    # ── joins and collections ──
+
+    def joins(self, written: Dict[str, forms.JoinForm], at: Path) -> tuple[Join, ...]:
+        joins: list[Join] = []
+        for alias, form in written.items():
+            aliases = {join.alias for join in joins}
+            joins.append(self._join(alias, form, aliases, (*at, alias)))
+        return tuple(joins)
+
+    def _join(self, alias: str, form: forms.JoinForm, aliases: set[str], at: Path) -> Join:
+        if isinstance(form, forms.OnForm):
+            parent, columns = self._parent(list(form.on), aliases, (*at, "on"))
+            return Join(alias, parent, (), form.table, tuple(zip(columns, form.on.values(), strict=True)))
+        names = [form] if isinstance(form, str) else form
+        parent, columns = self._parent(names, aliases, at)
+        return Join(alias, parent, tuple(columns))
+
+    def _parent(self, names: list[str], earlier: set[str], at: Path) -> tuple[str, list[str]]:
+        """The alias that all of `names` share ('' is the row itself), and the names without it."""
+        split = [name.partition(".") if "." in name else ("", "", name) for name in names]
+        aliases = {alias for alias, _, _ in split}
+        parent = aliases.pop()
+        if aliases:
+            self.reader.fault(at, "its columns belong to several aliases; a join starts from one")
+        if parent and parent not in earlier:
+            what = f"no earlier alias '{parent}'{did_you_mean(parent, earlier)}"
+            self.reader.fault(at, what)
+        return parent, [name for _, _, name in split]
+
+    def _collection(self, alias: str, form: forms.CollectForm, at: Path) -> Collection:
+        kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
+        if len(kinds) > 1:
+            self.reader.fault(at, f"is {' and '.join(kinds)} at once; write a collection for each")
+        kind: CollectionKind = kinds[0] if kinds else "list"
+        if kind != "list" and (form.order_by or form.at_most or form.first or form.join):
+            self.reader.fault(at, f"a {kind} cannot have join, order_by, at_most or first")
+        if form.at_most and form.first:
+            self.reader.fault(at, "at_most refuses a row, first cuts it; write one of the two")
+        return Collection(
+            alias=alias,
+            kind=kind,
+            table=form.of,
+            by=(form.by,) if isinstance(form.by, str) else tuple(form.by),
+            column=getattr(form, kind) if kind in ("sum", "min", "max") else None,
+            joins=self.joins(form.join, (*at, "join")),
+            order_by=tuple(form.order_by),
+            at_most=form.at_most,
+            first=form.first,
+        )
+
+    # ── items ──
+
+    def _item(self, name: str, form: forms.ItemForm) -> ItemDesign:
+        at = (*self.at, "items", name)
+        if len(form.key) != len(self.table.key):
+            wanted = " and ".join(attribute.name for attribute in self.table.key)
+            self.reader.fault(
+                (*at, "key"), f"has {amount(len(form.key), 'part')}; the table's key is {wanted}"
+            )
+        entries = (form.__pydantic_extra__ or {}).items()
+        made = [self._entry(index, entry, (*at, index)) for index, entry in entries]
+        keep, keep_except = _keep(form.keep)
+        return ItemDesign(
+            type=name,
+            key=tuple(
+                self.reader.template(text, (*at, "key", number)) for number, text in enumerate(form.key)
+            ),
+            entries=tuple(entry for entry in made if entry is not None),
+            when=self._conditions(form.when, (*at, "when")),
+            keep=keep,
+            keep_except=keep_except,
+            attributes=self._values(form.attributes, (*at, "attributes")),
+            expiry=self._expiry(form.ttl, at),
+        )
+
+    def _entry(self, name: str, form: forms.EntryForm, at: Path) -> IndexEntry | None:
+        texts, key_at = (form, at) if isinstance(form, list) else (form.key, (*at, "key"))
+        indexes = {index.name: index for index in self.table.indexes}
+        if name not in indexes:
+            self.reader.fault(at, unknown_word(name, list(indexes)))
+            return None
+        own = indexes[name].own_attributes(self.table)
+        if len(texts) != len(own):
+            wanted = ", ".join(attribute.name for attribute in own)
+            what = f"the key of {name} is {wanted}" if own else "every item of the table is in it"
+            self.reader.fault(at, f"has {amount(len(texts), 'part')}; {what}")
+            return None
+        values = tuple(self.reader.template(text, (*key_at, number)) for number, text in enumerate(texts))
+        when = self._conditions(form.when, (*at, "when")) if isinstance(form, forms.PairForm) else ()
+        return IndexEntry(name, values, when)
+
+    def _expiry(self, form: forms.TtlForm | None, at: Path) -> Expiry | None:
+        if form is None:
+            return None
+        if self.table.ttl is None:
+            self.reader.fault((*at, "ttl"), "the table has no ttl attribute; write table: {ttl: expiresAt}")
+        if isinstance(form, str):
+            return Expiry(form)
+        return Expiry(form.from_, form.days, 1000 if form.unit == "milliseconds" else 1, form.zero or "")
+
+    # ── values and conditions ──
+
+    def _version(self, form: forms.EntityForm) -> Version | None:
+        if form.version is None:
+            return None
+        at: Path = (*self.at, "version")
+        if isinstance(form.version, forms.VersionAsForm):
+            at, column, name = (*at, "from"), form.version.from_, form.version.attribute
+        else:
+            column = name = form.version
+        ref = self.reader.value(column, at)
+        if not isinstance(ref, Ref) or not ref.column or "." in ref.column:
+            self.reader.fault(at, "name one column of the row itself, without a filter")
+            return None
+        self._own_name(name, (*self.at, "version"))
+        written = [("attributes", form.attributes)]
+        written += [(f"items.{type_}.attributes", item.attributes) for type_, item in form.items.items()]
+        for place, attributes in written:
+            if name in attributes:
+                what = f"'{name}' is also in {place}; leave it out there: every item has it"
+                self.reader.fault((*self.at, "version"), what)
+        return Version(name, ref.column)
+
+    def _own_name(self, name: str, at: Path) -> None:
+        if name in self.table.reserved | {attribute.name for attribute in self.table.key}:
+            self.reader.fault(at, f"'{name}' is reserved for migrator; choose another name")
+
+    def _values(self, written: Dict[str, ValueForm], at: Path) -> dict[str, Expression]:
+        for name in written:
+            self._own_name(name, (*at, name))
+        return {name: self._value(form, (*at, name)) for name, form in written.items()}
+
+    def _value(self, form: ValueForm, at: Path) -> Expression:
+        if isinstance(form, str):
+            return self.reader.value(form, at)
+        if isinstance(form, ConstForm):
+            return Const(self._const(form.const, (*at, "const")))
+        if isinstance(form, MapForm):
+            return MapOf(
+                {name: self._value(inner_form, (*at, "map", name)) for name, inner_form in form.map.items()}
+            )
+        if isinstance(form, StoredForm):
+            if len(at) != (6 if at[2] == "items" else 4):
+                self.reader.fault(at, "only a whole attribute of an item can be kept in S3")
+            return Stored(self._value(form.from_, (*at, "from")), form.over)
+        inner = {
+            name: self._value(inner_form, (*at, "attributes", name))
+            for name, inner_form in form.attributes.items()
+        }
+        return Each(form.each, inner)
+
+    def _const(self, value: object, at: Path) -> Value:
+        if isinstance(value, float):
+            self.reader.fault(
+                at, "write the number as a text in quotes, so that it stays exact, or as an integer"
+            )
+        return value  # type: ignore[return-value]
+
+    def _conditions(self, form: ConditionForm | None, at: Path) -> tuple[Condition, ...]:
+        if form is None:
+            return ()
+        if isinstance(form, str):
+            return (Condition(form),)
+        if isinstance(form, list):
+            return tuple(Condition(path) for path in form)
+        return tuple(
+            Condition(path, tuple(allowed) if isinstance(allowed, list) else (allowed,))  # type: ignore[arg-type]
+            for path, allowed in form.items()
+        )
+
+
+def _climb(alias: str, form: forms.ClimbForm, table: str) -> Collection:
+    if isinstance(form, dict):
+        return Collection(alias, "climb", table, tuple(form), of=tuple(form.values()))
+    return Collection(alias, "climb", table, (form,) if isinstance(form, str) else tuple(form))
+
+
+def _computed(form: forms.ComputedForm) -> Computed:
+    return Computed(form) if isinstance(form, str) else Computed(form.sql, form.type)
+
+
+def unknown_word(name: str, indexes: list[str]) -> str:
+    """The message for a name in an item that is neither a word of the language nor an index."""
+    words = [*indexes, *forms.ItemForm.model_fields]
+    return f"'{name}' is neither an index of the table nor a key of an item{did_you_mean(name, words)}"
+
+
+def _keep(
+    form: forms.KeepForm | None,
+) -> tuple[Keep, tuple[str, ...]]:
+    if form is None:
+        return "none", ()
+    if isinstance(form, forms.ExceptForm):
+        return "all", tuple(form.except_)
+    return ("all", ()) if isinstance(form, str) else (tuple(form), ())
+
+
+# ── Comparison and redaction rules of an access pattern, as model values ──
+
+
+def rules_of(form: forms.CompareForm) -> CompareRules:
+    """The rules as they are written."""
+    return CompareRules(
+        ignore=frozenset(form.ignore),
+        tolerance={name: Decimal(str(value)) for name, value in form.tolerance.items()},
+        normalise={
+            name: (steps,) if isinstance(steps, str) else tuple(steps)
+            for name, steps in form.normalise.items()
+        },
+    )
+
+
+def rule_faults(reader: ExpressionReader, pattern: Pattern, form: forms.PatternForm, at: Path) -> None:
+    """Reports every name that the pattern does not return, and parts whose attributes are all ignored."""
+    returned = {name for part in pattern.parts for name in part.attributes}
+    for place, name in _named(form.compare):
+        if name not in returned:
+            reader.fault((*at, "compare", *place), _unknown(pattern, name, returned))
+    names = returned | {param.name for param in pattern.params}
+    for number, name in enumerate(form.redact):
+        if name not in names:
+            reader.fault((*at, "redact", number), _unknown(pattern, name, names))
+    for part in pattern.parts:
+        if set(part.attributes) <= pattern.compare.ignore:
+            where = f"the part '{part.name}'" if part.name else "the answer"
+            reader.fault((*at, "compare", "ignore"), f"leaves nothing of {where} to compare")
+
+
+def _named(form: forms.CompareForm) -> Iterator[tuple[Path, str]]:
+    """Each attribute that a rule names, with its place in `compare`."""
+    yield from ((("ignore", number), name) for number, name in enumerate(form.ignore))
+    yield from ((("tolerance", name), name) for name in form.tolerance)
+    yield from ((("normalise", name), name) for name in form.normalise)
+
+
+def _unknown(pattern: Pattern, name: str, names: set[str]) -> str:
+    return f"{pattern.name} returns no '{name}'{did_you_mean(name, names)}"
+
+
+# ── Access patterns of a mapping file as model values ──
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_PARAM_TYPES: tuple[str, ...] = get_args(ParamType)
+_Key: TypeAlias = tuple[tuple[Template, ...], tuple[SortCondition, ...]]
+"""A template for each partition attribute, a condition for each sort attribute that is asked."""
+
+
+class PatternParser:
+    """Parses one access pattern; faults go to the reader."""
+
+    def __init__(
+        self, reader: ExpressionReader, table: TableDesign, name: str, at: Path | None = None
+    ) -> None:
+        self.reader = reader
+        self.table = table
+        self.name = name
+        self.at: Path = at or ("access_patterns", name)
+
+    def pattern(self, form: forms.PatternForm) -> Pattern:
+        params = tuple(self._param(name, text) for name, text in form.params.items())
+        asked = self.asked(params, *self._request(form))
+        made = replace(
+            asked,
+            near=self._near(form.near, asked.key),
+            atomic=form.atomic,
+            schema=form.schema_,
+            parts=self._parts(form.returns),
+            order=form.order,
+            statements=self._sql(form),
+            compare=rules_of(form.compare),
+            redact=tuple(form.redact),
+            p99_ms=form.budget.p99_ms if form.budget else None,
+            calls_per_s=_calls_per_s(form.frequency),
+        )
+        rule_faults(self.reader, made, form, self.at)
+        self.check(made)
+        return made
+
+    def asked(
+        self,
+        params: tuple[Param, ...],
+        operation: Operation,
+        request: forms.QueryForm | forms.GetForm,
+    ) -> Pattern:
+        """What the request alone says, which `check` is to see."""
+        at = (*self.at, operation)
+        if isinstance(request, forms.GetForm):
+            key, sort = self._whole_key(request, (*at, "key"))
+            return Pattern(self.name, params, operation, key, sort, consistent=request.consistent)
+        key, sort = self._query_key(request, at)
+        return Pattern(
+            name=self.name,
+            params=params,
+            operation=operation,
+            key=key,
+            sort=sort,
+            index=request.index,
+            descending=request.descending,
+            limit=None if request.limit is None else str(request.limit),
+            consistent=request.consistent,
+            filters=tuple(
+                self._filter(name, form, (*self.at, "query", "filter", name))
+                for name, form in request.filter.items()
+            ),
+        )
+
+    def _request(self, form: forms.PatternForm) -> tuple[Operation, forms.QueryForm | forms.GetForm]:
+        given = operations_in(self.reader, form, self.at)
+        if len(given) == 1:
+            return given[0], getattr(form, given[0])
+        return "get", forms.GetForm(key=["?"] * len(self.table.key))
+
+    def _param(self, name: str, text: str) -> Param:
+        words = text.split()
+        optional = words[:1] == ["optional"]
+        words = words[1:] if optional else words
+        many = words[:2] == ["list", "of"]
+        type_ = " ".join(words[2:] if many else words)
+        if type_ not in _PARAM_TYPES:
+            what = f"'{type_}' is not a parameter type{did_you_mean(type_, _PARAM_TYPES)}"
+            self.reader.fault((*self.at, "params", name), what)
+        return Param(name, type_, optional, many)  # type: ignore[arg-type]
+
+    # ── the key ──
+
+    def _whole_key(self, form: forms.GetForm, at: Path) -> _Key:
+        """The whole key of the table, nothing but equalities."""
+        if len(form.key) != len(self.table.key):
+            wanted = " and ".join(attribute.name for attribute in self.table.key)
+            self.reader.fault(at, f"has {amount(len(form.key), 'part')}; the table's key is {wanted}")
+        made = [self.reader.template(text, (*at, number)) for number, text in enumerate(form.key)]
+        return tuple(made[:1]), tuple(SortCondition("equal", (template,)) for template in made[1:])
+
+    def _query_key(self, form: forms.QueryForm, request_at: Path) -> _Key:
+        at = (*request_at, "key")
+        partition = self._partition(form.key[0], (*at, 0))
+        sort = self._sort(form.key[1], (*at, 1)) if len(form.key) > 1 else ()
+        index = self.table.asked(form.index)
+        if index is None:
+            index_names = [index.name for index in self.table.indexes]
+            what = f"index '{form.index}' not found{did_you_mean(form.index or '', index_names)}"
+            self.reader.fault((*request_at, "index"), what)
+            return partition, sort
+        if len(partition) != len(index.partition):
+            what = f"has {amount(len(partition), 'part')}; the partition key is {_listed(index.partition)}"
+            self.reader.fault((*at, 0), f"{what}: give each of them")
+        if len(sort) > len(index.sort):
+            what = f"has {amount(len(sort), 'condition')}; attributes of the sort key: {_listed(index.sort)}"
+            self.reader.fault((*at, 1), what)
+        return partition, sort
+
+    def _partition(self, form: forms.PatternKeyForm, at: Path) -> tuple[Template, ...]:
+        made = []
+        for text, place in _each(form, at):
+            if isinstance(text, str):
+                made.append(self.reader.template(text, place, every=True))
+            else:
+                self.reader.fault(place, "a partition key takes one text, not a range")
+                made.append(Template(()))
+        if sum(ref.every for template in made for ref in template.refs) > 1:
+            self.reader.fault(at, "has more than one *; use one at a time")
+        return tuple(made)
+
+    def _sort(self, form: forms.PatternKeyForm, at: Path) -> tuple[SortCondition, ...]:
+        made = [self._condition(condition, place) for condition, place in _each(form, at)]
+        if any(condition.operator != "equal" for condition in made[:-1]):
+            self.reader.fault(
+                at, "only the last condition on a sort key may be a range; earlier ones are texts"
+            )
+        return tuple(made)
+
+    def _condition(self, form: forms.OneSortForm, at: Path) -> SortCondition:
+        if isinstance(form, str):
+            return SortCondition("equal", (self.reader.template(form, at),))
+        operator, texts = self._only(form, at, "a sort key")
+        return SortCondition(operator, tuple(self.reader.template(text, (*at, operator)) for text in texts))
+
+    def _only(self, form: forms.SortForm | forms.RangeForm, at: Path, of: str) -> tuple[Operator, list[Any]]:
+        """The operator of the single condition that a form holds, and its one or two values."""
+        given: list[tuple[Any, Any]] = [(word, value) for word, value in form if value is not None]
+        if len(given) != 1:
+            words = ", ".join(type(form).model_fields)
+            self.reader.fault(at, f"{of} takes exactly one condition (one of {words})")
+            return "equal", [""]
+        operator, value = given[0]
+        return operator, value if isinstance(value, list) else [value]
+
+    # ── conditions on other attributes ──
+
+    def _filter(self, attribute: str, form: forms.FilterForm, at: Path) -> FilterCondition:
+        operator: Operator = "equal"
+        operands: list[forms.OperandForm]
+        if isinstance(form, forms.RangeForm):
+            operator, operands = self._only(form, at, "an attribute")
+            at = (*at, operator)
+        else:
+            operands = [form]
+        return FilterCondition(attribute, operator, tuple(self._operand(operand, at) for operand in operands))
+
+    def _operand(self, form: forms.OperandForm, at: Path) -> Expression:
+        if isinstance(form, str):
+            return self.reader.value(form, at)
+        value = form.const if isinstance(form, forms.PlainForm) else form
+        if value is None or isinstance(value, (float, list, dict)):
+            self.reader.fault(
+                at, "a constant is a text, a whole number, true or false; give others as a parameter"
+            )
+            return Const("")
+        return Const(value)
+
+    def _near(self, form: forms.NearForm | None, key: Sequence[Template]) -> Near | None:
+        if form is None:
+            return None
+        star = next((ref for template in key for ref in template.refs if ref.every), None)
+        way = FILTERS[star.filters[0].name].way if star else None
+        if star is None or way is None or way.of != "place":
+            what = "near needs a query whose partition key has a geohash, such as {*lat,lng|geohash:6}"
+            self.reader.fault((*self.at, "near"), what)
+        elif star.paths != tuple(form.from_):
+            what = f"near.from must name the parameters of the geohash: [{', '.join(star.paths)}]"
+            self.reader.fault((*self.at, "near", "from"), what)
+        within = form.within_m if isinstance(form.within_m, str) else Decimal(str(form.within_m))
+        return Near((form.from_[0], form.from_[1]), (form.at[0], form.at[1]), within)
+
+    # ── the answer ──
+
+    def _parts(self, form: forms.ReturnsForm) -> tuple[Part, ...]:
+        if isinstance(form, list):
+            return (Part("", "", tuple(form)),)
+        return tuple(Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items())
+
+    def _sql(self, form: forms.PatternForm) -> dict[str, Statement]:
+        """By part of the answer; where `old` says what old tables are asked, another parser reads that."""
+        if (form.sql is None) == (form.old is None):
+            what = "needs either sql: (a query of the database) or old: (a query of old DynamoDB tables)"
+            self.reader.fault(self.at, what)
+        if form.sql is None:
+            return {}
+        sql: dict[str, Statement] = {"": form.sql} if isinstance(form.sql, str) else dict(form.sql)
+        parts = {""} if isinstance(form.returns, list) else set(form.returns)
+        for name in sorted(parts ^ set(sql)):
+            what = f"the part '{name}' is in only one of returns and sql; write it in both"
+            self.reader.fault((*self.at, "sql"), what)
+        return sql
+
+    # ── parameters ──
+
+    def check(self, pattern: Pattern) -> None:
+        """Reports parameters that are not declared, or not of the type that their place takes."""
+        names, filtering = _names(pattern), set[str]()
+        param_names = [param.name for param in pattern.params]
+        for name in sorted(names - set(param_names)):
+            what = f"parameter '{name}' not found{did_you_mean(name, param_names)}"
+            self.reader.fault(self.at, what)
+        for condition in pattern.filters:
+            for ref in (value for value in condition.values if isinstance(value, Ref)):
+                filtering |= set(ref.paths)
+                for name in sorted(set(ref.paths) - set(param_names)):
+                    what = f"parameter '{name}' not found{did_you_mean(name, param_names)}"
+                    at = (*self.at, "query", "filter", condition.attribute)
+                    self.reader.fault(at, f"{what}; a constant is written {{const: {name}}}")
+        types = {param.name: param.type for param in pattern.params}
+        if pattern.schema is not None and types.get(pattern.schema, "text") != "text":
+            self.reader.fault((*self.at, "schema"), f"the parameter '{pattern.schema}' must be a text")
+        used = [param.name for param in pattern.params if param.many and param.name in names | filtering]
+        if pattern.operation == "batch_get" and len(used) != 1:
+            what = "the key of batch_get takes exactly one list, such as product_ids: list of integer"
+            self.reader.fault((*self.at, "batch_get", "key"), what)
+        elif pattern.operation != "batch_get" and used:
+            what = f"'{used[0]}' is a list; only the key of batch_get takes one"
+            self.reader.fault((*self.at, pattern.operation), what)
+
+
+def operations_in(
+    reader: ExpressionReader, form: forms.PatternForm | forms.OldForm, at: Path
+) -> list[Operation]:
+    """The form's requests; reports a fault if that is not one."""
+    given = [word for word in OPERATIONS if getattr(form, word) is not None]
+    if len(given) != 1:
+        reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is not an access pattern")
+    return given
+
+
+def _each(form: forms.PatternKeyForm, at: Path) -> Iterator[tuple[str | forms.SortForm, Path]]:
+    """What stands in a part of a key, one text or a list, each with its place."""
+    if isinstance(form, list):
+        yield from ((inner, (*at, number)) for number, inner in enumerate(form))
+    else:
+        yield form, at
+
+
+def _listed(attributes: Sequence[KeyAttribute]) -> str:
+    return ", ".join(attribute.name for attribute in attributes) or "none"
+
+
+_SECONDS = {"s": 1, "min": 60, "h": 3_600, "day": 86_400}
+
+
+def _calls_per_s(frequency: str | None) -> float | None:
+    match = re.fullmatch(FREQUENCY, frequency or "")
+    return None if match is None else float(match[1]) / _SECONDS[match[2]]
+
+
+def _names(pattern: Pattern) -> set[str]:
+    """Parameters that the pattern names, except those that stand alone as a value of its filter."""
+    filtering = [
+        value for comparison in pattern.filters for value in comparison.values if isinstance(value, Template)
+    ]
+    names = set(paths_in([*pattern.templates, *filtering]))
+    if pattern.near is not None:
+        names |= set(pattern.near.origin)
+        names |= {pattern.near.within_m} if isinstance(pattern.near.within_m, str) else set()
+    if pattern.limit is not None and not pattern.limit.isdecimal():
+        names.add(pattern.limit)
+    return names | ({pattern.schema} if pattern.schema else set())
 
 
 class ParsedMapping(Struct, frozen=True):
@@ -165,7 +823,10 @@ def _mapping(form: forms.MappingForm, reader: ExpressionReader, file: str) -> Ma
         entities=entities,
         timezone=form.source.timezone,
         schemas=tuple(form.source.schemas),
-        maps={name: _map_texts(entries) for name, entries in form.maps.items()},
+        maps={
+            name: {key: "" if value is None else str(value) for key, value in entries.items()}
+            for name, entries in form.maps.items()
+        },
         patterns=patterns,
         documents=documents,
     )
@@ -182,10 +843,6 @@ def _pattern(
     if form.old is None:
         return made
     return replace(made, statements=OldParser(reader, made, documents).questions(form.old))
-
-
-def _map_texts(entries: Dict[str, value_forms.Scalar]) -> dict[str, str]:
-    return {key: "" if value is None else str(value) for key, value in entries.items()}
 
 
 def _revision(data: Any) -> str:
@@ -236,14 +893,10 @@ def schema_fault(ref: Ref, mapping: Mapping) -> str:
         return ""
     if not mapping.schemas:
         return "'@schema' stands for one of source.schemas; write source: {schemas: […]}"
-    if len(ref.paths) > 1 or ref.format is not None or not all(map(_takes_schema, ref.filters)):
+    if len(ref.paths) > 1 or ref.format is not None or not all(spec.of_schema for spec in specs_of(ref)):
         filters = ", ".join(name for name, spec in FILTERS.items() if spec.of_schema)
         return f"'@schema' takes no format, and of the filters {filters}"
     return ""
-
-
-def _takes_schema(used: Filter) -> bool:
-    return FILTERS[used.name].of_schema
 
 
 # ── What an access pattern asks old tables of DynamoDB: a pattern on each, by its own key ──
@@ -282,8 +935,7 @@ class OldParser:
         design = self._design(request, (*at, operation))
         parser = PatternParser(self.reader, design, self.pattern.name, at)
         asked = parser.asked(self.pattern.params, operation, _as_asked(request, design))
-        parser.check_params(asked)
-        parser.check_lists(asked)
+        parser.check(asked)
         returns = tuple(form.returns or part.attributes)
         if len(returns) != len(part.attributes):
             returned = f"{amount(len(part.attributes), 'attribute')}: {', '.join(part.attributes)}"
@@ -295,9 +947,7 @@ class OldParser:
         return DocumentQuestion(design, asked, entity, returns)
 
     def _request(self, form: forms.OldForm, at: Path) -> tuple[Operation, _RequestForm]:
-        given = [word for word in OPERATIONS if getattr(form, word) is not None]
-        if len(given) != 1:
-            self.reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is not an access pattern")
+        given = operations_in(self.reader, form, at)
         return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST
 
     def _design(self, form: _RequestForm, at: Path) -> TableDesign:

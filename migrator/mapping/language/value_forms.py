@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag
+from pydantic_core import CoreSchema
 
 from migrator.mapping.model.table import KeyType, Projection
 
@@ -13,6 +14,7 @@ from migrator.mapping.model.table import KeyType, Projection
 
 Scalar = str | int | float | bool | None
 Name = Annotated[str, Field(min_length=1, max_length=255)]
+Names = Annotated[list[Name], Field(min_length=1)]
 
 
 def written_as(pattern: str) -> Any:
@@ -39,21 +41,28 @@ class Form(BaseModel):
     )
 
 
-def choice(**members: str) -> Discriminator:
-    """Chooses a member of a union by the YAML shape: text, list, or a map by one of its words ('map' is any map)."""
+class ByShape:
+    """Chooses a member of a union by the YAML shape. `words`, one for each member: `text`, `list`, `scalar`, words of
+    which a map has one, or `other`, which is any other map."""
 
-    def shape(value: Any) -> str | None:
+    def __init__(self, *words: str) -> None:
+        self.tags = {word: f"={member}" for member in words for word in member.split()}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members = zip(get_args(source), dict.fromkeys(self.tags.values()), strict=True)
+        tagged = tuple(Annotated[member, Tag(tag)] for member, tag in members)
+        told = f"write {_listed(sorted(self.tags))} here"
+        chosen = Discriminator(self.tag, custom_error_type="shape", custom_error_message=told)
+        return handler.generate_schema(Annotated[Union[tagged], chosen])  # noqa: UP007
+
+    def tag(self, value: Any) -> str | None:
         if isinstance(value, str):
-            return members.get("text")
+            return self.tags.get("text")
         if isinstance(value, list):
-            return members.get("list")
+            return self.tags.get("list")
         if isinstance(value, dict):
-            return next((members[word] for word in value if word in members), members.get("other"))
-        return members.get("scalar")
-
-    return Discriminator(
-        shape, custom_error_type="shape", custom_error_message=f"write {_listed(sorted(members))} here"
-    )
+            return next((self.tags[word] for word in value if word in self.tags), self.tags.get("other"))
+        return self.tags.get("scalar")
 
 
 def _listed(members: list[str]) -> str:
@@ -101,15 +110,10 @@ class TypedKeyForm(Form):
     type: KeyType = "text"
 
 
-KeyAttributeForm = Annotated[
-    Annotated[Name, Tag("=text")] | Annotated[TypedKeyForm, Tag("=typed")],
-    choice(text="=text", other="=typed"),
-]
+KeyAttributeForm = Annotated[Name | TypedKeyForm, ByShape("text", "other")]
 IndexKeyForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[TypedKeyForm, Tag("=typed")]
-    | Annotated[list[KeyAttributeForm], Tag("=list"), Field(min_length=1, max_length=4)],
-    choice(text="=text", other="=typed", list="=list"),
+    Name | TypedKeyForm | Annotated[list[KeyAttributeForm], Field(min_length=1, max_length=4)],
+    ByShape("text", "other", "list"),
 ]
 
 
@@ -120,10 +124,7 @@ class IndexForm(Form):
 
 
 IndexKeysForm = Annotated[list[IndexKeyForm], Field(min_length=1, max_length=2)]
-AnyIndexForm = Annotated[
-    Annotated[IndexForm, Tag("=index")] | Annotated[IndexKeysForm, Tag("=list")],
-    choice(other="=index", list="=list"),
-]
+AnyIndexForm = Annotated[IndexForm | IndexKeysForm, ByShape("other", "list")]
 """A list is an index with that key."""
 
 
@@ -168,19 +169,11 @@ class StoredForm(Form):
 
 
 ValueForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[ConstForm, Tag("=const")]
-    | Annotated[MapForm, Tag("=map")]
-    | Annotated[EachForm, Tag("=each")]
-    | Annotated[StoredForm, Tag("=stored")],
-    choice(text="=text", const="=const", map="=map", each="=each", to="=stored"),
+    Name | ConstForm | MapForm | EachForm | StoredForm, ByShape("text", "const", "map", "each", "to")
 ]
 AllowedForm = Scalar | list[Scalar]
 ConditionForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
-    | Annotated[dict[Name, AllowedForm], Tag("=map"), Field(min_length=1)],
-    choice(text="=text", list="=list", other="=map"),
+    Name | Names | Annotated[dict[Name, AllowedForm], Field(min_length=1)], ByShape("text", "list", "other")
 ]
 
 
