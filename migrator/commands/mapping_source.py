@@ -117,7 +117,7 @@ def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityP
     """A warning for each format that cannot hold the number of some row."""
     for plan in plans:
         references: dict[tuple[str, str], Reference] = {}
-        for reference in references_of(plan.entity, parsed.mapping.table):
+        for reference in references_of(plan.entity):
             if reference.ref and reference.ref.format and reference.collection is None:
                 references.setdefault((reference.path, reference.ref.format), reference)
         for (path, form), reference in references.items():

@@ -28,7 +28,7 @@ from migrator.cli.options import (
 from migrator.cli.runs_text import SampleBars, SampleLines
 from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.evidence import SIDES, DiffKey

@@ -11,7 +11,7 @@ from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import INSTANCES
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.model.evidence import OFF, Move, Side, State, Window
 from migrator.mapping.model.instances import Instance
 from migrator.runtime.values import replace

@@ -21,7 +21,7 @@ from migrator.features.report.verdict import (
     found_nothing,
     verdict_of,
 )
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.language.causes import pairs_of
 from migrator.mapping.language.plan import columns_digest

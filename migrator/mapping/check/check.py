@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
-from migrator.mapping.check.patterns import asked_faults, attribute_names, pattern_faults, return_faults
+from migrator.mapping.check.patterns import asked_faults, attribute_names, pattern_faults
 from migrator.mapping.check.values import (
     key_doubt,
     meeting_items,
@@ -171,14 +171,10 @@ def _link_faults(
         if own is None or other is None or key_type(own.declared) == key_type(other.declared) != "":
             continue
         sides = [
-            f"{table.name}.{column.name} is {_shown(column.declared)}"
+            f"{table.name}.{column.name} is {' or '.join(map(TYPE_NAMES.__getitem__, held_as(column.declared)))}"
             for table, column in ((here, own), (there, other))
         ]
         yield document.fault(at, f"{', and '.join(sides)}: a link needs one type on both sides; correct them")
-
-
-def _shown(declared: str) -> str:
-    return " or ".join(TYPE_NAMES[type_] for type_ in held_as(declared))
 
 
 # ──
@@ -463,7 +459,6 @@ def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple
         *(document_faults(mapping, document) if mapping.documents else ()),
         *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
-        *return_faults(mapping, document, plans),
     ]
     return tuple(sorted(dict.fromkeys(all_faults), key=lambda fault: (fault.line, fault.where)))
 
@@ -519,7 +514,7 @@ class _EntityCheck:
         self.at: Path = ("entities", plan.entity.written)
 
     def faults(self) -> Iterator[Fault]:
-        yield from value_faults(self.mapping, self.plan, self.document)
+        yield from value_faults(self.plan, self.document)
         yield from self._kept()
         yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
@@ -574,13 +569,9 @@ class _EntityCheck:
         for item in self.plan.entity.items:
             if item.expiry is None:
                 continue
-            kind = kind_of(item.expiry.path, self.plan)
+            kind, at = kind_of(item.expiry.path, self.plan), (*self.at, "items", item.type, "ttl")
+            what = "" if kind is None else f"'{item.expiry.path}' is {kind.name}"
             if kind is not None and kind.name != "integer" and (item.expiry.per_s > 1 or item.expiry.zero):
-                what = f"'{item.expiry.path}' is {kind.name}; unit: and zero: need whole numbers"
-                yield self._fault((*self.at, "items", item.type, "ttl"), what)
+                yield self._fault(at, f"{what}; unit: and zero: need whole numbers")
             if kind is not None and kind.name not in ("timestamp", "date", "integer"):
-                at = (*self.at, "items", item.type, "ttl")
-                yield self._fault(
-                    at,
-                    f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds",
-                )
+                yield self._fault(at, f"{what}; a TTL comes from a timestamp, a date or epoch seconds")

@@ -171,6 +171,7 @@ def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityP
             check = _PatternCheck(mapping, pattern, index, document, by_entity)
             yield from check.faults()
             yield from value_faults(pattern, index, document)
+    yield from _unread(mapping, document)
 
 
 class _PatternCheck:
@@ -192,6 +193,8 @@ class _PatternCheck:
         self.at: Path = ("access_patterns", pattern.name)
         self.request_at: Path = (*self.at, pattern.operation)
         self.key_at: Path = (*self.request_at, "key")
+        self.returns_at: Path = (*self.at, "returns")
+        self.keys = list(reachable_keys(mapping, pattern, index))
 
     def faults(self) -> Iterator[Fault]:
         matching = list(matching_keys(self.mapping, self.pattern.key, self.index))
@@ -206,6 +209,8 @@ class _PatternCheck:
         yield from self._prefix_warnings()
         yield from self._order_warnings()
         yield from self._request_faults()
+        if self.keys:
+            yield from self._returned()
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
         return self.document.fault(at, what, warning=warning)
@@ -225,7 +230,7 @@ class _PatternCheck:
         for part in named:
             if part.type not in types:
                 what = f"item type '{part.type}' not found; known: {', '.join(sorted(types))}"
-                yield self._fault((*self.at, "returns", part.name, "type"), what)
+                yield self._fault((*self.returns_at, part.name, "type"), what)
 
     def _prefix_warnings(self) -> Iterator[Fault]:
         for condition in self.pattern.sort:
@@ -239,7 +244,7 @@ class _PatternCheck:
         pattern = self.pattern
         if pattern.order != "exact" or pattern.operation != "query" or pattern.near or separator == "\u0001":
             return
-        for key in reachable_keys(self.mapping, pattern, self.index):
+        for key in self.keys:
             plan = self.plans.get(key.entity.written)
             for template in key.sort[-1:] or key.partition:
                 if template is not None and _text_before(template.parts, separator, plan):
@@ -291,10 +296,60 @@ class _PatternCheck:
         )
         yield from (((*self.at, "near", "at"), name) for name in (pattern.near.at if pattern.near else ()))
         for part in pattern.parts:
-            at = (*self.at, "returns", part.name) if part.name else (*self.at, "returns")
+            at = (*self.returns_at, part.name) if part.name else self.returns_at
             yield from ((at, name) for name in part.attributes)
             if part.type:
                 yield at, self.mapping.table.type_attribute
+
+    # ── what is returned ──
+
+    def _returned(self) -> Iterator[Fault]:
+        """Whether the items, and the index, hold what the pattern returns."""
+        yield from self._returned_types()
+        yield from self._expiry()
+        for part in self.pattern.parts:
+            at = (*self.returns_at, part.name, "attributes") if part.name else self.returns_at
+            for name in part.attributes:
+                if what := self._attribute_fault(part, name):
+                    yield self._fault(at, what)
+
+    def _returned_types(self) -> Iterator[Fault]:
+        given = {key.item.type for key in self.keys}
+        named = {part.type for part in self.pattern.parts if part.type}
+        if not named and len(given) > 1:
+            what = (
+                f"the key returns items of several types ({', '.join(sorted(given))}); return parts by type"
+            )
+            yield self._fault(self.returns_at, f"{what}, or ask with a longer prefix", warning=True)
+        unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
+        known = _item_types(self.mapping) if unmet else set()
+        for part in unmet:
+            if part.type in known:
+                what = f"no {part.type} has such a key; the key returns {', '.join(sorted(given))}"
+                yield self._fault((*self.returns_at, part.name, "type"), what)
+        for type_ in sorted(given - named if named else ()):
+            what = f"the key also gives items of type {type_}, which are read and charged, but not returned"
+            yield self._fault(self.returns_at, what, warning=True)
+
+    def _expiry(self) -> Iterator[Fault]:
+        """DynamoDB deletes late, so readers hide expired items, which needs the TTL attribute in the index."""
+        table, index = self.mapping.table, self.index
+        held = table.ttl is None or index.projection == "all" or table.ttl in index.projection
+        expiring = sorted({key.item.type for key in self.keys if key.item.expiry})
+        if not held and expiring:
+            what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
+            yield self._fault(self.returns_at, f"{what}, up to days after they expired; add it", warning=True)
+
+    def _attribute_fault(self, part: Part, name: str) -> str:
+        keys = [key for key in self.keys if not part.type or key.item.type == part.type]
+        attributes = [
+            attribute_names(self.mapping.table, key.entity, key.item, self.plans.get(key.entity.name))
+            for key in keys
+        ]
+        sure = [names for names in attributes if names is not None]
+        if not keys or len(sure) < len(attributes) or any(name in names for names in sure):
+            return ""
+        return f"no item under this key has '{name}'{did_you_mean(name, set().union(*sure))}"
 
 
 def _item_types(mapping: Mapping) -> set[str]:
@@ -359,99 +414,17 @@ def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | Non
     )
 
 
-# ── Returned attributes of access patterns: whether the items, and the index, hold them ──
-
-
-def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
-    """Faults and warnings of what patterns return. `plans`: where the source is known, so that keep: all is too."""
-    columns = {plan.entity.written: {column.name for column in plan.table.columns} for plan in plans}
-    for pattern in mapping.patterns.values():
-        index = mapping.table.asked(pattern.index)
-        keys = list(reachable_keys(mapping, pattern, index)) if index is not None else []
-        if index is not None and keys:
-            yield from _Returns(mapping, pattern, keys, columns).faults(document)
-    yield from _unread(mapping, document)
-
-
-class _Returns:
-    """One pattern against the items that its key condition can give."""
-
-    def __init__(
-        self,
-        mapping: Mapping,
-        pattern: Pattern,
-        keys: Sequence[StoredKey],
-        columns: dict[str, set[str]],
-    ) -> None:
-        self.mapping = mapping
-        self.pattern = pattern
-        self.keys = keys
-        self.columns = columns
-        self.at: Path = ("access_patterns", pattern.name, "returns")
-
-    def faults(self, document: Document) -> Iterator[Fault]:
-        yield from self._types(document)
-        yield from self._expiry(document)
-        for part in self.pattern.parts:
-            at = (*self.at, part.name, "attributes") if part.name else self.at
-            for name in part.attributes:
-                what = self._attribute_fault(part, name)
-                if what:
-                    yield document.fault(at, what)
-
-    def _types(self, document: Document) -> Iterator[Fault]:
-        given = {key.item.type for key in self.keys}
-        named = {part.type for part in self.pattern.parts if part.type}
-        if not named and len(given) > 1:
-            what = (
-                f"the key returns items of several types ({', '.join(sorted(given))}); return parts by type"
-            )
-            yield document.fault(self.at, f"{what}, or ask with a longer prefix", warning=True)
-        unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
-        known = _item_types(self.mapping) if unmet else set()
-        for part in unmet:
-            if part.type in known:
-                what = f"no {part.type} has such a key; the key returns {', '.join(sorted(given))}"
-                yield document.fault((*self.at, part.name, "type"), what)
-        for type_ in sorted(given - named if named else ()):
-            what = f"the key also gives items of type {type_}, which are read and charged, but not returned"
-            yield document.fault(self.at, what, warning=True)
-
-    def _expiry(self, document: Document) -> Iterator[Fault]:
-        """DynamoDB deletes late, so readers hide expired items, which needs the TTL attribute in the index."""
-        table = self.mapping.table
-        index = next((other for other in table.indexes if other.name == self.pattern.index), None)
-        held = (
-            table.ttl is None or index is None or index.projection == "all" or table.ttl in index.projection
-        )
-        expiring = sorted({key.item.type for key in self.keys if key.item.expiry})
-        if not held and expiring and index is not None:
-            what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
-            yield document.fault(self.at, f"{what}, up to days after they expired; add it", warning=True)
-
-    def _attribute_fault(self, part: Part, name: str) -> str:
-        keys = [key for key in self.keys if not part.type or key.item.type == part.type]
-        attributes = [self._attributes(key) for key in keys]
-        sure = [names for names in attributes if names is not None]
-        if not keys or len(sure) < len(attributes) or any(name in names for names in sure):
-            return ""
-        return f"no item under this key has '{name}'{did_you_mean(name, set().union(*sure))}"
-
-    def _attributes(self, key: StoredKey) -> set[str] | None:
-        columns = self.columns.get(key.entity.name)
-        return attribute_names(self.mapping.table, key.entity, key.item, columns)
-
-
 def attribute_names(
-    table: TableDesign, entity: Entity, item: ItemDesign, columns: set[str] | None = None
+    table: TableDesign, entity: Entity, item: ItemDesign, plan: EntityPlan | None = None
 ) -> set[str] | None:
-    """Attributes that the item may have; None where only the source could say. `columns`: of its table, if known."""
+    """Attributes that the item may have; None where only the source could say, and there is no `plan`."""
     names = {*table.own_attributes, table.type_attribute, *(key.name for key in keys_of(table, item))}
     names |= {table.ttl} if table.ttl and item.expiry else set()
     names |= entity.attributes.keys() | item.attributes.keys()
     if isinstance(item.keep, tuple):
         return names | set(item.keep)
     if item.keep == "all":
+        columns = None if plan is None else {column.name for column in plan.table.columns}
         return None if columns is None else names | (columns - set(item.keep_except))
     return names
 

@@ -15,7 +15,7 @@ from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, column_of, kind_of
-from migrator.mapping.model.mapping import Filter, ItemDesign, Mapping, Ref, Template
+from migrator.mapping.model.mapping import Filter, ItemDesign, Ref, Template
 from migrator.mapping.model.table import NUMBER_DIGITS, TableDesign
 from migrator.runtime.errors import Fault
 
@@ -94,9 +94,9 @@ def row_key_fault(column: Column) -> str:
 # ── What is wrong with the values of an entity: types, formats and filters that do not fit each other ──
 
 
-def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
     """A fault for each value that its column's type does not fit."""
-    for reference in references_of(plan.entity, mapping.table):
+    for reference in references_of(plan.entity):
         kind = kind_of(_whole_path(reference), plan)
         if kind is None:
             continue

@@ -1,7 +1,10 @@
-"""What changes between two revisions of a mapping, and what they cannot have at once, as faults of their files."""
+"""What changes between two revisions of a mapping, and what they cannot have at once, as faults of their files; and
+digests of what a mapping means."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -11,6 +14,7 @@ from migrator.mapping.check.values import Design, is_one_row, keys_may_meet
 from migrator.mapping.difference.meaning import (
     BASE_KEY,
     ENTRY,
+    JUDGED,
     KEPT,
     ROW_KEY,
     TABLE,
@@ -20,14 +24,17 @@ from migrator.mapping.difference.meaning import (
     Parts,
     PatternDifference,
     TypeMeaning,
+    asks_for,
     meanings,
     pattern_differences,
+    pattern_form,
+    reached,
 )
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.plan import entities_of
 from migrator.mapping.model.facts import EntityPlan
-from migrator.mapping.model.mapping import Entity
+from migrator.mapping.model.mapping import Entity, Pattern
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.runtime.errors import Fault
@@ -141,11 +148,10 @@ def difference(old: Revision, new: Revision) -> Difference:
         for name in dict.fromkeys([*after, *before])
         if (found := _entity(before.get(name), after.get(name))) is not None
     )
+    indexes = frozenset(part.index for part in table if part.index)
     return Difference(
         entities,
-        tuple(
-            pattern_differences(old.mapping, new.mapping, _changed_parts(entities), _changed_indexes(table))
-        ),
+        tuple(pattern_differences(old.mapping, new.mapping, _changed_parts(entities), indexes)),
         _schema(before, after, old.plans, new.plans),
         table,
         dict(_renamed(before, after)),
@@ -286,18 +292,14 @@ _EVERY = "every column"
 
 
 def _table(old: TableDesign, new: TableDesign) -> Iterator[TableDifference]:
-    whole = {
-        "key": (_key(old.key), _key(new.key)),
-        "type attribute": (old.type_attribute, new.type_attribute),
-        "own attributes": (" ".join(old.own_attributes), " ".join(new.own_attributes)),
-    }
-    for part, (before, after) in whole.items():
-        if before != after:
-            yield TableDifference(part, before, after, "never")
-    if old.name != new.name:
-        yield TableDifference("name", old.name, new.name, "never")
-    if old.ttl != new.ttl:
-        yield TableDifference("ttl", old.ttl or "", new.ttl or "", "alter")
+    whole: tuple[tuple[str, str, str, Way], ...] = (
+        ("key", _key(old.key), _key(new.key), "never"),
+        ("type attribute", old.type_attribute, new.type_attribute, "never"),
+        ("own attributes", " ".join(old.own_attributes), " ".join(new.own_attributes), "never"),
+        ("name", old.name, new.name, "never"),
+        ("ttl", old.ttl or "", new.ttl or "", "alter"),
+    )
+    yield from (TableDifference(*part) for part in whole if part[1] != part[2])
     indexes = [{index.name: index for index in table.indexes} for table in (old, new)]
     for name in dict.fromkeys([*indexes[1], *indexes[0]]):
         yield from _index(name, indexes[0].get(name), indexes[1].get(name))
@@ -327,10 +329,6 @@ def _key(attributes: Sequence[KeyAttribute]) -> str:
         attribute.name if attribute.type == "text" else f"{attribute.name} ({attribute.type})"
         for attribute in attributes
     )
-
-
-def _changed_indexes(parts: Sequence[TableDifference]) -> frozenset[str]:
-    return frozenset(part.index for part in parts if part.index)
 
 
 class Compared(Struct, frozen=True):
@@ -368,19 +366,15 @@ def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
     for part in found.table:
         before, after = part.before or "not there", part.after or "not there"
         what = f"{part.part} is {before} in the old revision and {after} in the new one"
-        at = _table_path(part)
+        at = ("indexes", part.index) if part.index else (_WORDS.get(part.part, part.part),)
         if part.way == "never":
             why = _LOCAL if part.index else _NEVER[part.part]
-            yield compared.document.fault(at, f"{what}: {why}", warning=part.part == "name")
+            yield compared.document.fault(("table", *at), f"{what}: {why}", warning=part.part == "name")
         elif part.way == "replace":
-            yield compared.document.fault(at, f"{what}: {_REPLACE}")
+            yield compared.document.fault(("table", *at), f"{what}: {_REPLACE}")
 
 
 _WORDS = {"type attribute": "type", "own attributes": "own"}
-
-
-def _table_path(part: TableDifference) -> Path:
-    return ("table", "indexes", part.index) if part.index else ("table", _WORDS.get(part.part, part.part))
 
 
 def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
@@ -441,3 +435,71 @@ def _of_one_alone(revision: Revision, other: Revision) -> Iterator[tuple[Entity,
         for design in entity.items:
             if here[entity.name].types[design.type].parts[BASE_KEY] not in keys:
                 yield entity, (plans.get(entity.name), design)
+
+
+# ── Digests of what a mapping means: of each pattern's answer, and of all its items ──
+
+
+_WHOLE = (WHEN, KEPT)
+"""Parts of an item type with which any of its items, or any attribute, may change."""
+
+
+def answer_digests(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, str]:
+    """By pattern a digest (32 hex digits) of its answer: another one where `mapping diff` finds that the answer can change.
+
+    `plans`: of all entities, to see what the source's columns change; none: by the mapping alone.
+    """
+    meant = meanings(mapping, plans)
+    return {name: _digest(mapping, meant, pattern) for name, pattern in mapping.patterns.items()}
+
+
+def items_digest(mapping: MappingModel, plans: Sequence[EntityPlan]) -> str:
+    """Equal where `mapping diff` finds no difference but in patterns. `plans`: all entities, on the source as it is."""
+    table, meant = mapping.table, meanings(mapping, plans)
+    design = [
+        [table.name, table.type_attribute, table.ttl, table.own_attributes],
+        [[attribute.name, attribute.type] for attribute in table.key],
+        sorted([index.name, index_text(index)] for index in table.indexes),
+    ]
+    items = sorted(
+        [entity.name, type_.type, _forms(entity.rows), _forms(type_.parts)]
+        for entity in meant.values()
+        for type_ in entity.types.values()
+    )
+    # The code of a transform is part of the mapping's revision, and of nothing else.
+    code = mapping.revision if any(entity.transform for entity in mapping.entities.values()) else ""
+    return _digest_of([design, items, code])
+
+
+def _digest(mapping: MappingModel, meant: dict[str, EntityMeaning], pattern: Pattern) -> str:
+    form = {name: value for name, value in pattern_form(mapping, pattern).items() if name not in JUDGED}
+    indexes = [index_text(index) for index in mapping.table.indexes if index.name == pattern.index]
+    return _digest_of([form, indexes, sorted(_items(mapping, meant, pattern))])
+
+
+def _digest_of(values: object) -> str:
+    text = json.dumps(values, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _items(
+    mapping: MappingModel, meant: dict[str, EntityMeaning], pattern: Pattern
+) -> Iterator[list[object]]:
+    """Of each item type that the pattern reaches, the rows that it has and the parts that the answer is made of."""
+    types = reached(mapping, pattern)
+    for entity in meant.values():
+        for type_ in entity.types.values():
+            if (entity.written, type_.type) in types:
+                yield [entity.name, type_.type, _forms(entity.rows), _forms(_asked(pattern, type_.parts))]
+
+
+def _asked(pattern: Pattern, parts: Parts) -> Parts:
+    return {
+        name: meant
+        for (name, meant), asks in zip(parts.items(), asks_for(pattern, parts), strict=True)
+        if asks or name in _WHOLE
+    }
+
+
+def _forms(parts: Parts) -> list[tuple[str, str]]:
+    return sorted((name, meant.form) for name, meant in parts.items())

@@ -165,7 +165,7 @@ class _Meaning:
 
     def entity_meaning(self) -> EntityMeaning:
         entity = self.entity
-        references = references_of(entity, self.mapping.table)
+        references = references_of(entity)
         reads = {
             Meant(
                 self._form_of(reference.path, reference.collection),

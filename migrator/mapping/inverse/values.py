@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Literal
-from uuid import UUID
 
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, sample_of, specs_of
+from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_seconds, sample_of, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
@@ -75,7 +74,8 @@ def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
 
 def attribute_reader(kind: Kind) -> Reading:
     """Reads a value of the kind that stands in an attribute as it is."""
-    types, read = _IN_ATTRIBUTES[kind.name](kind)
+    types, reader = _IN_ATTRIBUTES[kind.name]
+    read = reader(kind)
 
     def reading(value: Any) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -97,60 +97,39 @@ def _decoded(kind: Kind) -> Reading:
     return read
 
 
-_NUMBERS = (int, Decimal)
-STORED: Mapping[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
-    "date": ((str,), date.fromisoformat),
-    "time": ((str,), time.fromisoformat),
-    "timestamp": ((str,), datetime.fromisoformat),
-    "uuid": ((str,), UUID),
-    "number": (_NUMBERS, Decimal),
-    "float": (_NUMBERS, float),
-}
-"""By kind, the types that stand in an attribute, and what makes Python's own value of one.
-
-`reverse` refuses what no row makes; a module of `export --as python` leaves such a value as it is."""
-
-
-def _spelled(
-    name: str, then: Reading = lambda value: value
-) -> Callable[[Kind], tuple[tuple[type, ...], Reading]]:
+def _spelled(kind: Kind) -> Reading:
     """Of texts that the heart writes in one way: any other way was made by no row."""
-    types, form = STORED[name]
+    form = values.PYTHON_FORMS[kind.name][1]
 
     def read(text: str) -> Any:
-        value = then(form(text))
+        value = str(form(text)) if kind.name == "uuid" else form(text)
         if values.text(value) != text:
             raise ValueError("it is not in the form that migrator writes")
         return value
 
-    return lambda _: (types, read)
+    return read
 
 
-def _as_it_is(*types: type) -> Callable[[Kind], tuple[tuple[type, ...], Reading]]:
-    return lambda _: (types, lambda value: value)
+def _as_it_is(_: Kind) -> Reading:
+    return lambda value: value
 
 
-_IN_ATTRIBUTES: dict[str, Callable[[Kind], tuple[tuple[type, ...], Reading]]] = {
-    "integer": lambda kind: (_NUMBERS, _decoded(kind)),
-    "number": lambda kind: (STORED["number"][0], _decoded(kind)),
-    "float": lambda kind: (STORED["float"][0], _decoded(kind)),
-    "text": _as_it_is(str),
-    "boolean": _as_it_is(bool),
-    "date": _spelled("date"),
-    "time": _spelled("time"),
-    "timestamp": _spelled("timestamp"),
-    "uuid": _spelled("uuid", str),
-    "binary": _as_it_is(bytes),
-    "bits": _as_it_is(str),
-    "json": lambda _: (
+_NUMBERS = (int, Decimal)
+_IN_ATTRIBUTES: dict[str, tuple[tuple[type, ...], Callable[[Kind], Reading]]] = {
+    **dict.fromkeys(("integer", "number", "float"), (_NUMBERS, _decoded)),
+    **dict.fromkeys(("date", "time", "timestamp", "uuid"), ((str,), _spelled)),
+    **dict.fromkeys(("text", "bits"), ((str,), _as_it_is)),
+    **dict.fromkeys(("list", "set"), ((list,), _as_it_is)),
+    "boolean": ((bool,), _as_it_is),
+    "binary": ((bytes,), _as_it_is),
+    "json": (
         (str, bool, int, Decimal, list, dict, type(None)),
-        lambda value: values.JSON_NULL if value is None else value,
+        lambda _: lambda value: values.JSON_NULL if value is None else value,
     ),
-    "list": _as_it_is(list),
-    "map": _as_it_is(dict),
-    "set": _as_it_is(list),
-    "plain": _as_it_is(str, int, Decimal, bytes),
+    "map": ((dict,), _as_it_is),
+    "plain": ((str, int, Decimal, bytes), _as_it_is),
 }
+"""By kind, the types that stand in an attribute, and what makes the column's value of one."""
 
 
 def text_reader(kind: Kind) -> Reading | Loss:
@@ -256,10 +235,6 @@ def _lost(cause: Cause, why: str) -> Step:
     return lambda used, *_: both(Loss(cause, why.format(*used.args)))
 
 
-def _text(_: Filter, value: Undone, *__: object) -> Undone:
-    return both(value.of_text)
-
-
 _CASED: dict[str, Reading] = {
     "uuid": str.lower,
     "boolean": str.lower,
@@ -348,10 +323,8 @@ def _escape(used: Filter, value: Undone, _: Kind, around: FilterContext, __: boo
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
-def _desc(_: Filter, value: Undone, *__: object) -> Undone:
-    return both(
-        after(value.of_text, lambda text: text.translate(_COMPLEMENT) if isinstance(text, str) else text)
-    )
+def _reversed_digits(text: Any) -> Any:
+    return text.translate(_COMPLEMENT) if isinstance(text, str) else text
 
 
 def _json(_: Filter, value: Undone, *__: object) -> Undone:
@@ -376,7 +349,7 @@ def _iso(used: Filter, _: Undone, kind: Kind, __: FilterContext, ___: bool) -> U
         return both(
             Loss("cut", f"iso:{form} cuts the time to {'seconds' if not _DIGITS[form] else 'milliseconds'}")
         )
-    forward = FILTERS[used.name].make(used.args, FilterContext())
+    forward = FILTERS[used.name].make(used.args, PLAIN)
     return both(_moment_reader(kind, forward))
 
 
@@ -425,11 +398,11 @@ STEPS: dict[str, Step] = {
     "trim": _trim,
     "or": _or,
     "map": _map,
-    "text": _text,
+    "text": lambda used, value, *_: both(value.of_text),
     "escape": _escape,
     "hash": _lost("digest", "a hash cannot be reversed"),
     "shard": _lost("many", "shard:{0} has {0} values"),
-    "desc": _desc,
+    "desc": lambda used, value, *_: both(after(value.of_text, _reversed_digits)),
     "json": _json,
     "path": lambda used, value, *_: value,
     "first": _lost("many", "first is another row's value"),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -18,9 +18,9 @@ from migrator.mapping.items import values
 from migrator.mapping.items.values import json_text, moment_of
 from migrator.mapping.model.facts import Alike, Kind, KindName
 from migrator.mapping.model.mapping import Filter, Ref
+from migrator.mapping.model.mapping import Mapping as Mapped
 from migrator.mapping.model.table import CLIMB_LEVELS
 from migrator.runtime.errors import RowError
-from migrator.runtime.values import replace
 
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius R1. Source: Moritz, "Geodetic Reference System 1980"."""
@@ -193,6 +193,13 @@ class FilterContext(Struct, frozen=True):
     maps: Mapping[str, Mapping[str, str]] = {}
     timezone: str | None = None
 
+    @classmethod
+    def of(cls, mapping: Mapped) -> FilterContext:
+        return cls(mapping.table.separator, mapping.maps, mapping.timezone)
+
+
+PLAIN = FilterContext()
+
 
 class Way(Struct, frozen=True):
     """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
@@ -298,7 +305,7 @@ def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
 def sample_of(used: Filter, *, zone: bool = False) -> str:
     """A text of a filter with `width` fixed. `zone`: of a time that has one."""
     value = datetime(2000, 1, 1, tzinfo=UTC if zone else None)
-    return str(FILTERS[used.name].make(used.args, FilterContext())(value))
+    return str(FILTERS[used.name].make(used.args, PLAIN)(value))
 
 
 def unit_of(used: Filter) -> str:
@@ -338,13 +345,6 @@ def _iso_form(args: Sequence[str]) -> str:
     return "" if ",".join(args) in _ISO_FORMS else f"knows s, ms, basic and ms,basic, not '{','.join(args)}'"
 
 
-def _part(length: int) -> Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]:
-    def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-        return lambda value: moment_of(value).date().isoformat()[:length]
-
-    return make
-
-
 def _epoch(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], int]:
     zone = ZoneInfo(around.timezone) if around.timezone else UTC
     return lambda value: epoch_seconds(value, zone)
@@ -358,10 +358,6 @@ def epoch_seconds(value: Any, zone: Any = UTC) -> int:
     # Not by way of UTC, where the first and the last hours of the calendar may have no date.
     past = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
     return past.days * 86400 + past.seconds
-
-
-def _or(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], Any]:
-    return lambda value: args[0] if value is None else value
 
 
 def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
@@ -394,17 +390,9 @@ def shard_text(number: int, count: int) -> str:
     return f"{number:0{len(str(count - 1))}}"
 
 
-def _bucket(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-    return lambda value: bucket(args[0], moment_of(value))
-
-
 def _geohash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
     precision = int(args[0])
     return lambda point: cell(point[0], point[1], precision)
-
-
-def _hash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-    return lambda value: _digest(value).hex()[:_HASH_LETTERS]
 
 
 def _digest(value: Any) -> bytes:
@@ -428,10 +416,6 @@ def _desc(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
     return apply
 
 
-def _json(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-    return json_text
-
-
 def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]], str | None]:
     def apply(elements: list[Any]) -> str | None:
         if None in elements:
@@ -444,17 +428,9 @@ def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]],
     return apply
 
 
-def _first(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
-    return lambda elements: elements[0] if elements else None
-
-
 def _at(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
     number = int(args[0])
     return lambda elements: elements[number - 1] if len(elements) >= number else None
-
-
-def _depth(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], int]:
-    return len
 
 
 def _one_of(*words: str) -> Callable[[Sequence[str]], str]:
@@ -465,48 +441,31 @@ def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], FilterCont
     return lambda args, around: lambda value: apply(values.text(value))
 
 
-def _trimmed(text: str) -> str:
-    return text.strip(" ")
-
-
-def _text(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-    return values.undamaged_text
-
-
-def _count(args: Sequence[str]) -> str:
-    return (
-        ""
-        if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000
-        else "takes a number of shards from 2 to 10000"
-    )
-
-
-def _list_position(args: Sequence[str]) -> str:
-    is_number = args[0].isdecimal() and 1 <= int(args[0]) <= CLIMB_LEVELS
-    return "" if is_number else f"takes a place from 1 to {CLIMB_LEVELS}"
-
-
-def _precision(args: Sequence[str]) -> str:
-    is_number = args[0].isdecimal() and int(args[0]) in PRECISIONS
-    return "" if is_number else "takes a number of characters from 1 to 12"
+def _number_of(what: str, allowed: range) -> Callable[[Sequence[str]], str]:
+    fault = f"takes a {what} from {allowed[0]} to {allowed[-1]}"
+    return lambda args: "" if args[0].isdecimal() and int(args[0]) in allowed else fault
 
 
 def _shards(argument: str, _: Sequence[Any]) -> list[str]:
     return [shard_text(number, int(argument)) for number in range(int(argument))]
 
 
-def _cells(argument: str, values: Sequence[Any]) -> list[str]:
-    return cells_around(values[0], values[1], int(argument))
-
-
-def _calendar(
-    unit: str, make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]
-) -> FilterSpec:
+def _calendar(unit: str, **promises: Any) -> FilterSpec:
     """A filter that gives a bucket of time; `unit` is {0} where its argument says which."""
+
+    def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
+        return partial(_bucket_of, unit.format(*args))
+
     way = Way(
         "time", 2, lambda argument, values: buckets_between(unit.format(argument), values[0], values[1])
     )
-    return FilterSpec(make, _TIMES, alphabet=MOMENT, width="fixed", order="kept", unit=unit, way=way)
+    return FilterSpec(
+        make, _TIMES, alphabet=MOMENT, width="fixed", order="kept", unit=unit, way=way, **promises
+    )
+
+
+def _bucket_of(unit: str, value: Any) -> str:
+    return bucket(unit, moment_of(value))
 
 
 def _same(
@@ -523,17 +482,6 @@ _ISO_CUTS = {
     ("ms", "basic"): "millisecond",
 }
 _ISO_WHOLE = {(): _TIMES, ("s",): _DATES, ("ms",): _DATES}
-_BUCKET = replace(_calendar("{0}", _bucket), args=(1, 1), check=_one_of(*UNITS))
-_GEOHASH = FilterSpec(
-    _geohash,
-    NUMBERS,
-    args=(1, 1),
-    values=2,
-    alphabet="0123456789bcdefghjkmnpqrstuvwxyz",
-    width="fixed",
-    way=Way("place", 2, _cells),
-    check=_precision,
-)
 
 FILTERS: dict[str, FilterSpec] = {
     "iso": FilterSpec(
@@ -559,12 +507,24 @@ FILTERS: dict[str, FilterSpec] = {
     ),
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
-    "trim": _same(_plain(_trimmed), mends="trailing spaces"),
-    "or": _same(_or, args=(1, 1), null=True, same_kind=True, of_bytes=True, order="kept"),
+    "trim": _same(_plain(lambda text: text.strip(" ")), mends="trailing spaces"),
+    "or": _same(
+        lambda args, _: lambda value: args[0] if value is None else value,
+        args=(1, 1),
+        null=True,
+        same_kind=True,
+        of_bytes=True,
+        order="kept",
+    ),
     "map": FilterSpec(_map, args=(1, 1), closed=False, of_map=True),
-    "text": _same(_text, injective=True, undecodable=True, of_schema=True),
+    "text": _same(lambda *_: values.undamaged_text, injective=True, undecodable=True, of_schema=True),
     "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF", by_separator=True),
-    "hash": FilterSpec(_hash, of_bytes=True, alphabet="0123456789abcdef", width="fixed"),
+    "hash": FilterSpec(
+        lambda *_: lambda value: _digest(value).hex()[:_HASH_LETTERS],
+        of_bytes=True,
+        alphabet="0123456789abcdef",
+        width="fixed",
+    ),
     "shard": FilterSpec(
         _shard,
         of_bytes=True,
@@ -572,21 +532,42 @@ FILTERS: dict[str, FilterSpec] = {
         alphabet=DIGITS,
         width="fixed",
         way=Way("shard", 0, _shards),
-        check=_count,
+        check=_number_of("number of shards", range(2, 10_001)),
     ),
     "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
-    "json": FilterSpec(_json, closed=False, nested=True),
+    "json": FilterSpec(lambda *_: json_text, closed=False, nested=True),
     "path": FilterSpec(_path, closed=False, injective=True, of_list=True, by_separator=True),
-    "first": _same(_first, of_list=True, of_bytes=True, same_kind=True, order="kept"),
-    "at": _same(
-        _at, args=(1, 1), of_list=True, of_bytes=True, same_kind=True, order="kept", check=_list_position
+    "first": _same(
+        lambda *_: lambda elements: elements[0] if elements else None,
+        of_list=True,
+        of_bytes=True,
+        same_kind=True,
+        order="kept",
     ),
-    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
-    "bucket": replace(_BUCKET, whole={("day",): _DATES}),
-    "date": replace(_calendar("day", _part(10)), whole={(): _DATES}),
-    "month": _calendar("month", _part(7)),
-    "year": _calendar("year", _part(4)),
-    "geohash": _GEOHASH,
+    "at": _same(
+        _at,
+        args=(1, 1),
+        of_list=True,
+        of_bytes=True,
+        same_kind=True,
+        order="kept",
+        check=_number_of("place", range(1, CLIMB_LEVELS + 1)),
+    ),
+    "depth": FilterSpec(lambda *_: len, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
+    "bucket": _calendar("{0}", args=(1, 1), check=_one_of(*UNITS), whole={("day",): _DATES}),
+    "date": _calendar("day", whole={(): _DATES}),
+    "month": _calendar("month"),
+    "year": _calendar("year"),
+    "geohash": FilterSpec(
+        _geohash,
+        NUMBERS,
+        args=(1, 1),
+        values=2,
+        alphabet="0123456789bcdefghjkmnpqrstuvwxyz",
+        width="fixed",
+        way=Way("place", 2, lambda argument, place: cells_around(place[0], place[1], int(argument))),
+        check=_number_of("number of characters", PRECISIONS),
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
@@ -41,7 +42,7 @@ from migrator.mapping.items.values import Decoder, NoFormError, Undecodable, dec
 from migrator.mapping.items.wire import item_bytes, value_bytes
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.mapping import Entity, ItemDesign, Mapping, Stored, paths_in
+from migrator.mapping.model.mapping import Entity, Mapping, Stored, paths_in
 from migrator.mapping.model.table import (
     ITEM_BYTES,
     Item,
@@ -62,9 +63,9 @@ Step = Callable[[Row, Item], None]
 """Puts something of the row into the item. Raises: RowError."""
 
 
-def compile_base_key(keys: Sequence[Key], places: Places, around: FilterContext) -> Step:
+def compile_base_key(keys: Sequence[Key], places: Places) -> Step:
     """A step that puts the item's base key into it; it refuses a NULL, an empty key and one that is too long."""
-    parts = _getters(keys, places, around)
+    parts = _getters(keys, places)
 
     def step(row: Row, item: Item) -> None:
         for name, get, limit in parts:
@@ -76,8 +77,8 @@ def compile_base_key(keys: Sequence[Key], places: Places, around: FilterContext)
     return step
 
 
-def _getters(keys: Sequence[Key], places: Places, around: FilterContext) -> list[tuple[str, Compiled, int]]:
-    return [(key.name, compile_key(key.template, key.attribute, places, around), key.limit) for key in keys]
+def _getters(keys: Sequence[Key], places: Places) -> list[tuple[str, Compiled, int]]:
+    return [(key.name, compile_key(key.template, key.attribute, places), key.limit) for key in keys]
 
 
 def checked_key(name: str, value: Any, limit: int) -> Any:
@@ -93,12 +94,10 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
 # ── Objects in S3 that the items of an entity point to, as functions of a decoded row ──
 
 
-def compile_contents(
-    entity: Entity, places: Places, around: FilterContext
-) -> tuple[Callable[[Row], Content | None], ...]:
+def compile_contents(entity: Entity, places: Places) -> tuple[Callable[[Row], Content | None], ...]:
     """For each stored attribute of each item a function giving what S3 is to keep; None where nothing."""
     return tuple(
-        _content(expression, places, around, compile_conditions(item.when, places))
+        _content(expression, places, compile_conditions(item.when, places))
         for item in entity.items
         for expression in {**entity.attributes, **item.attributes}.values()
         if isinstance(expression, Stored)
@@ -106,9 +105,9 @@ def compile_contents(
 
 
 def _content(
-    stored: Stored, places: Places, around: FilterContext, when: Callable[[Row], bool] | None
+    stored: Stored, places: Places, when: Callable[[Row], bool] | None
 ) -> Callable[[Row], Content | None]:
-    value = compile_value(stored.value, places, around)
+    value = compile_value(stored.value, places)
     return lambda row: None if when is not None and not when(row) else content_of(value(row), stored.over)
 
 
@@ -180,11 +179,9 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
     decoded = entity.decode_refused(row) if wanted else []
     for make in wanted:
         item: Item = {}
-        try:
+        with suppress(RowError):
             make(decoded, item)
-        except RowError:
-            continue
-        keys.add(entity.table.key_of(item))
+            keys.add(entity.table.key_of(item))
     return keys
 
 
@@ -193,8 +190,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 
     `transform`: the function that the entity's `transform` names, where it names one.
     """
-    around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
-    places = places_of(plan)
+    places = places_of(plan, FilterContext.of(mapping))
     return CompiledEntity(
         plan=plan,
         mapping=mapping,
@@ -203,12 +199,11 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
         decode_refused=refused_row_decoder(plan, transform),
         key_places=tuple(places.columns[column.name] for column in plan.key),
         makers=tuple(
-            _maker(plan.entity.name, parts_of(mapping, plan, item), places, around)
-            for item in plan.entity.items
+            _maker(plan.entity.name, parts_of(mapping, plan, item), places) for item in plan.entity.items
         ),
-        contents=compile_contents(plan.entity, places, around),
+        contents=compile_contents(plan.entity, places),
         keys=tuple(
-            (decided_elsewhere(plan, item), compile_base_key(base_key(mapping.table, item), places, around))
+            (decided_elsewhere(plan, item), compile_base_key(base_key(mapping.table, item), places))
             for item in plan.entity.items
         ),
     )
@@ -217,19 +212,17 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 # ── what an item is made of ──
 
 
-def _maker(
-    entity: str, parts: ItemParts, places: Places, around: FilterContext
-) -> Callable[[Row, str], Item | None]:
+def _maker(entity: str, parts: ItemParts, places: Places) -> Callable[[Row, str], Item | None]:
     """A function from a decoded row and its `_src` to the item, or None where `when` does not hold."""
     at = f"{entity}.{parts.type}"
     when = compile_conditions(parts.when, places)
-    base = compile_base_key(parts.base, places, around)
+    base = compile_base_key(parts.base, places)
     fixed = {part.name: part.value for part in parts.rest if isinstance(part, Fixed)}
     (source_attribute,) = (part.name for part in parts.rest if isinstance(part, Source))
-    entries = [_entry(part, places, around) for part in parts.entries]
+    entries = [_entry(part, places) for part in parts.entries]
     attributes = [part for part in parts.rest if isinstance(part, Attribute)]
-    expires = [_expiry(part, places, around) for part in parts.rest if isinstance(part, Expires)]
-    steps = (*entries, _attributes(attributes, places, around), *_typed(attributes), *expires)
+    expires = [_expiry(part, places) for part in parts.rest if isinstance(part, Expires)]
+    steps = (*entries, _attributes(attributes, places), *_typed(attributes), *expires)
 
     def make(row: Row, source: str) -> Item | None:
         if when is not None and not when(row):
@@ -249,8 +242,8 @@ def _maker(
     return make
 
 
-def _entry(entry: Entry, places: Places, around: FilterContext) -> Step:
-    when, parts = compile_conditions(entry.when, places), _getters(entry.keys, places, around)
+def _entry(entry: Entry, places: Places) -> Step:
+    when, parts = compile_conditions(entry.when, places), _getters(entry.keys, places)
 
     def step(row: Row, item: Item) -> None:
         if when is not None and not when(row):
@@ -263,8 +256,8 @@ def _entry(entry: Entry, places: Places, around: FilterContext) -> Step:
     return step
 
 
-def _attributes(parts: Sequence[Attribute], places: Places, around: FilterContext) -> Step:
-    getters = [(part, compile_value(part.value, places, around)) for part in parts]
+def _attributes(parts: Sequence[Attribute], places: Places) -> Step:
+    getters = [(part, compile_value(part.value, places)) for part in parts]
 
     def step(row: Row, item: Item) -> None:
         for part, get in getters:
@@ -299,9 +292,9 @@ def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> 
     checked_key(name, value, limit)
 
 
-def _expiry(part: Expires, places: Places, around: FilterContext) -> Step:
+def _expiry(part: Expires, places: Places) -> Step:
     """Puts the item's TTL into it."""
-    get = compile_expiry(part.expiry, places, around)
+    get = compile_expiry(part.expiry, places)
 
     def step(row: Row, item: Item) -> None:
         seconds = get(row)
@@ -401,60 +394,38 @@ def compile_image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
     A key that `items_for` would refuse (a NULL, too long) is left out, and so are designs whose key needs more than
     columns of the root: their keys are remembered (see changes.needs_memory).
     """
-    around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
-    places = image_places(plan)
+    places = image_places(mapping, plan)
     decoders = {slot.path: decoder(slot.column.kind) for slot in plan.slots if slot.path in places.columns}
-    getters = [
-        _getter(mapping.table, design, places, decoders, around)
+    # Only the columns of its own key: an undecodable column elsewhere must not refuse a key.
+    bases = [
+        (
+            {path: decoders[path] for path in paths_in(design.key)},
+            compile_base_key(base_key(mapping.table, design), places),
+        )
         for design in plan.entity.items
         if places.columns.keys() >= set(paths_in(design.key))
     ]
 
     def keys(image: Dict[str, Any]) -> frozenset[ItemKey]:
-        item_keys = (get(image) for get in getters)
-        return frozenset(key for key in item_keys if key is not None)
+        items: list[Item] = []
+        for wanted, base in bases:
+            item: Item = {}
+            with suppress(RowError):
+                base(_row(places, wanted, image), item)
+                items.append(item)
+        return frozenset(map(mapping.table.key_of, items))
 
     return keys
 
 
-def _getter(
-    table: TableDesign,
-    design: ItemDesign,
-    places: Places,
-    decoders: Dict[str, Decoder],
-    around: FilterContext,
-) -> Callable[[Dict[str, Any]], ItemKey | None]:
-    base = compile_base_key(base_key(table, design), places, around)
-    # Only the columns of this key: an undecodable column elsewhere must not refuse it.
-    wanted = {path: decoders[path] for path in dict.fromkeys(paths_in(design.key))}
-
-    def get(image: Dict[str, Any]) -> ItemKey | None:
-        return _key(table, base, _row(places, wanted, image))
-
-    return get
-
-
-def _key(table: TableDesign, base: Step, row: list[Any] | None) -> ItemKey | None:
-    item: Item = {}
-    if row is None:
-        return None
-    try:
-        base(row, item)
-    except RowError:
-        return None
-    return table.key_of(item)
-
-
-def _row(places: Places, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any] | None:
-    """The decoded row, None in places that are not wanted; None where `items_for` would refuse the row."""
+def _row(places: Places, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any]:
+    """The decoded row, None in places that are not wanted. Raises: RowError where `items_for` would refuse the row."""
     row: list[Any] = [None] * len(places.columns)
     for path, decode in wanted.items():
         try:
             row[places.columns[path]] = decode(image[path])
         except NoFormError as error:
             row[places.columns[path]] = Undecodable(error.text, of_column(path, error))
-        except RowError:
-            return None
     return row
 
 

@@ -28,7 +28,7 @@ from migrator.mapping.items.rows import (
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import attribute, decoder, stored, text
 from migrator.mapping.items.wire import base64_text, encode_value, text_bytes
-from migrator.mapping.model.facts import EntityPlan, Kind, KindName, kept_columns
+from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of
 from migrator.mapping.model.mapping import (
     Condition,
     Const,
@@ -182,12 +182,9 @@ def _attributes(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Ite
         for index in sorted(table.indexes, key=lambda index: bool(index.sort))
         for one in index.own_attributes(table)
     }
-    written = {**plan.entity.attributes, **design.attributes}
-    for name in kept_columns(plan, design):
-        if name not in written:
-            yield Attribute(name, Ref((name,)), kept=True, key=keys.get(name))
-    for name, expression in written.items():
-        yield Attribute(name, expression, key=keys.get(name))
+    written = plan.entity.attributes.keys() | design.attributes.keys()
+    for name, expression in attributes_of(plan, design).items():
+        yield Attribute(name, expression, kept=name not in written, key=keys.get(name))
 
 
 # ── The flat operations of an entity: what _native.pyx runs ──
@@ -290,7 +287,7 @@ class _Compiler:
         self.plan = plan
         self.offered = offered
         self.orders = orders
-        self.row = _Tuple(mapping, places_of(plan), _kinds_of_row(plan))
+        self.row = _Tuple(places_of(plan, FilterContext.of(mapping)), _kinds_of_row(plan))
         self.names_in_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.in_lists: set[int] = set()
         self.may_have_maps = False
@@ -348,7 +345,7 @@ class _Compiler:
             for key in part.keys:
                 yield self._key(key, ranks, is_base=False)
         elif isinstance(part, Expires):
-            seconds = compile_expiry(part.expiry, row.places, row.around)
+            seconds = compile_expiry(part.expiry, row.places)
             call = row.called(seconds, [part.expiry.path])
             yield ("expiry", *_name(part.name), ranks.get(part.name, rank), (call,))
         elif isinstance(part.value, Each):
@@ -374,7 +371,7 @@ class _Compiler:
             yield ("template", *_name(name), rank, (parts,))
             return
         self.may_have_maps |= not isinstance(expression, Template) and not in_list
-        value = compile_value(expression, row.places, row.around)
+        value = compile_value(expression, row.places)
         yield ("call", *_name(name), rank, (row.called(value, paths_in([expression])),))
 
     def _key(self, key: Key, ranks: Mapping[str, int], *, is_base: bool) -> Operation:
@@ -382,7 +379,7 @@ class _Compiler:
         parts = row.text(key.template) if key.attribute.type == "text" else None
         if parts is not None:
             return ("key", *_name(key.name), rank, (parts, key.limit, is_base))
-        value = compile_key(key.template, key.attribute, row.places, row.around)
+        value = compile_key(key.template, key.attribute, row.places)
         call = row.called(value, paths_in([key.template]))
         return ("key_call", *_name(key.name), rank, (call, key.limit, is_base))
 
@@ -390,7 +387,7 @@ class _Compiler:
         place, places = self.row.places.lists[each.collection]
         self.in_lists.add(place)
         plan = self.plan.collections[place - len(self.plan.slots)]
-        child = _Tuple(self.mapping, places, dict(enumerate(slot.column.kind for slot in plan.slots)))
+        child = _Tuple(places, dict(enumerate(slot.column.kind for slot in plan.slots)))
         self.names_in_lists[type_, name] = tuple(each.attributes)
         order = (self.orders or {}).get((type_, name), ())
         ranks = {field_name: number for number, field_name in enumerate(order)}
@@ -424,13 +421,9 @@ _NO_TICKET = 0
 class _Tuple:
     """What operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
 
-    mapping: Mapped
     places: Places
     kinds: dict[int, Kind]
     decoded: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.around = FilterContext(self.mapping.table.separator, self.mapping.maps, self.mapping.timezone)
 
     def condition(self, conditions: tuple[Condition, ...]) -> Callable[[Any], bool] | None:
         self.read(condition.path for condition in conditions)

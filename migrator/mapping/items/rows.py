@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, FilterContext, epoch_seconds, specs_of
+from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_seconds, specs_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import (
     Decoder,
@@ -85,25 +85,27 @@ _EXACT = Context(prec=400)
 
 
 class Places(Struct, frozen=True):
-    """Where each path stands in a decoded row, and the places of each list's children."""
+    """Where each path stands in a decoded row, and the places of each list's children. `around`: what filters know beside
+    its values."""
 
     columns: Dict[str, int]
-    lists: Dict[str, tuple[int, Places]]
+    lists: Dict[str, tuple[int, Places]] = {}
+    around: FilterContext = PLAIN
 
 
-def places_of(plan: EntityPlan) -> Places:
+def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> Places:
     """Where each path stands in a decoded row: slots, collections, then what the transform gives."""
     columns = {slot.path: number for number, slot in enumerate(plan.slots)}
     lists = {}
     for number, collection in enumerate(plan.collections, start=len(plan.slots)):
         if collection.collection.is_list:
             inner = {slot.path: index for index, slot in enumerate(collection.slots)}
-            lists[collection.collection.alias] = (number, Places(inner, {}))
+            lists[collection.collection.alias] = (number, Places(inner, around=around))
         else:
             columns[collection.collection.alias] = number
     first = len(plan.slots) + len(plan.collections)
     columns |= {path: number for number, path in enumerate(plan.transformed, start=first)}
-    return Places(columns, lists)
+    return Places(columns, lists, around)
 
 
 def decoding_steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
@@ -167,25 +169,25 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
 # ── Expressions of a mapping compiled into functions of one decoded row ──
 
 
-def compile_value(expression: Expression, places: Places, around: FilterContext) -> Compiled:
+def compile_value(expression: Expression, places: Places) -> Compiled:
     """A function giving the attribute's value, None for NULL."""
     if isinstance(expression, Ref):
-        decoded = compile_ref(expression, places, around)
+        decoded = compile_ref(expression, places)
         return lambda row: values.attribute(decoded(row))
     if isinstance(expression, Template):
-        return compile_text(expression, places, around)
+        return compile_text(expression, places)
     if isinstance(expression, Const):
         return lambda row: expression.value
     if isinstance(expression, MapOf):
-        return _map(compile_values(expression.entries, places, around))
+        return _map(compile_values(expression.entries, places))
     if isinstance(expression, Stored):
-        return _pointer(expression, places, around)
-    return _each(expression, places, around)
+        return _pointer(expression, places)
+    return _each(expression, places)
 
 
-def _pointer(stored: Stored, places: Places, around: FilterContext) -> Compiled:
+def _pointer(stored: Stored, places: Places) -> Compiled:
     """The pointer to the value, or the value itself where it is small enough to stay."""
-    value = compile_value(stored.value, places, around)
+    value = compile_value(stored.value, places)
 
     def pointer(row: Row) -> Any:
         computed = value(row)
@@ -195,17 +197,13 @@ def _pointer(stored: Stored, places: Places, around: FilterContext) -> Compiled:
     return pointer
 
 
-def compile_values(
-    expressions: Dict[str, Expression], places: Places, around: FilterContext
-) -> tuple[tuple[str, Compiled], ...]:
-    return tuple(
-        (name, compile_value(expression, places, around)) for name, expression in expressions.items()
-    )
+def compile_values(expressions: Dict[str, Expression], places: Places) -> tuple[tuple[str, Compiled], ...]:
+    return tuple((name, compile_value(expression, places)) for name, expression in expressions.items())
 
 
-def compile_text(template: Template, places: Places, around: FilterContext) -> Compiled:
+def compile_text(template: Template, places: Places) -> Compiled:
     """A function giving the template's text, None where one of its values is NULL."""
-    parts = [part if isinstance(part, str) else _ref_text(part, places, around) for part in template.parts]
+    parts = [part if isinstance(part, str) else _ref_text(part, places) for part in template.parts]
     if all(isinstance(part, str) for part in parts):
         constant = "".join(part for part in parts if isinstance(part, str))
         return lambda row: constant
@@ -222,15 +220,13 @@ def compile_text(template: Template, places: Places, around: FilterContext) -> C
     return render
 
 
-def compile_key(
-    template: Template, attribute: KeyAttribute, places: Places, around: FilterContext
-) -> Compiled:
+def compile_key(template: Template, attribute: KeyAttribute, places: Places) -> Compiled:
     """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
     if attribute.type == "text":
-        return compile_text(template, places, around)
+        return compile_text(template, places)
     if template.sole is None:
         raise ValueError(f"{attribute.name} is a {attribute.type} key: it takes one value in braces")
-    value = compile_ref(template.sole, places, around)
+    value = compile_ref(template.sole, places)
     accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
 
     def typed(row: Row) -> Any:
@@ -242,27 +238,27 @@ def compile_key(
     return typed
 
 
-def compile_ref(ref: Ref, places: Places, around: FilterContext) -> Compiled:
+def compile_ref(ref: Ref, places: Places) -> Compiled:
     """A function giving the referenced value, decoded and filtered but not yet an attribute."""
     alias, _, name = ref.paths[0].partition(".")
     if ref.paths[0] not in places.columns and alias in places.lists:
-        return _list_ref(ref, places.lists[alias], name, around)
+        return _list_ref(ref, places.lists[alias], name)
     indexes = [places.columns[path] for path in ref.paths]
     whole = len(indexes) == 1 and ref.format is None and keeps_every_value(ref.filters)
     get: Compiled = _getter(indexes) if len(indexes) > 1 else _single_getter(indexes[0], whole=whole)
     if ref.format is not None:
         get = _formatted(get, ref.format)
-    return _with_filters(get, ref.filters, around)
+    return _with_filters(get, ref.filters, places.around)
 
 
-def _list_ref(ref: Ref, rows: tuple[int, Places], name: str, around: FilterContext) -> Compiled:
+def _list_ref(ref: Ref, rows: tuple[int, Places], name: str) -> Compiled:
     """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
     index, inner = rows
     cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
-    element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner, around)
-    combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, around)
+    element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner)
+    combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, inner.around)
     return _with_filters(
-        lambda row: combine([element(child) for child in row[index]]), ref.filters[cut + 1 :], around
+        lambda row: combine([element(child) for child in row[index]]), ref.filters[cut + 1 :], inner.around
     )
 
 
@@ -299,10 +295,10 @@ _YEAR_2200 = 7_258_118_400
 """In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
 
 
-def compile_expiry(expiry: Expiry, places: Places, around: FilterContext) -> Callable[[Row], int | None]:
+def compile_expiry(expiry: Expiry, places: Places) -> Callable[[Row], int | None]:
     """A function giving an item's TTL in epoch seconds, None where it has none."""
     index = places.columns[expiry.path]
-    zone = ZoneInfo(around.timezone or "UTC")
+    zone = ZoneInfo(places.around.timezone or "UTC")
 
     def seconds(row: Row) -> int | None:
         value = fitting(row[index])
@@ -343,8 +339,8 @@ def _getter(indexes: list[int]) -> Compiled:
     return several
 
 
-def _ref_text(ref: Ref, places: Places, around: FilterContext) -> Compiled:
-    get = compile_ref(ref, places, around)
+def _ref_text(ref: Ref, places: Places) -> Compiled:
+    get = compile_ref(ref, places)
 
     def text(row: Row) -> str | None:
         value = get(row)
@@ -410,7 +406,7 @@ def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
     return build
 
 
-def _each(each: Each, places: Places, around: FilterContext) -> Compiled:
+def _each(each: Each, places: Places) -> Compiled:
     index, inner = places.lists[each.collection]
-    build = _map(compile_values(each.attributes, inner, around))
+    build = _map(compile_values(each.attributes, inner))
     return lambda row: [build(child) for child in row[index]]

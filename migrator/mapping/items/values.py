@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from enum import Enum, auto
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -122,35 +123,35 @@ def is_finite(raw: Decimal | float) -> bool:
     return raw.is_finite() if isinstance(raw, Decimal) else math.isfinite(raw)
 
 
-def number_decoder(kind: Kind) -> Callable[[Any], Decimal]:
-    quantum = None if kind.scale is None else Decimal(1).scaleb(-kind.scale)
-
-    def decode(raw: Any) -> Decimal:
-        if isinstance(raw, (int, Decimal)):
-            number = checked_number(Decimal(raw))
-            return checked_number(_with_scale(number, quantum, Decimal(0)))
-        if isinstance(raw, float):
-            number = decimal_of(raw)
-            return checked_number(_with_scale(number, quantum, _NOISE * max(abs(number), Decimal(1))))
-        raise _no_number(raw)
-
-    return decode
+def _number(kind: Kind, raw: Any) -> Decimal:
+    if isinstance(raw, (int, Decimal)):
+        number = checked_number(Decimal(raw))
+        return checked_number(_with_scale(number, kind.scale, Decimal(0)))
+    if isinstance(raw, float):
+        number = decimal_of(raw)
+        return checked_number(_with_scale(number, kind.scale, _NOISE * max(abs(number), Decimal(1))))
+    raise _no_number(raw)
 
 
-def _with_scale(number: Decimal, quantum: Decimal | None, allowed: Decimal) -> Decimal:
+def _with_scale(number: Decimal, scale: int | None, allowed: Decimal) -> Decimal:
     """`number` with the declared decimals, if it is no farther from them than `allowed`.
 
     A float is so given back the decimals that its binary form blurred.
     """
-    if quantum is None:
+    if scale is None:
         return number
     try:
-        rounded = number.quantize(quantum, ROUND_HALF_EVEN, _EXACT)
+        rounded = number.quantize(_quantum(scale), ROUND_HALF_EVEN, _EXACT)
     except InvalidOperation:
         raise misfit(f"a number of more than {NUMBER_DIGITS} digits; {_AS_TEXT}", number) from None
     if abs(rounded - number) > allowed:
         raise misfit("the number has more decimals than its column declares", number)
     return rounded
+
+
+@cache
+def _quantum(scale: int) -> Decimal:
+    return Decimal(1).scaleb(-scale)
 
 
 def _no_number(raw: Any) -> RowError:
@@ -169,15 +170,12 @@ def decimal_of(raw: float) -> Decimal:
     return checked_number(Decimal(repr(raw))) if math.isfinite(raw) else checked_number(Decimal(raw))
 
 
-def float_decoder(kind: Kind) -> Callable[[Any], Decimal]:
-    def decode(raw: Any) -> Decimal:
-        if isinstance(raw, float):
-            return (_single(raw) if kind.single else None) or decimal_of(raw)
-        if isinstance(raw, (int, Decimal)):
-            return checked_number(Decimal(raw))
-        raise _no_number(raw)
-
-    return decode
+def _float(kind: Kind, raw: Any) -> Decimal:
+    if isinstance(raw, float):
+        return (_single(raw) if kind.single else None) or decimal_of(raw)
+    if isinstance(raw, (int, Decimal)):
+        return checked_number(Decimal(raw))
+    raise _no_number(raw)
 
 
 def _single(raw: float) -> Decimal | None:
@@ -202,43 +200,33 @@ _END_OF_DAY = {datetime: re.compile(r"[T ]24"), time: re.compile(r"^T?24")}
 """By what is read, since the text of a date may begin with 24, too: the year 2400."""
 
 
-def date_decoder(_: Kind) -> Callable[[Any], date]:
-    def decode(raw: Any) -> date:
-        moment = _from_iso(raw, datetime, "a date") if isinstance(raw, str) else raw
-        if isinstance(moment, datetime):
-            if moment.time() != time(0):
-                raise misfit("the value has a time of day, but the column is declared as a date", raw)
-            return moment.date()
-        if isinstance(moment, date):
-            return moment
-        raise misfit("the value is not a date, but the column is declared as one", raw)
-
-    return decode
+def _date(_: Kind, raw: Any) -> date:
+    moment = _from_iso(raw, datetime, "a date") if isinstance(raw, str) else raw
+    if isinstance(moment, datetime):
+        if moment.time() != time(0):
+            raise misfit("the value has a time of day, but the column is declared as a date", raw)
+        return moment.date()
+    if isinstance(moment, date):
+        return moment
+    raise misfit("the value is not a date, but the column is declared as one", raw)
 
 
-def time_decoder(_: Kind) -> Callable[[Any], time]:
-    def decode(raw: Any) -> time:
-        value = _from_iso(raw, time, "a time") if isinstance(raw, str) else raw
-        if isinstance(value, time):
-            return value
-        raise misfit("the value is not a time, but the column is declared as one", raw)
-
-    return decode
+def _time(_: Kind, raw: Any) -> time:
+    value = _from_iso(raw, time, "a time") if isinstance(raw, str) else raw
+    if isinstance(value, time):
+        return value
+    raise misfit("the value is not a time, but the column is declared as one", raw)
 
 
-def timestamp_decoder(_: Kind) -> Callable[[Any], datetime]:
-    """Gives a datetime in UTC where the value has a zone, and one without a zone where it has none."""
-
-    def decode(raw: Any) -> datetime:
-        value = _from_iso(raw, datetime, "a timestamp") if isinstance(raw, str) else raw
-        if not isinstance(value, datetime):
-            raise misfit("the value is not a timestamp, but the column is declared as one", raw)
-        try:
-            return value.astimezone(UTC) if value.tzinfo else value
-        except OverflowError:
-            raise misfit("the time is outside the years 1 to 9999 in UTC", raw) from None
-
-    return decode
+def _timestamp(_: Kind, raw: Any) -> datetime:
+    """A datetime in UTC if the value has a zone, else one without a zone."""
+    value = _from_iso(raw, datetime, "a timestamp") if isinstance(raw, str) else raw
+    if not isinstance(value, datetime):
+        raise misfit("the value is not a timestamp, but the column is declared as one", raw)
+    try:
+        return value.astimezone(UTC) if value.tzinfo else value
+    except OverflowError:
+        raise misfit("the time is outside the years 1 to 9999 in UTC", raw) from None
 
 
 def moment_of(value: Any) -> datetime:
@@ -281,9 +269,8 @@ _BEYOND = (
 # Values that hold values: JSON documents, arrays, composites, hstores and MySQL's SETs, as plain lists and
 # maps.
 
-Step = Callable[[Any], Any]
-Scalars = Callable[[Kind], Step]
-"""Gives the function from one value (as a driver gives it) to its form in an item."""
+Decoder = Callable[[Any], Any]
+"""From a driver's value to the form that it has here."""
 
 
 def encodable(raw: str) -> str:
@@ -303,12 +290,23 @@ class _JsonNull(Enum):
 JSON_NULL = _JsonNull.NULL
 
 
-def json_decoder(_: Kind) -> Step:
-    def decode(raw: Any) -> Any:
-        value = _plain_json(_parsed(raw) if isinstance(raw, str) else raw, 1)
-        return JSON_NULL if value is None else value
+def _refusing_whole(decode: Callable[..., Any]) -> Callable[..., Any]:
+    """`decode`, for which the text of a part is not the text of the value."""
 
-    return _refusing_whole(decode)
+    def whole(*given: Any) -> Any:
+        try:
+            return decode(*given)
+        except NoFormError as error:
+            what = f"a value inside it: {without_advice(error)}"
+            raise RowError(f"{what}; cast a column of its SQL to text") from None
+
+    return whole
+
+
+@_refusing_whole
+def _json(_: Kind, raw: Any) -> Any:
+    value = _plain_json(_parsed(raw) if isinstance(raw, str) else raw, 1)
+    return JSON_NULL if value is None else value
 
 
 def stored(value: Any) -> Value:
@@ -316,10 +314,10 @@ def stored(value: Any) -> Value:
     return None if value is JSON_NULL else value
 
 
-def list_decoder(kind: Kind, scalars: Scalars) -> Step:
+def _list_decoder(kind: Kind) -> Decoder:
     """Of an array, as its JSON text or as the driver's own list."""
     element = kind.element or Kind("plain")
-    of_json, of_driver = _of_json(element, scalars), scalars(element)
+    of_json, of_driver = _of_json(element), _in_item(element)
 
     def decode(raw: Any) -> list[Any]:
         elements = _parsed(raw) if isinstance(raw, str) else raw
@@ -331,41 +329,24 @@ def list_decoder(kind: Kind, scalars: Scalars) -> Step:
     return _refusing_whole(decode)
 
 
-def map_decoder(kind: Kind, scalars: Scalars) -> Step:
+def _map_decoder(kind: Kind) -> Decoder:
     """Of a composite or an hstore, as its JSON text. A field that is NULL is left out; an hstore's is its own."""
-    of_json = _map_of_json(kind, scalars)
+    of_json = _map_of_json(kind)
 
-    def decode(raw: Any) -> dict[str, Any]:
+    def decode(raw: Any) -> Any:
         fields = _parsed(raw) if isinstance(raw, str) else raw
         if not isinstance(fields, Mapping):
             raise RowError("the value has no fields, but the column is declared with some")
-        return of_json(fields)  # type: ignore[no-any-return]
+        return of_json(fields)
 
     return _refusing_whole(decode)
 
 
-def set_decoder(_: Kind) -> Step:
+def _set(_: Kind, raw: Any) -> list[str]:
     """Of MySQL's SET: its members hold no comma, and come in the declared order."""
-
-    def decode(raw: Any) -> list[str]:
-        if not isinstance(raw, str):
-            raise RowError("the value is not a set, but the column is declared as one")
-        return [encodable(member) for member in raw.split(",")] if raw else []
-
-    return decode
-
-
-def _refusing_whole(decode: Step) -> Step:
-    """`decode`, for which the text of a part is not the text of the value."""
-
-    def whole(raw: Any) -> Any:
-        try:
-            return decode(raw)
-        except NoFormError as error:
-            what = f"a value inside it: {without_advice(error)}"
-            raise RowError(f"{what}; cast a column of its SQL to text") from None
-
-    return whole
+    if not isinstance(raw, str):
+        raise RowError("the value is not a set, but the column is declared as one")
+    return [encodable(member) for member in raw.split(",")] if raw else []
 
 
 # ── JSON ──
@@ -401,48 +382,44 @@ def _plain_json(value: Any, level: int) -> Value:
 # ── what the source wrote as JSON ──
 
 
-def _of_json(kind: Kind, scalars: Scalars) -> Step:
+def _of_json(kind: Kind) -> Decoder:
     """From a value that JSON gave to the form that a column of `kind` has in an item."""
     if kind.name == "list":
-        element = _of_json(kind.element or Kind("plain"), scalars)
+        element = _of_json(kind.element or Kind("plain"))
         return lambda value: _elements(value, element)
     if kind.name == "map":
-        return _map_of_json(kind, scalars)
-    integer = scalars(kind)
-    special: dict[str, Step] = {
+        return _map_of_json(kind)
+    scalar = _in_item(kind)
+    special: dict[str, Decoder] = {
         "json": lambda value: _plain_json(value, 1),
         "binary": lambda value: bytes.fromhex(value.removeprefix("\\x")),
-        "integer": lambda value: integer(_whole_number(value)),
+        # PostgreSQL writes an oid as a text of digits.
+        "integer": lambda value: scalar(
+            int(value) if isinstance(value, str) and value.isdecimal() else value
+        ),
     }
-    return special.get(kind.name) or scalars(kind)
+    return special.get(kind.name, scalar)
 
 
-def _whole_number(value: Any) -> Any:
-    """PostgreSQL writes an oid as a text of digits."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
-
-
-def _elements(value: Any, element: Step) -> Any:
+def _elements(value: Any, element: Decoder) -> Any:
     if isinstance(value, list):
         return [None if child is None else _elements(child, element) for child in value]
     return element(value)
 
 
-def _map_of_json(kind: Kind, scalars: Scalars) -> Step:
+def _map_of_json(kind: Kind) -> Decoder:
     if kind.element is not None:
-        each = _of_json(kind.element, scalars)
+        each = _of_json(kind.element)
         return lambda value: {
             name: None if field_value is None else each(field_value) for name, field_value in value.items()
         }
-    fields = [(name, _of_json(field, scalars)) for name, field in kind.fields]
+    fields = [(name, _of_json(field)) for name, field in kind.fields]
     return lambda value: {name: of(value[name]) for name, of in fields if value.get(name) is not None}
 
 
 # ──
 # Values of a row: from what a driver gives to one exact Python form per kind, and on to attributes and
 # text.
-
-Decoder = Callable[[Any], Any]
 
 
 def decoder(kind: Kind) -> Decoder:
@@ -454,7 +431,8 @@ def decoder(kind: Kind) -> Decoder:
     The function raises RowError, without the value in its message, for what does not fit the declared type:
     NoFormError where `|text` may keep it.
     """
-    decode = _DECODERS[kind.name](kind)
+    nested = _NESTED.get(kind.name)
+    decode = partial(_DECODERS[kind.name], kind) if nested is None else nested(kind)
     return lambda raw: None if raw is None else decode(raw)
 
 
@@ -512,64 +490,46 @@ def undamaged_text(value: Any) -> str:
     return value.text if isinstance(value, Undecodable) and value.text is not None else text(value)
 
 
-def _integer(_: Kind) -> Decoder:
-    def decode(raw: Any) -> int:
-        if isinstance(raw, int):
-            return int(raw)
-        if isinstance(raw, (Decimal, float)) and is_finite(raw) and raw == int(raw):
-            return int(raw)
-        raise misfit("the value is not an integer, but the column is declared as one", raw)
-
-    return decode
+def _integer(_: Kind, raw: Any) -> int:
+    if isinstance(raw, int):
+        return int(raw)
+    if isinstance(raw, (Decimal, float)) and is_finite(raw) and raw == int(raw):
+        return int(raw)
+    raise misfit("the value is not an integer, but the column is declared as one", raw)
 
 
-def _text(_: Kind) -> Decoder:
-    def decode(raw: Any) -> str:
-        if not isinstance(raw, str):
-            raise RowError("the value is not a text, but the column is declared as one")
-        return encodable(raw)
-
-    return decode
+def _text(_: Kind, raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise RowError("the value is not a text, but the column is declared as one")
+    return encodable(raw)
 
 
-def _boolean(_: Kind) -> Decoder:
-    def decode(raw: Any) -> bool:
-        # The type comes first: comparing a signalling NaN raises.
-        if isinstance(raw, int) and raw in (0, 1):
-            return bool(raw)
-        raise misfit("the value is neither true nor false, but the column is declared boolean", raw)
-
-    return decode
+def _boolean(_: Kind, raw: Any) -> bool:
+    # The type comes first: comparing a signalling NaN raises.
+    if isinstance(raw, int) and raw in (0, 1):
+        return bool(raw)
+    raise misfit("the value is neither true nor false, but the column is declared boolean", raw)
 
 
-def _uuid(_: Kind) -> Decoder:
-    def decode(raw: Any) -> str:
-        try:
-            return str(raw if isinstance(raw, UUID) else UUID(raw))
-        except (ValueError, AttributeError, TypeError):
-            raise RowError("the value is not a UUID, but the column is declared as one") from None
-
-    return decode
+def _uuid(_: Kind, raw: Any) -> str:
+    try:
+        return str(raw if isinstance(raw, UUID) else UUID(raw))
+    except (ValueError, AttributeError, TypeError):
+        raise RowError("the value is not a UUID, but the column is declared as one") from None
 
 
-def _binary(_: Kind) -> Decoder:
-    def decode(raw: Any) -> bytes:
-        if isinstance(raw, (bytes, bytearray, memoryview)):
-            return bytes(raw)
-        raise RowError("the value is not binary, but the column is declared as one")
-
-    return decode
+def _binary(_: Kind, raw: Any) -> bytes:
+    if isinstance(raw, (bytes, bytearray, memoryview)):
+        return bytes(raw)
+    raise RowError("the value is not binary, but the column is declared as one")
 
 
-def _bits(kind: Kind) -> Decoder:
-    def decode(raw: Any) -> str:
-        if isinstance(raw, int):
-            return format(raw, f"0{kind.length or 1}b")
-        if isinstance(raw, str) and not set(raw) - {"0", "1"}:
-            return raw
-        raise RowError("the value is not a bit string, but the column is declared as one")
-
-    return decode
+def _bits(kind: Kind, raw: Any) -> str:
+    if isinstance(raw, int):
+        return format(raw, f"0{kind.length or 1}b")
+    if isinstance(raw, str) and not set(raw) - {"0", "1"}:
+        return raw
+    raise RowError("the value is not a bit string, but the column is declared as one")
 
 
 def _in_item(kind: Kind) -> Decoder:
@@ -577,18 +537,14 @@ def _in_item(kind: Kind) -> Decoder:
     return lambda raw: stored(attribute(decode(raw)))
 
 
-def _as_given(_: Kind) -> Decoder:
+def _as_given(kind: Kind, raw: Any) -> Any:
     """A value of an undeclared type: by the driver's own Python type."""
-
-    def decode(raw: Any) -> Any:
-        if isinstance(raw, SetOf):
-            return SetOf(map(decode, raw))
-        for types, name in _BY_PYTHON_TYPE:
-            if isinstance(raw, types):
-                return _DECODERS[name](Kind(name))(raw)
-        raise RowError("the value's type is not supported here; give the column a type")
-
-    return decode
+    if isinstance(raw, SetOf):
+        return SetOf(_as_given(kind, member) for member in raw)
+    for types, name in _BY_PYTHON_TYPE:
+        if isinstance(raw, types):
+            return _DECODERS[name](kind, raw)
+    raise RowError("the value's type is not supported here; give the column a type")
 
 
 _BY_PYTHON_TYPE: tuple[tuple[Any, KindName], ...] = (
@@ -605,32 +561,40 @@ _BY_PYTHON_TYPE: tuple[tuple[Any, KindName], ...] = (
 )
 
 
-def _unknown(kind: Kind) -> Decoder:
-    def decode(raw: Any) -> Any:
-        raise RowError("the column's type cannot be stored in an item; read it as text with columns:")
-
-    return decode
+def _unknown(_: Kind, raw: Any) -> Any:
+    raise RowError("the column's type cannot be stored in an item; read it as text with columns:")
 
 
-_DECODERS: dict[KindName, Callable[[Kind], Decoder]] = {
+_DECODERS: dict[KindName, Callable[[Kind, Any], Any]] = {
     "integer": _integer,
-    "number": number_decoder,
-    "float": float_decoder,
+    "number": _number,
+    "float": _float,
     "text": _text,
     "boolean": _boolean,
-    "date": date_decoder,
-    "time": time_decoder,
-    "timestamp": timestamp_decoder,
+    "date": _date,
+    "time": _time,
+    "timestamp": _timestamp,
     "uuid": _uuid,
     "binary": _binary,
     "bits": _bits,
-    "json": json_decoder,
-    "list": lambda kind: list_decoder(kind, _in_item),
-    "map": lambda kind: map_decoder(kind, _in_item),
-    "set": set_decoder,
+    "json": _json,
+    "set": _set,
     "plain": _as_given,
     "unknown": _unknown,
 }
+_NESTED: dict[KindName, Callable[[Kind], Decoder]] = {"list": _list_decoder, "map": _map_decoder}
+"""Kinds that hold values of other kinds, whose decoders are looked up once."""
+
+_NUMBERS = (int, Decimal)
+PYTHON_FORMS: Mapping[str, tuple[tuple[type, ...], Decoder]] = {
+    "date": ((str,), date.fromisoformat),
+    "time": ((str,), time.fromisoformat),
+    "timestamp": ((str,), datetime.fromisoformat),
+    "uuid": ((str,), UUID),
+    "number": (_NUMBERS, Decimal),
+    "float": (_NUMBERS, float),
+}
+"""By kind, the types that stand in an attribute, and what makes Python's own value of one."""
 
 
 # ── Values as JSON text, one text for one value on every source ──

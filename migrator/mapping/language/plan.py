@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import FILTERS, FilterContext
+from migrator.mapping.items.filters import FILTERS, PLAIN
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import (
     CollectionPlan,
@@ -37,7 +37,6 @@ from migrator.mapping.model.mapping import (
     Entity,
     Expression,
     Filter,
-    IndexEntry,
     ItemDesign,
     Join,
     Mapping,
@@ -46,7 +45,7 @@ from migrator.mapping.model.mapping import (
     rewritten,
     uses_in,
 )
-from migrator.mapping.model.table import TableDesign, Value
+from migrator.mapping.model.table import Value
 from migrator.runtime.errors import Fault, did_you_mean
 from migrator.runtime.values import replace
 
@@ -91,17 +90,117 @@ class Scope:
         return ("", path) if not dot or self.tables[""].column(path) else (alias, name)
 
 
-class Links:
+class _Planner:
     """Looks up in the schema what an entity names; `faults` collects what is missing."""
 
     def __init__(
-        self, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None = None
+        self, mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None
     ) -> None:
+        self.mapping = mapping
         self.entity = entity
         self.facts = facts
         self.document = document
         self.at: Path = at or ("entities", entity.written)
         self.faults: list[Fault] = []
+
+    def plan(self) -> EntityPlan | None:
+        entity = self.entity
+        root = self.table(entity.table, (*self.at, "table"))
+        if root is None:
+            return None
+        table = self.with_computed(root, "", entity.joins)
+        scope = Scope({"": table}, transformed={} if entity.transform else None)
+        key = self._key(table, scope)
+        joins = self.joins(entity.joins, scope, (*self.at, "join"), with_columns=True)
+        children = {collection.alias: Scope({}) for collection in entity.collections if collection.is_list}
+        plans = [
+            self.collection(collection, table, children.get(collection.alias))
+            for collection in entity.collections
+        ]
+        self._references(scope, children)
+        where = self._where(table)
+        changes = self._changes(key)
+        if self.faults:
+            return None
+        collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
+        transformed = tuple(scope.transformed or ())
+        slots = tuple(scope.slots.values())
+        loose = self.facts.loosely_typed
+        return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose, changes)
+
+    def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:
+        names = self.entity.key or table.primary_key
+        if not names:
+            what = f"{table.name} has no primary key; write the columns that identify a row: key: [id]"
+            self.fault((*self.at, "key"), what)
+        for name in names:
+            self.want(scope, name, (*self.at, "key"))
+        return tuple(scope.slots[name].column for name in names if name in scope.slots)
+
+    # ── columns that the items need ──
+
+    def _references(self, scope: Scope, children: dict[str, Scope]) -> None:
+        table = scope.tables[""]
+        aggregates = {collection.alias for collection in self.entity.collections if not collection.is_list}
+        for item in self.entity.items:
+            for name in self._kept(item, table):
+                self.want(scope, name, (*self.at, "items", item.type, "keep"))
+        if self.entity.transform:
+            # Its code may read anything in the row tree, so it is given every column.
+            for part in (scope, *children.values()):
+                self._every_column(part)
+        for reference in references_of(self.entity):
+            if reference.collection is None:
+                if reference.path not in aggregates:
+                    self.want(scope, reference.path, reference.at, lists=children)
+            elif reference.collection not in children:
+                self._unknown_list(reference, children)
+            elif "" in children[reference.collection].tables:
+                self.want(children[reference.collection], reference.path, reference.at)
+
+    def _every_column(self, scope: Scope) -> None:
+        for alias, table in scope.tables.items():
+            for column in table.columns:
+                if column.kind.name != "unknown":
+                    self.want(scope, f"{alias}.{column.name}" if alias else column.name, self.at)
+
+    def _kept(self, item: ItemDesign, table: TableFacts) -> Iterator[str]:
+        if isinstance(item.keep, tuple):
+            yield from item.keep
+        if item.keep == "all":
+            columns = (column for column in table.columns if column.sql is None)
+            yield from (column.name for column in columns if column.name not in item.keep_except)
+        for name in item.keep_except:
+            self.column(table, name, (*self.at, "items", item.type, "keep", "except"))
+
+    def _unknown_list(self, reference: Reference, children: dict[str, Scope]) -> None:
+        hint = did_you_mean(reference.collection or "", children)
+        self.fault(reference.at, f"'{reference.collection}' is not a list of this entity{hint}")
+
+    def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
+        conditions = []
+        for condition in self.entity.where:
+            column = self.column(table, condition.path, (*self.at, "where", condition.path))
+            if column is not None:
+                conditions.append((column, condition.allowed))
+        return tuple(conditions)
+
+    def _changes(self, key: tuple[Column, ...]) -> tuple[tuple[TableFacts, tuple[str, ...]], ...]:
+        change_tables = []
+        for name, columns in self.entity.changes:
+            at = (*self.at, "changes", name)
+            table = self.table(name, at)
+            if table is None:
+                continue
+            for column in columns:
+                self.column(table, column, at)
+            if len(columns) != len(key):
+                names = ", ".join(column.name for column in key)
+                self.fault(at, f"name the columns of {name} that hold the key of a row: {names}")
+            change_tables.append((table, columns))
+        return tuple(change_tables)
+
+    # ── tables and columns ──
 
     def fault(self, at: Path, what: str) -> None:
         self.faults.append(self.document.fault(at, what))
@@ -336,15 +435,12 @@ class Reference(Struct, frozen=True):
     in_text: bool = False
 
 
-def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
+def references_of(entity: Entity) -> Iterator[Reference]:
     """Columns named by keys, indexes, attributes, conditions and expiries (not those that `keep` means)."""
     at: Path = ("entities", entity.written)
     version = entity.version
-    plain = {
-        name: value
-        for name, value in entity.attributes.items()
-        if version is None or name != version.attribute
-    }
+    counter = "" if version is None else version.attribute
+    plain = {name: value for name, value in entity.attributes.items() if name != counter}
     yield from _of_lists(entity, _values(plain, (*at, "attributes")))
     if version is not None:
         yield Reference(version.column, (*at, "version"), ref=Ref((version.column,)))
@@ -399,113 +495,8 @@ def plan_entity(
 ) -> tuple[EntityPlan | None, list[Fault]]:
     """The plan of an entity, or None, and every fault that was found on the way. `at`: where it stands, if not among the
     entities."""
-    planner = _Planner(mapping, entity, Links(entity, facts, document, at))
-    return planner.plan(), planner.links.faults
-
-
-class _Planner:
-    def __init__(self, mapping: Mapping, entity: Entity, links: Links) -> None:
-        self.mapping = mapping
-        self.entity = entity
-        self.links = links
-        self.at = self.links.at
-
-    def plan(self) -> EntityPlan | None:
-        links, entity = self.links, self.entity
-        root = links.table(entity.table, (*self.at, "table"))
-        if root is None:
-            return None
-        table = links.with_computed(root, "", entity.joins)
-        scope = Scope({"": table}, transformed={} if entity.transform else None)
-        key = self._key(table, scope)
-        joins = links.joins(entity.joins, scope, (*self.at, "join"), with_columns=True)
-        children = {collection.alias: Scope({}) for collection in entity.collections if collection.is_list}
-        plans = [
-            links.collection(collection, table, children.get(collection.alias))
-            for collection in entity.collections
-        ]
-        self._references(scope, children)
-        where = self._where(table)
-        changes = self._changes(key)
-        if links.faults:
-            return None
-        collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
-        transformed = tuple(scope.transformed or ())
-        slots = tuple(scope.slots.values())
-        loose = links.facts.loosely_typed
-        return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose, changes)
-
-    def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:
-        names = self.entity.key or table.primary_key
-        if not names:
-            what = f"{table.name} has no primary key; write the columns that identify a row: key: [id]"
-            self.links.fault((*self.at, "key"), what)
-        for name in names:
-            self.links.want(scope, name, (*self.at, "key"))
-        return tuple(scope.slots[name].column for name in names if name in scope.slots)
-
-    # ── columns that the items need ──
-
-    def _references(self, scope: Scope, children: dict[str, Scope]) -> None:
-        table = scope.tables[""]
-        aggregates = {collection.alias for collection in self.entity.collections if not collection.is_list}
-        for item in self.entity.items:
-            for name in self._kept(item, table):
-                self.links.want(scope, name, (*self.at, "items", item.type, "keep"))
-        if self.entity.transform:
-            # Its code may read anything in the row tree, so it is given every column.
-            for part in (scope, *children.values()):
-                self._every_column(part)
-        for reference in references_of(self.entity, self.mapping.table):
-            if reference.collection is None:
-                if reference.path not in aggregates:
-                    self.links.want(scope, reference.path, reference.at, lists=children)
-            elif reference.collection not in children:
-                self._unknown_list(reference, children)
-            elif "" in children[reference.collection].tables:
-                self.links.want(children[reference.collection], reference.path, reference.at)
-
-    def _every_column(self, scope: Scope) -> None:
-        for alias, table in scope.tables.items():
-            for column in table.columns:
-                if column.kind.name != "unknown":
-                    self.links.want(scope, f"{alias}.{column.name}" if alias else column.name, self.at)
-
-    def _kept(self, item: ItemDesign, table: TableFacts) -> Iterator[str]:
-        if isinstance(item.keep, tuple):
-            yield from item.keep
-        if item.keep == "all":
-            columns = (column for column in table.columns if column.sql is None)
-            yield from (column.name for column in columns if column.name not in item.keep_except)
-        for name in item.keep_except:
-            self.links.column(table, name, (*self.at, "items", item.type, "keep", "except"))
-
-    def _unknown_list(self, reference: Reference, children: dict[str, Scope]) -> None:
-        hint = did_you_mean(reference.collection or "", children)
-        self.links.fault(reference.at, f"'{reference.collection}' is not a list of this entity{hint}")
-
-    def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
-        conditions = []
-        for condition in self.entity.where:
-            column = self.links.column(table, condition.path, (*self.at, "where", condition.path))
-            if column is not None:
-                conditions.append((column, condition.allowed))
-        return tuple(conditions)
-
-    def _changes(self, key: tuple[Column, ...]) -> tuple[tuple[TableFacts, tuple[str, ...]], ...]:
-        change_tables = []
-        for name, columns in self.entity.changes:
-            at = (*self.at, "changes", name)
-            table = self.links.table(name, at)
-            if table is None:
-                continue
-            for column in columns:
-                self.links.column(table, column, at)
-            if len(columns) != len(key):
-                names = ", ".join(column.name for column in key)
-                self.links.fault(at, f"name the columns of {name} that hold the key of a row: {names}")
-            change_tables.append((table, columns))
-        return tuple(change_tables)
+    planner = _Planner(mapping, entity, facts, document, at)
+    return planner.plan(), planner.faults
 
 
 def _filled(plan: CollectionPlan, children: dict[str, Scope]) -> CollectionPlan:
@@ -627,22 +618,23 @@ def _with_schema(schema: str, entity: Entity) -> Entity:
         entity,
         name=f"{entity.name}@{schema}",
         schema=schema,
-        items=tuple(_schema_item(schema, item) for item in entity.items),
+        items=tuple(
+            replace(
+                item,
+                key=_schema_templates(schema, item.key),
+                entries=tuple(
+                    replace(entry, values=_schema_templates(schema, entry.values)) for entry in item.entries
+                ),
+                attributes=_schema_values(schema, item.attributes),
+            )
+            for item in entity.items
+        ),
         attributes=_schema_values(schema, entity.attributes),
     )
 
 
-def _schema_item(schema: str, item: ItemDesign) -> ItemDesign:
-    return replace(
-        item,
-        key=tuple(_schema_template(schema, template) for template in item.key),
-        entries=tuple(_schema_entry(schema, entry) for entry in item.entries),
-        attributes=_schema_values(schema, item.attributes),
-    )
-
-
-def _schema_entry(schema: str, entry: IndexEntry) -> IndexEntry:
-    return replace(entry, values=tuple(_schema_template(schema, template) for template in entry.values))
+def _schema_templates(schema: str, templates: Iterable[Template]) -> tuple[Template, ...]:
+    return tuple(_schema_template(schema, template) for template in templates)
 
 
 def _schema_values(schema: str, values: Dict[str, Expression]) -> dict[str, Expression]:
@@ -672,5 +664,5 @@ def _schema_template(schema: str, template: Template) -> Template:
 
 def _schema_text(schema: str, filters: tuple[Filter, ...]) -> str:
     for used in (used for used in filters if FILTERS[used.name].of_schema):
-        schema = FILTERS[used.name].make(used.args, FilterContext())(schema)
+        schema = FILTERS[used.name].make(used.args, PLAIN)(schema)
     return schema

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from migrator.mapping.language.plan import entities_of
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, TableFacts, kept_columns, tables_of
-from migrator.mapping.model.mapping import Expression, ItemDesign, Pattern, Template, paths_in
+from migrator.mapping.model.mapping import ItemDesign, Pattern, Template, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Hidden
 from migrator.mapping.patterns.param_sources import (
@@ -40,17 +40,30 @@ class Redaction(Struct, frozen=True):
 
     def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
         """The attributes of this item type whose values must not be shown, except key attributes of indexes."""
-        hides = _Hiding(self, plan)
+        hidden = self._paths(plan)
         written = {**plan.entity.attributes, **design.attributes}
-        kept = [name for name in kept_columns(plan, design) if hides.path(name)]
-        return self.names | {name for name, value in written.items() if hides.value(value)} | set(kept)
+        made = {name for name, value in written.items() if not hidden.isdisjoint(paths_in([value]))}
+        return self.names | made | (hidden & set(kept_columns(plan, design)))
 
     def hides_path(self, plan: EntityPlan, path: str) -> bool:
-        return _Hiding(self, plan).path(path)
+        return path in self._paths(plan)
 
     def hides_key(self, plan: EntityPlan, template: Template) -> bool:
         """Whether the template is made of a column that must not be shown."""
-        return _Hiding(self, plan).value(template)
+        return not self._paths(plan).isdisjoint(paths_in([template]))
+
+    def _paths(self, plan: EntityPlan) -> set[str]:
+        """The hidden paths of one entity; what a transform makes from a row with hidden columns is hidden, too."""
+        hidden = {path for path, column in _places(plan).items() if column in self.columns}
+        if hidden:
+            hidden |= set(plan.transformed)
+        hidden |= self.names
+        # A computed column may reveal any column that its SQL names.
+        for computed in plan.computed:
+            words = _WORD.findall(computed.column.sql or "")
+            if not hidden.isdisjoint([*words, *(f"{computed.alias}.{word}" for word in words)]):
+                hidden.add(computed.path)
+        return hidden
 
 
 def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redaction:
@@ -114,28 +127,6 @@ def _behind(plan: EntityPlan, names: frozenset[str]) -> Iterator[_Column]:
         for name, value in {**plan.entity.attributes, **design.attributes}.items():
             if name in names:
                 yield from (places[path] for path in paths_in([value]) if path in places)
-
-
-class _Hiding:
-    """The hidden paths of one entity; what a transform makes from a row with hidden columns is hidden, too."""
-
-    def __init__(self, redaction: Redaction, plan: EntityPlan) -> None:
-        places = _places(plan)
-        self.hidden = {path for path, column in places.items() if column in redaction.columns}
-        if self.hidden:
-            self.hidden |= set(plan.transformed)
-        self.hidden |= redaction.names
-        # A computed column may reveal any column that its SQL names.
-        for computed in plan.computed:
-            words = _WORD.findall(computed.column.sql or "")
-            if not self.hidden.isdisjoint([*words, *(f"{computed.alias}.{word}" for word in words)]):
-                self.hidden.add(computed.path)
-
-    def path(self, path: str) -> bool:
-        return path in self.hidden
-
-    def value(self, value: Expression) -> bool:
-        return any(path in self.hidden for path in paths_in([value]))
 
 
 def _places(plan: EntityPlan) -> dict[str, _Column]:

@@ -177,7 +177,7 @@ class Window(Struct, frozen=True):
     shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
     `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
     microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of what the pattern's answer was made of
-    (mapping/difference/answers.py).
+    (mapping/difference/difference.py).
     """
 
     pattern: str

@@ -414,6 +414,9 @@ class Mapping:
     documents: Dict[str, DocumentTable] = field(default_factory=dict)
     text: str = field(default="", compare=False, repr=False)
 
+    __hash__ = object.__hash__
+    """By identity, for caches: its dicts have no hash, and nothing changes them."""
+
     @property
     def old_questions(self) -> list[DocumentQuestion]:
         """What its patterns ask old tables of DynamoDB's."""

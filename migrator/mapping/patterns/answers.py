@@ -105,8 +105,7 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
         return lambda raw: raw
     kind, ref = only
     decode = decoder(kind)
-    around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
-    filtered = compile_ref(ref, Places({"": 0}, {}), around)
+    filtered = compile_ref(ref, Places({"": 0}, around=FilterContext.of(mapping)))
 
     def read(raw: Any) -> Any:
         try:
@@ -389,16 +388,6 @@ def _own_kind(column: Behind) -> Kind | None:
     return Kind(column[0].name, element=column[0].element, fields=column[0].fields)
 
 
-_PYTHON: dict[KindName, Callable[[Any], Any]] = {
-    "timestamp": datetime.fromisoformat,
-    "date": date.fromisoformat,
-    "time": time.fromisoformat,
-    "uuid": UUID,
-    "number": Decimal,
-    "float": float,
-}
-
-
 def _typed_record(record: Mapping[str, Value], kinds: Kinds) -> dict[str, Any]:
     return {name: _typed(value, kinds.get(name)) for name, value in record.items()}
 
@@ -416,12 +405,10 @@ def _typed(value: Any, kind: Kind | None) -> Any:
 
 
 def _converted(value: Any, name: KindName) -> Any:
-    convert = _PYTHON.get(name)
-    # `|text` keeps, as a text, a number that has no form; infinity and zero dates are texts that are no times.
-    if convert is None or isinstance(value, str) is (name in ("number", "float")):
-        return value
+    types, convert = values.PYTHON_FORMS.get(name, ((), str))
     try:
-        return convert(value)
+        # `|text` keeps, as a text, a number that has no form; infinity and zero dates are texts that are no times.
+        return convert(value) if isinstance(value, types) else value
     except ValueError:
         return value
 

@@ -52,29 +52,10 @@ class StoredKey(Struct, frozen=True):
         return [form for form in self.forms if form is not None]
 
 
-class _SameMapping:
-    """A mapping as a key of a cache, by identity: mappings are not changed, and cannot be hashed."""
-
-    __slots__ = ("mapping",)
-
-    def __init__(self, mapping: Mapping) -> None:
-        self.mapping = mapping
-
-    def __hash__(self) -> int:
-        return id(self.mapping)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameMapping) and self.mapping is other.mapping
-
-
+@lru_cache(maxsize=64)
 def stored_keys(mapping: Mapping, index: Index) -> Sequence[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
-    return _stored(_SameMapping(mapping), index)
-
-
-@lru_cache(maxsize=64)
-def _stored(of: _SameMapping, index: Index) -> Sequence[StoredKey]:
-    mapping, count = of.mapping, len(index.partition)
+    count = len(index.partition)
     keys = []
     for entity in mapping.entities.values():
         for item in entity.items:
@@ -86,17 +67,17 @@ def _stored(of: _SameMapping, index: Index) -> Sequence[StoredKey]:
 
 
 @lru_cache(maxsize=64)
-def _by_partition(of: _SameMapping, index: Index) -> Dict[tuple[str, ...], list[StoredKey]]:
+def _by_partition(mapping: Mapping, index: Index) -> Dict[tuple[str, ...], list[StoredKey]]:
     """The stored keys by the forms of their partition keys."""
     found: dict[tuple[str, ...], list[StoredKey]] = {}
-    for key in _stored(of, index):
+    for key in stored_keys(mapping, index):
         found.setdefault(tuple(map(_form_text, key.partition)), []).append(key)
     return found
 
 
 def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) -> Iterator[StoredKey]:
     """The stored keys that have a partition key of the wanted forms."""
-    by_partition = _by_partition(_SameMapping(mapping), index)
+    by_partition = _by_partition(mapping, index)
     # A plain attribute matches any template.
     places = ((_form_text(template), _ANY_FORM) for template in wanted)
     for forms in dict.fromkeys(product(*places)):
@@ -201,13 +182,13 @@ def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
         return name in item.keep
     if item.keep != "all" or name in item.keep_except:
         return False
-    return index.name not in _entered(_SameMapping(mapping))
+    return index.name not in _entered(mapping)
 
 
 @lru_cache(maxsize=64)
-def _entered(of: _SameMapping) -> frozenset[str]:
+def _entered(mapping: Mapping) -> frozenset[str]:
     """Names of the indexes that any item writes the key of."""
-    designs = (design for entity in of.mapping.entities.values() for design in entity.items)
+    designs = (design for entity in mapping.entities.values() for design in entity.items)
     return frozenset(entry.index for design in designs for entry in design.entries)
 
 
@@ -323,24 +304,23 @@ class _Pairing:
     def _pairs(self, attributes: Sequence[str]) -> Iterator[tuple[str, ParamSource]]:
         count = len(self.key.partition)
         stored = zip(attributes, self.key.forms, strict=False)
-        forms = [self._form(name, form) for name, form in stored]
+        forms = [_written_form(self.written, name, form) for name, form in stored]
         for template, form in zip(self.pattern.key, forms[:count], strict=False):
             yield from _paired(template, form, "equal")
         for condition, form in zip(self.pattern.sort, forms[count:], strict=False):
             for role, template in zip(_ROLES[condition.operator], condition.values, strict=False):
                 yield from _paired(template, form, role)
         for comparison in self.pattern.filters:
-            form = self._form(comparison.attribute, None)
+            form = _written_form(self.written, comparison.attribute)
             for role, value in zip(_ROLES[comparison.operator], comparison.values, strict=False):
                 if isinstance(value, (Ref, Template)):
                     yield from _paired(_as_template(value), form, role)
 
-    def _form(self, name: str, form: Form) -> Form:
-        """The attribute's template; a single reference becomes a template of it."""
-        if form is not None:
-            return form
-        expression = self.written.get(name)
-        return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
+
+def _written_form(written: Dict[str, Expression], name: str, form: Form = None) -> Form:
+    """The attribute's template; a single reference becomes a template of it. None where a key says nothing of rows."""
+    expression = written.get(name) if form is None else form
+    return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
 
 
 def _as_template(expression: Ref | Template) -> Template:
@@ -464,21 +444,13 @@ def row_lookups(mapping: Mapping, plan: EntityPlan, asked: AskedKey) -> list[Row
         forms = forms_of(mapping, plan.entity, design, asked.index)
         if len(forms) != len(asked.index.attributes):
             continue  # it is not in the index
-        names = [attribute.name for attribute in asked.index.attributes]
-        templates = [_template(plan, design, name, form) for name, form in zip(names, forms, strict=True)]
+        names, written = [attribute.name for attribute in asked.index.attributes], attributes_of(plan, design)
+        templates = [_written_form(written, name, form) for name, form in zip(names, forms, strict=True)]
         for lookup in _of_design(plan, templates[: len(asked.partition)], asked):
             lookups[repr(lookup)] = lookup
     if any(found.lookup is None for found in lookups.values()):
         return [RowLookup()]
     return list(lookups.values())
-
-
-def _template(plan: EntityPlan, design: ItemDesign, name: str, form: Form) -> Template | None:
-    """The template of a key attribute; one reference becomes a template of it. None where a key says nothing of rows."""
-    if form is not None:
-        return form
-    written = attributes_of(plan, design).get(name)
-    return Template((written,), name) if isinstance(written, Ref) else None
 
 
 def _of_design(

@@ -50,7 +50,6 @@ from migrator.mapping.model.table import (
     Item,
     ItemKey,
     KeyAttribute,
-    TableDesign,
     Value,
 )
 from migrator.runtime.errors import RowError, SettingsError
@@ -62,29 +61,6 @@ _KEYS = 256
 """Size of the cache of compiled key templates per pattern: its own, and those with recent texts for its `*`."""
 
 
-class Templates:
-    """A pattern's templates and expressions, compiled once. Safe to share between threads."""
-
-    def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
-        self.pattern = pattern
-        self.names = tuple(param.name for param in pattern.params)
-        self.cut = cut_params(pattern)
-        self._places = Places({name: number for number, name in enumerate(self.names)}, {})
-        self._around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
-        self.key = lru_cache(_KEYS)(self._key)
-        self._values: dict[int, Compiled] = {}
-
-    def _key(self, template: Template, attribute: KeyAttribute) -> Compiled:
-        return compile_key(template, attribute, self._places, self._around)
-
-    def value(self, expression: Expression) -> Compiled:
-        """The compiled expression, cached by id: the pattern's expressions live as long as this object."""
-        compiled = self._values.get(id(expression))
-        if compiled is None:
-            compiled = self._values[id(expression)] = compile_value(expression, self._places, self._around)
-        return compiled
-
-
 NO_KEY: Any = object()
 """In place of a key's value that the mapping refuses to every row: no item has it."""
 
@@ -92,12 +68,12 @@ NO_KEY: Any = object()
 class Renderer:
     """Raises SettingsError, naming the pattern, for a parameter that is missing in a key, or a bound that cannot be made."""
 
-    def __init__(self, templates: Templates, params: Dict[str, Any]) -> None:
-        self.templates = templates
-        self.pattern = templates.pattern
+    def __init__(self, requests: Requests, params: Dict[str, Any]) -> None:
+        self.requests = requests
+        self.pattern = requests.pattern
         self.params = params
-        self.row = tuple(params.get(name) for name in templates.names)
-        for name, unit in templates.cut.items():
+        self.row = tuple(params.get(name) for name in requests.names)
+        for name, unit in requests.cut.items():
             if isinstance(value := params.get(name), date) and not is_whole(unit, value):
                 what = f"{self.pattern.name}: the key contains only the {unit} of parameter '{name}'"
                 raise SettingsError(f"{what}; give the start of one")
@@ -105,7 +81,7 @@ class Renderer:
     def key(self, template: Template, attribute: KeyAttribute) -> Any:
         """The value of a key attribute, None where a parameter is not set; NO_KEY."""
         try:
-            return self.templates.key(template, attribute)(self.row)
+            return self.requests.key(template, attribute)(self.row)
         except (RowError, ValueError):
             return NO_KEY
 
@@ -145,7 +121,7 @@ class Renderer:
     def value(self, expression: Expression) -> Any:
         """A plain value, None where a parameter is not set."""
         try:
-            return self.templates.value(expression)(self.row)
+            return self.requests.value(expression)(self.row)
         except (RowError, ValueError) as error:
             raise SettingsError(
                 f"{self.pattern.name}: a parameter does not fit the filter: {error}"
@@ -194,15 +170,30 @@ def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> R
 
 
 class Requests:
-    """The requests of one pattern, its templates compiled once. Safe to share between threads."""
+    """The requests of one pattern, its templates and expressions compiled once. Safe to share between threads."""
 
     def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.names = tuple(param.name for param in pattern.params)
+        self.cut = cut_params(pattern)
+        columns = {name: number for number, name in enumerate(self.names)}
+        self._places = Places(columns, around=FilterContext.of(mapping))
+        self.key = lru_cache(_KEYS)(self._compiled_key)
+        self._values: dict[int, Compiled] = {}
         self._table = mapping.table
-        self._pattern = pattern
-        self._templates = Templates(mapping, pattern)
         self._key = tuple(attribute.name for attribute in mapping.table.key)
         self._index = mapping.table.asked(pattern.index)
         self._star = pattern.star
+
+    def _compiled_key(self, template: Template, attribute: KeyAttribute) -> Compiled:
+        return compile_key(template, attribute, self._places)
+
+    def value(self, expression: Expression) -> Compiled:
+        """The compiled expression, cached by id: the pattern's expressions live as long as this object."""
+        compiled = self._values.get(id(expression))
+        if compiled is None:
+            compiled = self._values[id(expression)] = compile_value(expression, self._places)
+        return compiled
 
     def of(self, params: Dict[str, Any]) -> Request:
         """Raises: SettingsError where a parameter of the key is not set or does not fit it."""
@@ -211,23 +202,23 @@ class Requests:
 
     def refuse_unfit(self, params: Dict[str, Any]) -> None:
         """Checks the parameters without building the request. Raises: SettingsError, as `of`."""
-        pattern = self._pattern
-        if pattern.operation == "query":
+        operation = self.pattern.operation
+        if operation == "query":
             self.tests(params)
-        elif pattern.operation == "get":
-            _whole_key(self._table, Renderer(self._templates, params))
+        elif operation == "get":
+            self._whole_key(params)
         else:
-            _listed_keys(self._table, self._templates, params)
+            self._listed_keys(params)
 
     def _request(self, params: Dict[str, Any]) -> Request:
-        pattern, key = self._pattern, self._key
+        pattern, key = self.pattern, self._key
         if pattern.operation == "query":
             return self._query(self.tests(params))
         if pattern.operation == "get":
-            whole_key = _whole_key(self._table, Renderer(self._templates, params))
+            whole_key = self._whole_key(params)
             gets = ({"Key": whole_key, "ConsistentRead": pattern.consistent},) if whole_key else ()
             return Request("get", gets, key)
-        keys = _listed_keys(self._table, self._templates, params)
+        keys = self._listed_keys(params)
         sent = tuple(
             {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
             for start in range(0, len(keys), BATCH_GET_KEYS)
@@ -235,7 +226,7 @@ class Requests:
         return Request("batch_get", sent, key)
 
     def _query(self, made: QueryParts) -> Request:
-        pattern, index = self._pattern, self._index
+        pattern, index = self.pattern, self._index
         assert index is not None
         return Request(
             operation="query",
@@ -249,9 +240,9 @@ class Requests:
 
     def tests(self, params: Dict[str, Any]) -> QueryParts:
         """What the pattern's query compares. Raises: SettingsError, as `of`."""
-        pattern, index, star = self._pattern, self._index, self._star
+        pattern, index, star = self.pattern, self._index, self._star
         assert index is not None
-        render = Renderer(self._templates, params)
+        render = Renderer(self, params)
         sort, filters = _sort(pattern, index, render), _filters(pattern, render)
         partitions = [] if sort is None or filters is None else _partitions(pattern, index, star, render)
         return QueryParts(
@@ -262,32 +253,28 @@ class Requests:
             None if star is None else _near(pattern, star, params),
         )
 
+    def _whole_key(self, params: Dict[str, Any]) -> dict[str, Any]:
+        """Empty where no item can have it."""
+        render = Renderer(self, params)
+        key = {
+            attribute.name: render.set_key(template, attribute)
+            for attribute, template in zip(self._table.key, self.pattern.templates, strict=True)
+        }
+        fits = all(_is_key(value, most) for value, most in zip(key.values(), _KEY_BYTES, strict=False))
+        return key if fits else {}
 
-# ── get, batch_get ──────────────────────────────────────────────────────────────────────────────
-
-
-def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
-    """Empty where no item can have it."""
-    key = {
-        attribute.name: render.set_key(template, attribute)
-        for attribute, template in zip(table.key, render.pattern.templates, strict=True)
-    }
-    fits = all(_is_key(value, most) for value, most in zip(key.values(), _KEY_BYTES, strict=False))
-    return key if fits else {}
-
-
-def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
-    """One key for each value of the list, in its order; a repeated key is requested once."""
-    pattern = templates.pattern
-    used = set(paths_in(pattern.templates))
-    name = next(param.name for param in pattern.params if param.many and param.name in used)
-    if params[name] is None:
-        raise unset(pattern)
-    keys: dict[ItemKey, dict[str, Any]] = {}
-    for value in params[name]:
-        if key := _whole_key(table, Renderer(templates, {**params, name: value})):
-            keys.setdefault(tuple(key.values()), key)
-    return list(keys.values())
+    def _listed_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
+        """One key for each value of the list, in its order; a repeated key is requested once."""
+        pattern = self.pattern
+        used = set(paths_in(pattern.templates))
+        name = next(param.name for param in pattern.params if param.many and param.name in used)
+        if params[name] is None:
+            raise unset(pattern)
+        keys: dict[ItemKey, dict[str, Any]] = {}
+        for value in params[name]:
+            if key := self._whole_key({**params, name: value}):
+                keys.setdefault(tuple(key.values()), key)
+        return list(keys.values())
 
 
 # ── query ───────────────────────────────────────────────────────────────────────────────────────
@@ -546,11 +533,7 @@ class Cursor(Struct, frozen=True):
 
 
 def digest_of(params: Dict[str, str]) -> str:
-    return _digest(json.dumps(sorted(params.items())))
-
-
-def row_digest(text: str) -> str:
-    return _digest(text)
+    return row_digest(json.dumps(sorted(params.items())))
 
 
 def signed(cursor: Cursor, key: str) -> str:
@@ -595,7 +578,7 @@ def _signature(body: bytes, key: str) -> bytes:
     return hmac.new(key.encode(), b"migrator cursor " + body, hashlib.sha256).digest()[:_SIGNED_BYTES]
 
 
-def _digest(text: str) -> str:
+def row_digest(text: str) -> str:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 

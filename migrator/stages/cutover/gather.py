@@ -13,7 +13,7 @@ from msgspec import Struct
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import patterns_reading, types_read
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.changes import captured_name, direct_tables
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.edges import Rows

@@ -199,10 +199,9 @@ class _Drawing:
         self.refused = ""
         self._params = {param.name: param for param in pattern.params}
         self._alike = {name: alike for name in origins.of if (alike := self._alike_of(name))}
-        around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
-        places = places_of(origins.plan)
+        places = places_of(origins.plan, FilterContext.of(mapping))
         self._getters: dict[str, Callable[[Row], Any]] = {
-            name: _getter(origin, lambda ref: compile_ref(ref, places, around), origins.plan.entity.schema)
+            name: _getter(origin, lambda ref: compile_ref(ref, places), origins.plan.entity.schema)
             for name, origin in origins.of.items()
         }
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window

@@ -32,7 +32,7 @@ from migrator.journal.writers import (
 )
 from migrator.mapping.check.check import Checked
 from migrator.mapping.check.keys import groups_text
-from migrator.mapping.difference.answers import answer_digests, items_digest
+from migrator.mapping.difference.difference import answer_digests, items_digest
 from migrator.mapping.items.changes import marked_columns
 from migrator.mapping.items.items import image_keys
 from migrator.mapping.language.parse import ParsedMapping

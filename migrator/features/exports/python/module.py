@@ -38,9 +38,9 @@ from migrator.features.exports.python.expressions import (
     shown,
     type_of,
 )
-from migrator.mapping.inverse.values import STORED
 from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.items.program import Key
+from migrator.mapping.items.values import PYTHON_FORMS
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Condition, Each, Filter, Param, Ref, paths_in, uses_in
 from migrator.mapping.patterns.requests import cut_params
@@ -108,11 +108,12 @@ def _fields(stored: Iterable[_Stored]) -> list[Field]:
 
 
 def readers() -> str:
-    """The functions of a module that restore a value of a kind; `reverse` has the same table."""
+    """The functions of a module that restore a value of a kind. A value that no row makes, which `reverse` refuses, stays as
+    it is."""
     return "\n".join(
         f"def _read_{name}(value: Any) -> Any:\n"
         f"    return _restored(({', '.join(map(_code, types))},), {_code(form)}, value)"
-        for name, (types, form) in STORED.items()
+        for name, (types, form) in PYTHON_FORMS.items()
     )
 
 
@@ -128,9 +129,7 @@ def restoring(kind: Kind | None, value: str) -> str:
     if kind is not None and kind.name == "map" and (kind.fields or kind.element):
         fields = ", ".join(f"{literal(name)}: {_reader(of)}" for name, of in kind.fields)
         return f"_read_map({{{fields}}}, {_reader(kind.element)}, {value})"
-    return (
-        f"_read_{kind.name if kind is not None and kind.name in (*STORED, 'integer') else 'plain'}({value})"
-    )
+    return f"_read_{kind.name if kind is not None and kind.name in (*PYTHON_FORMS, 'integer') else 'plain'}({value})"
 
 
 def _reader(kind: Kind | None) -> str:

@@ -11,7 +11,7 @@ import pytest
 from migrator.features.report.gather import SHOWN_AT_MOST, ReportOptions
 from migrator.features.report.work import rows_words
 from migrator.journal.memory import SqlOpenFindings
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.evidence import DiffKey, Move, State
 from migrator.mapping.model.journal import Finding, Page, RunIdentity, Tally

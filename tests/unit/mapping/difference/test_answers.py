@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.mapping.difference.answers import answer_digests, items_digest
+from migrator.mapping.difference.difference import answer_digests, items_digest
 from tests.unit.mapping.difference.test_difference import ALIKE, BASE, changed, compared, revision
 
 EDITS: list[tuple[str, str]] = [

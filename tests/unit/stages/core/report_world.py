@@ -11,7 +11,7 @@ from migrator.journal import schema
 from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.operations import SqlProcesses, runs_as_they_stand
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.difference.answers import answer_digests
+from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import items_for
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.durations import moment
