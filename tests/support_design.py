@@ -10,11 +10,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from migrator.features.init.written import Asked, Proposal, proposal_of, wanted_of
+from migrator.features.init.written import Proposal, ProposalInput, proposal_of, wanted_of
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.questions import Question, Unserved
+from migrator.mapping.model.questions import StatementQuestion, Unserved
 from migrator.runtime.errors import Fault, MappingError
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
@@ -160,14 +160,14 @@ def source_with(folder: Path, script: str) -> Iterator[SqlSource]:
         source.close()
 
 
-def read(sql: str, facts: SchemaFacts) -> list[Question | Unserved]:
+def read(sql: str, facts: SchemaFacts) -> list[StatementQuestion | Unserved]:
     """What each statement of the text asks."""
     return [question_of(statement, facts) for statement in statements_of(sql, facts.dialect)]
 
 
 def proposed(
     source: SqlSource,
-    sql: str | Sequence[Question],
+    sql: str | Sequence[StatementQuestion],
     *,
     max_indexes: int = 5,
     rows_exact: int = 1_000_000,
@@ -176,13 +176,13 @@ def proposed(
     """What is proposed for the statements, checked as `migrator init` does it, but for the source's own word on the SQL."""
     facts = source.facts()
     made = read(sql, facts) if isinstance(sql, str) else list(sql)
-    questions = [question for question in made if isinstance(question, Question)]
+    questions = [question for question in made if isinstance(question, StatementQuestion)]
     figures = figures_of(source.query, facts, wanted_of(questions, facts, nulls=not strict), rows_exact)
 
     def faults(text: str) -> Sequence[Fault]:
         return all_faults(text, facts)
 
-    return proposal_of(Asked(questions, facts, figures, "Shop", max_indexes, faults))
+    return proposal_of(ProposalInput(questions, facts, figures, "Shop", max_indexes, faults))
 
 
 def all_faults(text: str, facts: SchemaFacts) -> Sequence[Fault]:

@@ -11,11 +11,11 @@ from migrator.mapping.model.capacity import (
     HotKey,
     Load,
     PatternReads,
-    Place,
+    PlaceSizes,
     Rewrite,
     Spread,
     TypeSize,
-    Writes,
+    WriteRates,
 )
 from migrator.runtime.values import replace
 
@@ -68,13 +68,13 @@ READS = (
     ),
 )
 PLACES = (
-    Place(
+    PlaceSizes(
         "", 1_500_000, 700_000_000, 120_000, Spread(900, 40_000, 6_500_000), Spread(3, 90, 12_000),
         tuple(HotKey(f"CUSTOMER#{n:06}", 12_000 // (n + 1), 6_500_000 // (n + 1), 0.0093 / (n + 1), ("Customer", "Order"), 1_250.0 / (n + 1)) for n in range(10)),
         False,
     ),
-    Place("GSI1", 900_000, 90_000_000, 3, Spread(2_000_000, 80_000_000, 80_000_000), Spread(20_000, 800_000, 800_000), (HotKey("STATUS#open", 800_000, 80_000_000, 0.88, ("Order",)),), True),
-    Place("GSI2", 0, 0, 0, Spread(0, 0, 0), Spread(0, 0, 0), (), True),
+    PlaceSizes("GSI1", 900_000, 90_000_000, 3, Spread(2_000_000, 80_000_000, 80_000_000), Spread(20_000, 800_000, 800_000), (HotKey("STATUS#open", 800_000, 80_000_000, 0.88, ("Order",)),), True),
+    PlaceSizes("GSI2", 0, 0, 0, Spread(0, 0, 0), Spread(0, 0, 0), (), True),
 )  # fmt: skip
 ADVICE = (
     Advice(
@@ -120,7 +120,7 @@ PLAN = Capacity(
         Rewrite("customers", "order", Spread(3, 90, 12_000), 90.0, 261.0, True),
         Rewrite("products", "order", None, 0.0, 0.0, False, why="order has more than 100,000 rows"),
     ),
-    writes=Writes({"orders": 1_100.0}, {("orders", "status"): 200.0}, "the file of statements"),
+    writes=WriteRates({"orders": 1_100.0}, {("orders", "status"): 200.0}, "the file of statements"),
     advice=ADVICE,
     bills=Bills(Decimal("12.50"), Decimal("4812.25"), Decimal("0.31"), Decimal("2200"), Decimal("3.20"), "eu-central-1, 2025", "1 of 3 patterns say no frequency, and are not counted"),
     load=Load(1_600_000, 3_200, 4, 4_200_000, 4_000.0, 0.13, "what a new table on demand takes at once"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
-from migrator.mapping.model.capacity import Costs, HotKey, PatternCost, Place, Spread
+from migrator.mapping.model.capacity import Costs, HotKey, PatternCost, PlaceSizes, Spread
 from migrator.mapping.model.report import (
     Cell,
     Coverage,
     Curve,
-    Difference,
     Facet,
     Group,
     InstanceReport,
-    ItemCollection,
     LagReport,
     PatternReport,
     PhaseMove,
@@ -21,6 +19,8 @@ from migrator.mapping.model.report import (
     ReportModel,
     RunReport,
     SampleItem,
+    ShownCollection,
+    ShownDifference,
     Span,
     Timeline,
     Verdict,
@@ -60,7 +60,7 @@ PRICE = Group(
     "SQL's is 100 times the item: another unit, such as cents and dollars",
     "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right",
     [
-        Difference(
+        ShownDifference(
             "g-11aa22bb33",
             NOW_S - 60 * number,
             {"product_id": str(4_711 + number)},
@@ -85,7 +85,7 @@ MISSING = Group(
     "changes on their way: 12 marks wait for a relay",
     "`migrator relay JOB`, then compare again",
     [
-        Difference(
+        ShownDifference(
             "g-44cc55dd66",
             NOW_S - 400,
             {"order_id": "90211"},
@@ -104,7 +104,7 @@ EMAIL = Group(
     "",
     "look at the examples; if the item is old: `migrator verify JOB --repair`, then `migrator relay JOB --once`",
     [
-        Difference(
+        ShownDifference(
             "g-77ee88ff99",
             row_key=f"[{number}]",
             item_key=f'["USER#{number}","PROFILE"]',
@@ -220,7 +220,7 @@ MODEL = ReportModel(
             PatternCost("recent_orders", 6.25, 120.0, 120.0, 300.4, 300.4),
         ),
         (
-            Place(
+            PlaceSizes(
                 "",
                 96_702,
                 40_000_000,
@@ -276,7 +276,7 @@ MODEL = ReportModel(
                 ),
             ),
             (
-                ItemCollection(
+                ShownCollection(
                     '"USER#1"',
                     (
                         SampleItem(

@@ -6,16 +6,16 @@ import random
 
 from migrator.mapping.model.report import (
     Cell,
-    Difference,
     Facet,
     Group,
     InstanceReport,
-    ItemCollection,
     LagReport,
     PhaseMove,
     Refused,
     ReportModel,
     SampleItem,
+    ShownCollection,
+    ShownDifference,
     View,
 )
 from migrator.runtime.values import replace
@@ -43,7 +43,7 @@ def many(count: int = 5_000) -> ReportModel:
     """The report with so many differences more, of which two in a hundred are of one entity."""
     rng = random.Random(7)
     made = [
-        Difference(
+        ShownDifference(
             "g-many",
             row_key=f"[{number}]",
             item_key=f'["PRODUCT#{number:07}","META#{rng.randrange(16**6):06x}"]',
@@ -66,13 +66,13 @@ def hostile() -> ReportModel:
     groups, views = [], []
     for number, text in enumerate(HOSTILE):
         cells = [Cell(text, text, f"{text}!", True), Cell("id", None, text, True)]
-        difference = Difference(f"g-{number}", NOW_S, {text: text}, text, text, cells, text)
+        difference = ShownDifference(f"g-{number}", NOW_S, {text: text}, text, text, cells, text)
         groups.append(
             Group(f"g-{number}", ("replay",), text, text, "value", text, 1, text, text, (difference,))
         )
         item = SampleItem(text, {"PK": text, "SK": text}, {text: text})
         facet = Facet(text, text, {"PK": text, "SK": text}, (text,))
-        views.append(View(text, ("PK",), ("SK",), text, (facet,), (ItemCollection(text, (item,)),)))
+        views.append(View(text, ("PK",), ("SK",), text, (facet,), (ShownCollection(text, (item,)),)))
     text = "".join(HOSTILE)
     return replace(
         MODEL,

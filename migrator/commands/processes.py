@@ -25,7 +25,7 @@ from migrator.cli.watched import Watched, signs_of
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.instances import Share
 from migrator.mapping.model.journal import Progress, Run, RunIdentity
-from migrator.mapping.model.results import Sample
+from migrator.mapping.model.results import SampleSize
 from migrator.runtime.errors import DIFFERENT, INTERRUPTED, StoppedError
 from migrator.runtime.logs import get_logger, noting
 from migrator.runtime.retry import nap
@@ -240,7 +240,7 @@ class RunWork:
     max_write_units: int | None = None
     force: bool = False
     scope: str = ""
-    sample: Sample | None = None
+    sample: SampleSize | None = None
     source_url: str = ""
 
 

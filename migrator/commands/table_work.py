@@ -23,7 +23,7 @@ from migrator.cli.text import FittedTable
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.check.check import check_form
 from migrator.mapping.items.native import IS_NATIVE, PYTHON_ADVICE
-from migrator.mapping.model.edges import Probe
+from migrator.mapping.model.edges import ActionProbe
 from migrator.mapping.model.evidence import ROUTES, PatternPhase
 from migrator.mapping.model.instances import Instance, Newest
 from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -297,7 +297,7 @@ _NO_PLACE = (
 )
 _NO_LOG = "the log of imports is there from the first import on, and AWS writes it with the rights of who asks for one"
 _NO_STREAM = "`migrator reverse check` and `migrator reverse start` ask for each before they write a row"
-_PUT_UNTRIED = Probe("PutObject", "not tried: without DeleteObject the object would stay", tried=False)
+_PUT_UNTRIED = ActionProbe("PutObject", "not tried: without DeleteObject the object would stay", tried=False)
 
 
 def _print(checks: list[Check]) -> None:

@@ -35,7 +35,7 @@ from migrator.commands.processes import (
 )
 from migrator.mapping.model.journal import Run, RunIdentity
 from migrator.mapping.model.live import Installation, Root
-from migrator.mapping.model.results import Sample, VerifyResult
+from migrator.mapping.model.results import SampleSize, VerifyResult
 from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import DIFFERENT, SettingsError, amount
 from migrator.runtime.retry import nap
@@ -59,7 +59,7 @@ class _VerifyRequest(Struct, frozen=True):
 
     rows_of: Job
     workers: int | None
-    sample: Sample | None
+    sample: SampleSize | None
     is_seed_drawn: bool
     options: Mapping[str, Any]
 
@@ -220,7 +220,7 @@ def _read_by(job: Job, source_url: str | None) -> Job:
     return replace(job, source=job.source.model_copy(update={"url": url, "command": (), "read_url": ""}))
 
 
-def _scope(sample: Sample | None, source_url: str | None) -> str:
+def _scope(sample: SampleSize | None, source_url: str | None) -> str:
     """What the run looks at, as text: one that reads from elsewhere does not go on with what another one has looked at."""
     parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
     if source_url:
@@ -332,7 +332,7 @@ def _options(session: JobSession, asked: _VerifyRequest) -> VerifyOptions:
     return VerifyOptions(workers, tuning.page_rows, tuning.scan_segments, asked.sample)
 
 
-def _sample(part: str | None, seed: int | None) -> Sample | None:
+def _sample(part: str | None, seed: int | None) -> SampleSize | None:
     """The sample that was asked for; without a seed one is drawn and printed, so that the same rows can be asked again."""
     if part is None:
         if seed is not None:
@@ -347,4 +347,4 @@ def _sample(part: str | None, seed: int | None) -> Sample | None:
     drawn = secrets.randbelow(1_000_000) if seed is None else seed
     if seed is None:
         cli.say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
-    return Sample(drawn, share, None if share is not None else int(match["rows"]))
+    return SampleSize(drawn, share, None if share is not None else int(match["rows"]))

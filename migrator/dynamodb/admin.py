@@ -16,7 +16,7 @@ from migrator.dynamodb.client import is_loopback
 from migrator.dynamodb.control import control_key
 from migrator.dynamodb.failures import error_code, gave_up, in_words, may_have_worked, passes_at
 from migrator.mapping.items.wire import encode
-from migrator.mapping.model.edges import Probe, TableState
+from migrator.mapping.model.edges import ActionProbe, TableState
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign, Value
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
@@ -43,7 +43,7 @@ _What: TypeAlias = tuple[str, str]
 """An action, and the index that it is tried on ('' for the table)."""
 
 
-def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[Probe]:
+def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[ActionProbe]:
     """One probe per action. `write`: those too that would write, if there were such an item. `only`: a role's rights,
     each of which has a probe then, also one that cannot be tried.
     """
@@ -65,7 +65,7 @@ def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None
             if with_write
             else "not tried: it would change the table, or nothing is there to try it on"
         )
-        probed.append(Probe(action, why, index, tried=False))
+        probed.append(ActionProbe(action, why, index, tried=False))
     return probed
 
 
@@ -163,7 +163,7 @@ _INSERT = "PartiQLInsert"
 _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
 
-def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_delete: bool) -> Probe:
+def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_delete: bool) -> ActionProbe:
     """An INSERT of PartiQL takes no condition, but an existing item refuses it: the control item, if it exists.
 
     Otherwise a random key is written, and deleted again after every answer.
@@ -176,7 +176,7 @@ def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_
     if is_there:
         return _probe(client, design.name, (_INSERT, ""), lambda: _insert(client, design, own))
     if not may_delete:
-        return Probe(_INSERT, _NOT_TRIED, tried=False)
+        return ActionProbe(_INSERT, _NOT_TRIED, tried=False)
 
     def call() -> None:
         try:
@@ -204,16 +204,16 @@ _MAY = frozenset({"ConditionalCheckFailedException", "DuplicateItemException", "
 """Refusals that only those get who may do it."""
 
 
-def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> Probe:
+def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> ActionProbe:
     action, index = what
     try:
         call()
     except ClientError as error:
         if error_code(error) not in _MAY:
-            return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
+            return ActionProbe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
     except BotoCoreError as error:
-        return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
-    return Probe(action, index=index)
+        return ActionProbe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
+    return ActionProbe(action, index=index)
 
 
 _READY_S = 300.0
@@ -373,7 +373,7 @@ class DynamoTableAdmin:
             for index in indexes_of(self._describe(table) or {})
         )
 
-    def probe(self, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[Probe]:
+    def probe(self, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[ActionProbe]:
         return probes(self.client, design, write=write, only=only)
 
     def clock(self, design: TableDesign) -> float | None:

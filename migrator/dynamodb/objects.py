@@ -23,7 +23,7 @@ from migrator.dynamodb.failures import (
     no_credentials,
     passes_at,
 )
-from migrator.mapping.model.edges import ImportFault, ImportState, Probe
+from migrator.mapping.model.edges import ActionProbe, ImportFault, ImportState
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks
@@ -77,14 +77,14 @@ class S3Objects(Forked):
                 sizes[name] = int(head["ContentLength"])
         return sizes
 
-    def probe(self, *, write: bool) -> list[Probe]:
+    def probe(self, *, write: bool) -> list[ActionProbe]:
         """Whether the bucket can be listed, objects can be read, and with `write` put and deleted again, by an object
         under a random name."""
         name = f"migrator-doctor-{secrets.token_hex(8)}"
         listed = _probed("ListBucket", lambda: self._send("list_objects_v2", Prefix=self.prefix, MaxKeys=1))
         read = _probed("GetObject", lambda: self._ask("head_object", name))
         if "AccessDenied" in listed.refused and read.refused:
-            read = Probe("GetObject", _UNKNOWN, tried=False)
+            read = ActionProbe("GetObject", _UNKNOWN, tried=False)
         probed = [listed, read]
         if write:
             probed.append(_probed("PutObject", lambda: self._ask("put_object", name, Body=b"probe")))
@@ -143,13 +143,13 @@ class S3Objects(Forked):
         return made(f"S3 refused {operation} on bucket {self.bucket} ({code}): {advice}")
 
 
-def _probed(action: str, call: Callable[[], object], left: str = "") -> Probe:
+def _probed(action: str, call: Callable[[], object], left: str = "") -> ActionProbe:
     """`left`: what a refusal leaves behind."""
     try:
         call()
     except MigratorError as error:
-        return Probe(action, f"{error}{left}")
-    return Probe(action)
+        return ActionProbe(action, f"{error}{left}")
+    return ActionProbe(action)
 
 
 _UNFINISHED = ".unfinished"

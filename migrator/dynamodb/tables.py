@@ -17,9 +17,9 @@ from migrator.mapping.model.edges import WiredItem
 from migrator.mapping.model.live import (
     ALL_OF_IT,
     MEND,
-    Position,
     RecordPage,
     Shard,
+    StreamPosition,
     StreamRecord,
     StreamState,
 )
@@ -292,7 +292,7 @@ class DynamoStream(Forked):
         answer = self._ask(self.streams, "describe_stream", "StreamDescription", **asked)
         return bool(answer["StreamDescription"]["StreamStatus"] == "ENABLED")
 
-    def iterator(self, stream: str, shard: str, position: Position) -> str:
+    def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
         where = {"SequenceNumber": position.sequence} if position.sequence else {}
         words = {"StreamArn": stream, "ShardId": shard, "ShardIteratorType": position.kind, **where}
         return str(self._ask(self.streams, "get_shard_iterator", "ShardIterator", **words)["ShardIterator"])

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from migrator.journal.database import Database, repeatable
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import phase, run
 from migrator.journal.writers import REVISIONS
 from migrator.mapping.model.edges import NameKind
@@ -29,9 +29,9 @@ class SeenTable(Struct, frozen=True):
     ticket: int
 
 
-_IDENTITY = Records[str]("identity", str)
-SEEN = Records[SeenTable]("seen_table", SeenTable)
-JOB_NAMES = Records[tuple[str, ...]]("job_name", tuple[str, ...])
+_IDENTITY = KeptRecords[str]("identity", str)
+SEEN = KeptRecords[SeenTable]("seen_table", SeenTable)
+JOB_NAMES = KeptRecords[tuple[str, ...]]("job_name", tuple[str, ...])
 """Which job it is: the names of its table and of its source. The journal was first used with the first of them, others were
 added on purpose."""
 

@@ -34,7 +34,7 @@ from migrator.journal.database import (
     upsert,
 )
 from migrator.journal.findings import NAMES, columns_of
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import (
     claim,
     claimed_table,
@@ -55,7 +55,7 @@ from migrator.mapping.model.table import ItemKey, item_key_text, source_text
 # ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
 _NO_TICKET = -1
-REACHED = Records[int]("reached_ticket", int)
+REACHED = KeptRecords[int]("reached_ticket", int)
 
 
 class SqlMemory:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from migrator.journal.database import Database, repeatable, seconds
 from migrator.journal.identity import JournalLocation
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.instances import (
@@ -77,7 +77,7 @@ class HeldLease(Struct, frozen=True):
         return self.alive_at + self.life_s > now and self.holder.is_alive
 
 
-LEASES = Records[HeldLease]("lease", HeldLease)
+LEASES = KeptRecords[HeldLease]("lease", HeldLease)
 
 
 class RunLease:
@@ -277,11 +277,11 @@ class _KnownProcess(Struct, frozen=True):
         return not self.share.parts or (self.share.parts >= parts and self.since <= now - WINDOW_S)
 
 
-PROCESSES = Records[_KnownProcess]("process", _KnownProcess)
-_MINUTES = Records[WorkMinute]("progress", WorkMinute, time="begun_at")
+PROCESSES = KeptRecords[_KnownProcess]("process", _KnownProcess)
+_MINUTES = KeptRecords[WorkMinute]("progress", WorkMinute, time="begun_at")
 """What each process had done at its last heartbeat of each minute, for the report's curves."""
-_FAILURES = Records[Failure]("failure", Failure)
-_THROTTLES = Records[Throttle]("throttle", Throttle)
+_FAILURES = KeptRecords[Failure]("failure", Failure)
+_THROTTLES = KeptRecords[Throttle]("throttle", Throttle)
 
 
 class SqlProcesses:

@@ -18,7 +18,7 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
 from migrator.journal.schema import sample as samples
@@ -43,7 +43,7 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import asdict, replace
 
 _WHO_LETTERS = 255
-CONFIRMED = Records[dict[str, int]]("confirmed_phase", dict[str, int])
+CONFIRMED = KeptRecords[dict[str, int]]("confirmed_phase", dict[str, int])
 """By instance, the versions of the patterns' phases that it works by."""
 
 

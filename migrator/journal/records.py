@@ -19,7 +19,7 @@ _NOTHING = "null"
 """The value of a record that is there to be locked only."""
 
 
-class Records(Struct, Generic[Value], frozen=True, dict=True):
+class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
     """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
     transaction.
 

@@ -20,7 +20,7 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import reverse_key, reverse_row
 from migrator.journal.schema import stream_shard as shards
 from migrator.mapping.items.wire import read_key, write_key
@@ -46,8 +46,8 @@ class _Counted(Struct, frozen=True):
     forms: tuple[tuple[str, str, int], ...]
 
 
-_UNKEPT = Records[_Counted]("reverse_unkept", _Counted)
-_STOPS = Records[float]("reverse_stop", float)
+_UNKEPT = KeptRecords[_Counted]("reverse_unkept", _Counted)
+_STOPS = KeptRecords[float]("reverse_stop", float)
 """When all processes of the way back were last asked to end."""
 
 
@@ -230,8 +230,8 @@ class _StreamReader(Struct, frozen=True):
     lease_s: float
 
 
-STREAMS = Records[_Stream]("stream", _Stream)
-READERS = Records[_StreamReader]("stream_reader", _StreamReader)
+STREAMS = KeptRecords[_Stream]("stream", _Stream)
+READERS = KeptRecords[_StreamReader]("stream_reader", _StreamReader)
 
 
 class SqlStreamJournal:

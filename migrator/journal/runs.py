@@ -38,7 +38,7 @@ from migrator.journal.database import (
     repeatable,
     seconds,
 )
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import page, page_claim, page_part, plan, run
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
@@ -114,10 +114,10 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 _NOTHING: dict[str, Any] = {**dict.fromkeys(_TALLY, 0), "done_at": None}
 
 
-_SHARED = Records[bool]("shared_table", bool)
+_SHARED = KeptRecords[bool]("shared_table", bool)
 """Tables that also hold items of others."""
-_LOOKS = Records[ActivityCounts]("verified_look", ActivityCounts)
-_INSTALLATIONS = Records[str]("run_capture", str)
+_LOOKS = KeptRecords[ActivityCounts]("verified_look", ActivityCounts)
+_INSTALLATIONS = KeptRecords[str]("run_capture", str)
 """By run, the installation of capture that was there when it began, '' for none."""
 
 

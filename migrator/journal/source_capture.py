@@ -10,7 +10,7 @@ from msgspec import Struct
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
 from migrator.journal.database import Database, bring_back, reading, repeatable, seconds
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import source_mark
 from migrator.mapping.items.wire import mark_of, write_keys
 from migrator.mapping.model.live import (
@@ -49,7 +49,7 @@ class Counter(Struct, frozen=True):
         return self.epoch * TICKETS_AN_EPOCH + self.number
 
 
-COUNTERS = Records[Counter]("source_capture", Counter)
+COUNTERS = KeptRecords[Counter]("source_capture", Counter)
 
 
 class JournalTickets:

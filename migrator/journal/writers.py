@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, func, select, update
 
 from migrator.journal.database import Database, insert_or_ignore, once_only, reading, repeatable, seconds
 from migrator.journal.phases import CONFIRMED
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.schema import run
 from migrator.journal.schema import writer as writers
 from migrator.mapping.difference.steps import under_way
@@ -36,7 +36,7 @@ FORGOTTEN_S = 86_400.0
 """A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
 _STARTED = secrets.randbits(32)
 """Tells this process from others, with its number: one that forks is two from then on."""
-_CLOSED = Records[bool]("fast_path", bool)
+_CLOSED = KeptRecords[bool]("fast_path", bool)
 """Whether a table's fast path is closed."""
 
 
@@ -111,7 +111,7 @@ def _writer(row: Row[Any]) -> Writer:
 
 # ── Which services run, by the journal database's own clock ──
 
-INSTANCES = Records[Instance]("instance", Instance)
+INSTANCES = KeptRecords[Instance]("instance", Instance)
 
 
 class SqlInstances:
@@ -185,8 +185,8 @@ class _RevisionText(Struct, frozen=True):
     since: float
 
 
-_TEXTS = Records[_RevisionText]("revision_text", _RevisionText)
-_CHANGES = Records[tuple[RevisionChange, ...]]("revision_change", tuple[RevisionChange, ...])
+_TEXTS = KeptRecords[_RevisionText]("revision_text", _RevisionText)
+_CHANGES = KeptRecords[tuple[RevisionChange, ...]]("revision_change", tuple[RevisionChange, ...])
 """A job's changes from one revision to another, in their order."""
 
 
@@ -291,8 +291,8 @@ class _Registered(Struct, frozen=True):
     known: Mapping[str, str]
 
 
-REVISIONS = Records[_Registered]("revision", _Registered)
-_WRITER_REVISIONS = Records[str]("writer_revision", str)
+REVISIONS = KeptRecords[_Registered]("revision", _Registered)
+_WRITER_REVISIONS = KeptRecords[str]("writer_revision", str)
 
 
 class SqlRevisions:

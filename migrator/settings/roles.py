@@ -225,7 +225,7 @@ MARK = '"Sid": "Migrator'
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 
 
-class Place(Struct, frozen=True):
+class TablePlace(Struct, frozen=True):
     """Where the table is. `account`: 12 digits, or * for any, which is the role's own.
 
     `bucket`: of the job, with the prefix of its objects; '' where it has none. `items_at`: bucket and prefix of exported
@@ -238,7 +238,7 @@ class Place(Struct, frozen=True):
     bucket: str = ""
     prefix: str = ""
     items_at: str = ""
-    old: Mapping[str, Place] = {}
+    old: Mapping[str, TablePlace] = {}
 
     @property
     def partition(self) -> str:
@@ -249,7 +249,7 @@ class Place(Struct, frozen=True):
         return f"arn:{self.partition}:dynamodb:{self.region}:{self.account}:table/{self.table}"
 
 
-def policy(role: str, rights: Rights, place: Place, revision: str) -> str:
+def policy(role: str, rights: Rights, place: TablePlace, revision: str) -> str:
     """The policy as JSON. `revision`: of the mapping, shortened."""
     of_table = [right for right in rights.table if right not in _OF_IMPORTS]
     of_imports = [right for right in rights.table if right in _OF_IMPORTS]
@@ -288,7 +288,7 @@ def _named(rights: Sequence[str]) -> list[str]:
 
 
 def _of_bucket(
-    what: str, rights: Sequence[str], place: Place, path: str
+    what: str, rights: Sequence[str], place: TablePlace, path: str
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """`path`: bucket/prefix; '' for no bucket."""
     if not path:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.edges import Probe, Questions, Rows, TableAdmin
+from migrator.mapping.model.edges import ActionProbe, Questions, Rows, TableAdmin
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.instances import Standing
 from migrator.mapping.model.live import SlotLag
@@ -210,7 +210,7 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
 
 
 def check_permissions(
-    checkup: Checkup, probes: Sequence[Probe], job: str, *, written: bool, role: str | None = None
+    checkup: Checkup, probes: Sequence[ActionProbe], job: str, *, written: bool, role: str | None = None
 ) -> None:
     """`role`: whose rights alone the probes are of, each of which it needs."""
     for probe in probes:
@@ -288,7 +288,7 @@ def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
         checkup.tell(lag.name, lag.line())
 
 
-def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:
+def check_bucket(checkup: Checkup, probes: Sequence[ActionProbe]) -> None:
     for probe in probes:
         name = f"permission s3:{probe.action}"
         # Only the doctor takes objects away.

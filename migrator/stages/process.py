@@ -18,8 +18,8 @@ from migrator.dynamodb.control import control_state
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import newest_of
-from migrator.mapping.difference.difference import Compared, Difference, refusals
-from migrator.mapping.difference.difference import Revision as Mapped
+from migrator.mapping.difference.difference import Compared, MappingDifference, refusals
+from migrator.mapping.difference.difference import PlannedRevision as Mapped
 from migrator.mapping.difference.steps import ANSWERED
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.items.items import CompiledEntity
@@ -485,7 +485,7 @@ def need_known(session: JobSession, tell: Tell) -> None:
         )
 
 
-def need_both(compared: Compared, tell: Tell) -> Difference:
+def need_both(compared: Compared, tell: Tell) -> MappingDifference:
     """What changes between two mappings, the warnings of `mapping diff` printed. Raises: MappingError with all that it
     refuses: writers of both cannot be at work on one table."""
     difference = compared.difference()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.database import TEST_CLOCK, seconds
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import record
 from migrator.runtime.errors import SettingsError
@@ -26,8 +26,8 @@ class Boat:
     alive_at: float = 0.0
 
 
-BOATS = Records[Boat]("boat", Boat)
-COUNTS = Records[int]("count", int)
+BOATS = KeptRecords[Boat]("boat", Boat)
+COUNTS = KeptRecords[int]("count", int)
 COUNTING = """
 import sys
 from migrator.journal.records import Records
@@ -69,7 +69,7 @@ def test_record_is_read_as_it_was_written(journal: SqlJournal) -> None:
         BOATS.put(connection, "shop", boat)
         BOATS.put(connection, "other", Boat("of another scope"))
         BOATS.put(connection, "shop", Boat("of another id"), "b")
-        Records[Boat]("ship", Boat).put(connection, "shop", Boat("of another kind"))
+        KeptRecords[Boat]("ship", Boat).put(connection, "shop", Boat("of another kind"))
     with journal.database.begin(reads=True) as connection:
         assert BOATS.get(connection, "shop") == boat
         assert BOATS.all(connection, "shop") == {"": boat, "b": Boat("of another id")}

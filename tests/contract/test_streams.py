@@ -17,7 +17,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.tables import DynamoStream
 from migrator.mapping.items.wire import encode_item
-from migrator.mapping.model.live import Position, StreamRecord
+from migrator.mapping.model.live import StreamPosition, StreamRecord
 from migrator.mapping.model.table import Item
 from migrator.runtime.errors import LostRecordsError
 from migrator.runtime.retry import Retry
@@ -25,7 +25,7 @@ from tests import pins
 from tests.fakes.streams import FakeStreams
 from tests.support_services import is_ministack
 
-HORIZON, LATEST = Position("TRIM_HORIZON"), Position("LATEST")
+HORIZON, LATEST = StreamPosition("TRIM_HORIZON"), StreamPosition("LATEST")
 
 
 class Table(Protocol):
@@ -95,7 +95,7 @@ def item(key: str, **attributes: Any) -> Item:
     return {"PK": key, "SK": "A", **attributes}
 
 
-def read(source: DynamoStream, position: Position = HORIZON, limit: int = 1000) -> list[StreamRecord]:
+def read(source: DynamoStream, position: StreamPosition = HORIZON, limit: int = 1000) -> list[StreamRecord]:
     """What the one shard holds from there on."""
     state = source.state()
     (shard,) = state.shards
@@ -153,9 +153,9 @@ def test_a_place_is_at_or_after_a_record_at_the_first_one_or_behind_the_last(
     for number in range(4):
         table.put(item("a", n=number))
     records = read(source)
-    assert read(source, Position("AT_SEQUENCE_NUMBER", records[2].sequence)) == records[2:]
-    assert read(source, Position("AFTER_SEQUENCE_NUMBER", records[2].sequence)) == records[3:]
-    assert read(source, Position("AFTER_SEQUENCE_NUMBER", records[3].sequence)) == []
+    assert read(source, StreamPosition("AT_SEQUENCE_NUMBER", records[2].sequence)) == records[2:]
+    assert read(source, StreamPosition("AFTER_SEQUENCE_NUMBER", records[2].sequence)) == records[3:]
+    assert read(source, StreamPosition("AFTER_SEQUENCE_NUMBER", records[3].sequence)) == []
     assert read(source, LATEST) == []
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
-from migrator.mapping.model.live import Check, RefusalKind, RefusedChange, RowChange, RowId, WaitingRow
+from migrator.mapping.model.live import Check, IntendedRow, RefusalKind, RefusedChange, RowId, WaitingRow
 from migrator.mapping.model.table import ItemKey
 
 MemoryRow = dict[str, Any]
@@ -26,7 +26,7 @@ class FakeRowWriter:
         self.written: Callable[[], None] = lambda: None
         self.moved: list[str] = []
 
-    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+    def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
         if not changes:
             return []
         check()
@@ -59,7 +59,7 @@ class FakeRowWriter:
             left.remove(failed)
         return refused
 
-    def _free(self, change: RowChange) -> None:
+    def _free(self, change: IntendedRow) -> None:
         table = change.table
         names = {
             name for key in table.unique for name in key if (found := table.column(name)) and found.nullable
@@ -71,7 +71,7 @@ class FakeRowWriter:
     def move_counters(self, tables: Sequence[TableFacts]) -> None:
         self.moved += [table.name for table in tables]
 
-    def _make(self, change: RowChange) -> RefusalKind | None:
+    def _make(self, change: IntendedRow) -> RefusalKind | None:
         table = change.table
         rows = self.rows[table.real]
         before = [row for row in rows if all(row[name] == value for name, value in change.key.items())]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.facts import TableFacts
-from migrator.mapping.model.live import CaptureState, RowChange
+from migrator.mapping.model.live import CaptureState, IntendedRow
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import address_of
@@ -56,15 +56,15 @@ def refused(shop: Capturing) -> SqlWriterStatus:
     return sql_writers(shop.capture, "shop", [bill(shop)], refuse=True)
 
 
-def write(shop: Capturing, *changes: RowChange) -> list[str]:
+def write(shop: Capturing, *changes: IntendedRow) -> list[str]:
     address = address_of(shop.url, (), secret_providers(Path()))
     writer = SqlRowWriter(address, ConnectionOptions(pool_size=1), Retry(), shop.source.facts())
     with closing(writer):
         return [one.kind for one in writer.write(changes, lambda: None)]
 
 
-def change(shop: Capturing, number: int, values: dict[str, Any] | None) -> RowChange:
-    return RowChange(bill(shop), {"id": number}, values)
+def change(shop: Capturing, number: int, values: dict[str, Any] | None) -> IntendedRow:
+    return IntendedRow(bill(shop), {"id": number}, values)
 
 
 def bills(shop: Capturing) -> list[tuple[Any, ...]]:

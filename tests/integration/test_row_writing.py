@@ -15,7 +15,7 @@ from migrator.mapping.inverse.rows import compile_inverse, rows_for
 from migrator.mapping.items.items import items_for
 from migrator.mapping.items.wire import decode_item, encode_item
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.live import RowChange
+from migrator.mapping.model.live import IntendedRow
 from migrator.runtime.errors import RowError, StoppedError
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import ConnectionOptions
@@ -62,13 +62,13 @@ class Written:
         self.facts = self.source.facts()
         self.writer = SqlRowWriter(address, ConnectionOptions(pool_size=1), Retry(), self.facts)
 
-    def put(self, table: str, key: Sequence[str], **values: Any) -> RowChange:
-        return RowChange(self.facts.tables[table], {name: values[name] for name in key}, values)
+    def put(self, table: str, key: Sequence[str], **values: Any) -> IntendedRow:
+        return IntendedRow(self.facts.tables[table], {name: values[name] for name in key}, values)
 
-    def gone(self, table: str, **key: Any) -> RowChange:
-        return RowChange(self.facts.tables[table], key, None)
+    def gone(self, table: str, **key: Any) -> IntendedRow:
+        return IntendedRow(self.facts.tables[table], key, None)
 
-    def write(self, *changes: RowChange) -> list[tuple[str, str]]:
+    def write(self, *changes: IntendedRow) -> list[tuple[str, str]]:
         return [(one.change.table.name, one.kind) for one in self.writer.write(changes, nothing)]
 
     def rows(self, table: str, order: str = "1") -> list[tuple[Any, ...]]:
@@ -111,7 +111,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]:
     shop.close()
 
 
-def parent(shop: Written, number: int, name: str, amount: str = "1.00") -> RowChange:
+def parent(shop: Written, number: int, name: str, amount: str = "1.00") -> IntendedRow:
     return shop.put("parent", ["id"], id=number, name=name, amount=Decimal(amount))
 
 
@@ -143,13 +143,13 @@ def circles(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]
 
 
 def test_rows_that_refer_to_each_other_are_written_and_deleted_together(circles: Written) -> None:
-    def team(number: int, captain: int | None) -> RowChange:
+    def team(number: int, captain: int | None) -> IntendedRow:
         return circles.put("team", ["id"], id=number, captain=captain)
 
-    def player(number: int, team: int) -> RowChange:
+    def player(number: int, team: int) -> IntendedRow:
         return circles.put("player", ["id"], id=number, team=team)
 
-    def pair(number: int, other: int | None) -> RowChange:
+    def pair(number: int, other: int | None) -> IntendedRow:
         return circles.put("pair", ["id"], id=number, other=other)
 
     changes = [team(1, 11), player(11, 1), player(12, 1), team(2, 21), player(31, 3), player(21, 2)]
@@ -200,7 +200,7 @@ def test_a_row_is_made_and_changed_and_deleted(shop: Written) -> None:
 
 
 def test_rows_that_swap_a_unique_value_are_written_together(shop: Written) -> None:
-    def seat(number: int, guest: str | None) -> RowChange:
+    def seat(number: int, guest: str | None) -> IntendedRow:
         return shop.put("seat", ["id"], id=number, guest=guest)
 
     assert shop.write(*(seat(number, guest) for number, guest in enumerate("abcd"))) == []
@@ -348,7 +348,7 @@ def test_the_row_of_another_text_that_is_alike_is_neither_changed_nor_deleted(
 ) -> None:
     shop = Written(database_on(engine, request, tmp_path)(ALIKE[engine].format(t="code")))
 
-    def code(text: str, n: int) -> RowChange:
+    def code(text: str, n: int) -> IntendedRow:
         return shop.put("code", ["id"], id=text, n=n, doc=None)
 
     assert shop.write(code("ABC", 1), code("ABC", 2)) == []

@@ -19,7 +19,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import RunIdentity
-from migrator.mapping.model.results import Sample
+from migrator.mapping.model.results import SampleSize
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.source.sql.random_keys import ROWS_A_KEY
@@ -167,7 +167,7 @@ def plan_in(source: SqlSource, kind: str) -> EntityPlan:
     return check_mapping(parse_mapping(text, "m.yaml"), source.facts()).entities[0].plan
 
 
-def sampled(url: str, kind: str, sample: Sample) -> tuple[Work, list[Any]]:
+def sampled(url: str, kind: str, sample: SampleSize) -> tuple[Work, list[Any]]:
     """What it takes to choose a sample's pages and to read them; the rows."""
     with closing(SqlSource(source_url(url))) as source, closing(SqlJournal.in_memory()) as journal:
         plan = plan_in(source, kind)
@@ -185,9 +185,9 @@ def sampled(url: str, kind: str, sample: Sample) -> tuple[Work, list[Any]]:
 @pytest.mark.parametrize("kind", KEYS)
 def test_a_sample_of_a_larger_table_costs_no_more(engine: str, url: str, kind: str) -> None:
     fill(engine, url, kind, range(FEW))
-    few, _ = sampled(url, kind, Sample(7, rows=WANTED))
+    few, _ = sampled(url, kind, SampleSize(7, rows=WANTED))
     fill(engine, url, kind, range(FEW, MANY))
-    many, rows = sampled(url, kind, Sample(7, rows=WANTED))
+    many, rows = sampled(url, kind, SampleSize(7, rows=WANTED))
     assert WANTED * 0.7 <= len(rows) <= WANTED * 1.3
     assert len({tuple(row) for row in rows}) == len(rows)
     assert many.statements < 3 * WANTED

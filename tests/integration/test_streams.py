@@ -16,7 +16,7 @@ import pytest
 from migrator.dynamodb.client import dynamodb_client, service_client
 from migrator.dynamodb.tables import DynamoStream
 from migrator.journal.reverse import SqlStreamJournal
-from migrator.mapping.model.live import Position, StreamRecord
+from migrator.mapping.model.live import StreamPosition, StreamRecord
 from migrator.runtime.retry import Retry
 from migrator.source.dynamodb.reader import Check, StreamReader, begin
 from tests.support_journal_file import journal_in_file
@@ -62,7 +62,7 @@ class Readers:
         """Until the checkpoint is the stream's last record."""
         state = self.source.state()
         where = (state.arn, state.shards[0].id)
-        iterator = self.source.iterator(*where, Position("TRIM_HORIZON"))
+        iterator = self.source.iterator(*where, StreamPosition("TRIM_HORIZON"))
         last = self.source.records(*where, iterator, 1000).records[-1].sequence
         while self.journal.read(state.arn).shards[0].sequence != last:
             assert any(thread.is_alive() for thread in self.threads)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 
-from migrator.mapping.difference.difference import EntityDifference, Revision, difference
+from migrator.mapping.difference.difference import EntityDifference, PlannedRevision, difference
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.live import Root, Writer
 from migrator.mapping.model.results import Worked
@@ -77,7 +77,7 @@ def old_mapping(kind: str) -> Compiled:
 def changed_entities(before: Compiled, after: Compiled) -> Mapping[str, EntityDifference]:
     """What changes of each entity, by its name."""
     old, new = (
-        Revision(one.checked.mapping, [entity.plan for entity in one.checked.entities])
+        PlannedRevision(one.checked.mapping, [entity.plan for entity in one.checked.entities])
         for one in (before, after)
     )
     return {entity.name: entity for entity in difference(old, new).entities}

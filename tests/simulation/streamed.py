@@ -11,12 +11,12 @@ from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.live import (
     ALL_OF_IT,
     Check,
+    IntendedRow,
     Mark,
-    Position,
     RecordPage,
     RefusedChange,
-    RowChange,
     Shard,
+    StreamPosition,
     StreamRecord,
     StreamState,
 )
@@ -97,7 +97,7 @@ class Stream:
         shards = tuple(Shard(shard.id, shard.parent) for shard in self.shards)
         return StreamState("arn", True, ALL_OF_IT, shards)
 
-    def iterator(self, stream: str, shard: str, position: Position) -> str:
+    def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
         """By how many records are behind it."""
         done = sum(record.sequence <= position.sequence for record in self._shard(shard).records)
         return str(done if position.kind == "AFTER_SEQUENCE_NUMBER" else 0)
@@ -185,7 +185,7 @@ class SimRowWriter:
     captured: set[str]
     absent: list[int] = field(default_factory=list)
 
-    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+    def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
         self.database.schedule.step()
         check()
         for change in changes:
@@ -195,7 +195,7 @@ class SimRowWriter:
     def move_counters(self, tables: Sequence[TableFacts]) -> None:
         """There are none."""
 
-    def _make(self, change: RowChange) -> None:
+    def _make(self, change: IntendedRow) -> None:
         name, key = change.table.real, int(change.key["id"])
         rows = self.database.tables[name]
         before, after = rows.get(key), None if change.values is None else dict(change.values)

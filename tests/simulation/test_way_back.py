@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.live import Check, RowChange, StreamRecord, WaitingRow
+from migrator.mapping.model.live import Check, IntendedRow, StreamRecord, WaitingRow
 from migrator.mapping.model.table import encode_key
 from migrator.runtime.errors import StoppedError
 from migrator.stages.reverse.daemon import ReverseStatus, WhileDirect
@@ -74,7 +74,7 @@ class Replaying(Reverse):
             if image is not None and image["T"] == "Pet":
                 row = {name: image[name] for name in ("id", "owner_id", "age")}
                 facts = self.tables["pet"].facts
-                change = RowChange(facts, {"id": image["id"]}, None if record.new is None else row)
+                change = IntendedRow(facts, {"id": image["id"]}, None if record.new is None else row)
                 self.journal.remember({("pet", encode_key([image["id"]])): set()})
                 self.rows.write([change], check)
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment
 from migrator.features.exports.expressions import TEXT, Expressions, Piece, UnsaidError
-from migrator.features.exports.model import Attribute, ItemType, Model, PatternModel, RowModel
+from migrator.features.exports.model import ItemAttribute, ItemType, Model, PatternModel, RowModel
 from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
 from migrator.mapping.items.program import Key
 from migrator.mapping.model.facts import Kind, KindName
@@ -398,7 +398,7 @@ class ItemCode(TypeScript):
             return f"given({value}) !== undefined"
         return f"among({value}, [{', '.join(map(literal, condition.allowed))}])"
 
-    def _holding(self, ref: Ref) -> list[tuple[Attribute, int]]:
+    def _holding(self, ref: Ref) -> list[tuple[ItemAttribute, int]]:
         """Attributes that hold the reference's value, after so many of its filters; the one after most of them first."""
         found = []
         for attribute in self.made.attributes:
@@ -489,7 +489,7 @@ _OPERATORS: Mapping[Operator, str] = {
 }
 
 
-class PatternCode(TypeScript):
+class PatternFunction(TypeScript):
     """A pattern's function. `records`: by part the type of its records; `cut`: by parameter how much of it a key holds."""
 
     def __init__(self, model: Model, asked: PatternModel, names: Identifiers) -> None:
@@ -587,10 +587,10 @@ def _is_wide(index: Index) -> bool:
     return len(index.partition) > 1 or len(index.sort) > 1
 
 
-def _asked(model: Model, names: Identifiers, refusals: list[str]) -> Iterator[PatternCode]:
+def _asked(model: Model, names: Identifiers, refusals: list[str]) -> Iterator[PatternFunction]:
     for pattern in model.patterns:
         if not _is_wide(pattern.index):  # the index itself is refused
             try:
-                yield PatternCode(model, pattern, names)
+                yield PatternFunction(model, pattern, names)
             except UnsaidError as error:
                 refusals.append(f"access_patterns.{pattern.pattern.name}: {error}")

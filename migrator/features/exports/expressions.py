@@ -43,7 +43,7 @@ class Piece(Struct, frozen=True):
     element: Piece | None = None
 
 
-class Request(Struct, frozen=True):
+class RequestCode(Struct, frozen=True):
     """What a pattern asks, as code over its parameters. `keys`: by key attribute its value, for each of `elements`; `sort`,
     `filters`: of each condition the attribute, the operator and the values."""
 
@@ -155,7 +155,7 @@ class Expressions(ABC):
 
     # ── a pattern's request ──
 
-    def request(self, asked: PatternModel) -> Request:
+    def request(self, asked: PatternModel) -> RequestCode:
         """Raises: UnsaidError."""
         pattern, limit = asked.pattern, asked.pattern.limit
         sort = [
@@ -170,7 +170,7 @@ class Expressions(ABC):
             )
             for one in pattern.filters
         ]
-        return Request(
+        return RequestCode(
             {attribute.name: self.key(template, attribute) for attribute, template in asked.keys},
             self.listed(asked.many) if asked.many else self._texts(pattern.star),
             sort if pattern.operation == "query" else [],

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from migrator.features.exports.model import Attribute, ItemType, Model, RowModel
+from migrator.features.exports.model import ItemAttribute, ItemType, Model, RowModel
 from migrator.mapping.items.filters import MOMENT, sample_of, specs_of
 from migrator.mapping.items.program import Key
 from migrator.mapping.items.templates import format_width
@@ -115,7 +115,7 @@ def _own(table: TableDesign) -> dict[str, Any]:
     }
 
 
-def _attribute(attribute: Attribute) -> Mapping[str, Any]:
+def _attribute(attribute: ItemAttribute) -> Mapping[str, Any]:
     if attribute.stored:
         pointer = {"type": "object", "description": "Where the value is in S3."}
         return {"anyOf": [_kind(attribute.kind), pointer]}

@@ -55,7 +55,7 @@ class RowValue(Struct, frozen=True):
     children: tuple[RowValue, ...] = ()
 
 
-class Attribute(Struct, frozen=True):
+class ItemAttribute(Struct, frozen=True):
     """An attribute of an item that is no key.
 
     `kind`: what its value is; a time whose text an item holds is of its kind of time, so that it can be restored. Of a
@@ -79,7 +79,7 @@ class ItemType(Struct, frozen=True):
     name: str
     key: tuple[Key, ...]
     entries: tuple[Entry, ...]
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[ItemAttribute, ...]
     plain_keys: frozenset[str]
     when: tuple[Condition, ...]
     expiry: Expiry | None
@@ -120,7 +120,7 @@ class RowModel(Struct, frozen=True):
         return next(value for value in self.values if value.path == path)
 
 
-class Answered(Struct, frozen=True):
+class AnswerAttribute(Struct, frozen=True):
     """One attribute of an answer. `restored`: what its text is to become (a time, a UUID), a number's kind; None: it stays
     as the item has it."""
 
@@ -132,7 +132,7 @@ class Answered(Struct, frozen=True):
 
 class PartModel(Struct, frozen=True):
     part: Part
-    attributes: tuple[Answered, ...]
+    attributes: tuple[AnswerAttribute, ...]
 
 
 class PatternModel(Struct, frozen=True):
@@ -265,7 +265,7 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
         parts.base,
         parts.entries,
         tuple(
-            Attribute(name, value, attribute_kind(value, plan), _required(plan, value, sure))
+            ItemAttribute(name, value, attribute_kind(value, plan), _required(plan, value, sure))
             for name, value in attributes_of(plan, item).items()
         ),
         parts.index_keys,
@@ -338,16 +338,18 @@ def _pattern(
     return PatternModel(pattern, index, tuple(parts))
 
 
-def _answered(table: TableDesign, items: Sequence[ItemType], name: str, restored: Kind | None) -> Answered:
+def _answered(
+    table: TableDesign, items: Sequence[ItemType], name: str, restored: Kind | None
+) -> AnswerAttribute:
     found = [attribute for item in items for attribute in item.attributes if attribute.name == name]
     # Of a table's or an index's key, its type attribute or its TTL.
     keys = {key.name: key.attribute for item in items for key in item.keys}
     if not found and name in keys:
-        return Answered(name, Kind(keys[name].type), None, keys[name] not in table.key)
+        return AnswerAttribute(name, Kind(keys[name].type), None, keys[name] not in table.key)
     if not found and name == table.type_attribute:
-        return Answered(name, Kind("text"), None, False)
+        return AnswerAttribute(name, Kind("text"), None, False)
     if not found:
-        return Answered(name, Kind("integer") if name == table.ttl else None, None, True)
+        return AnswerAttribute(name, Kind("integer") if name == table.ttl else None, None, True)
     of_all = {attribute.kind for attribute in found}
     is_sure = len(found) == len(items) and all(attribute.required for attribute in found)
-    return Answered(name, of_all.pop() if len(of_all) == 1 else None, restored, not is_sure)
+    return AnswerAttribute(name, of_all.pop() if len(of_all) == 1 else None, restored, not is_sure)

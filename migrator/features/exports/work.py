@@ -36,7 +36,7 @@ from migrator.runtime.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.runtime.values import replace
 from migrator.settings.definition import definition
 from migrator.settings.job import Job
-from migrator.settings.roles import MARK, ROLES, SQL_ROLES, Place, policy, rights_of, with_old_rights
+from migrator.settings.roles import MARK, ROLES, SQL_ROLES, TablePlace, policy, rights_of, with_old_rights
 from migrator.settings.transforms import checked_on, sound_mapping
 from migrator.stages.session.job import ONCE, design_for, read_job
 from migrator.stages.session.reverse import grants_of
@@ -199,19 +199,19 @@ def _described(job: Path) -> Model:
         return model_of(checked.mapping, checked.read_plans, session.design)
 
 
-def _place(job: Job, design: TableDesign, region: str | None) -> Place:
+def _place(job: Job, design: TableDesign, region: str | None) -> TablePlace:
     target = job.target
     found = region or target.region or _region_of_aws()
     if not found:
         raise SettingsError(
             "a policy names the table's region; give --region, or target: {region: …} in the job"
         )
-    return Place(
+    return TablePlace(
         design.name, found, target.account or "*", target.bucket or "", target.prefix_for(design.name)
     )
 
 
-def _old_places(job: Job, mapping: Mapping, table: Place) -> dict[str, Place]:
+def _old_places(job: Job, mapping: Mapping, table: TablePlace) -> dict[str, TablePlace]:
     """Of the old tables that the mapping declares. Another profile may be another account, whose number nothing says."""
     old = job.source.dynamodb
     if old is None:
@@ -219,7 +219,7 @@ def _old_places(job: Job, mapping: Mapping, table: Place) -> dict[str, Place]:
     region = old.region or _region_of_aws() or table.region
     account = table.account if old.profile in (None, job.target.profile) else "*"
     real = old.real_names
-    return {name: Place(real.get(name, name), region, account) for name in mapping.documents}
+    return {name: TablePlace(real.get(name, name), region, account) for name in mapping.documents}
 
 
 def _region_of_aws() -> str | None:

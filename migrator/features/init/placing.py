@@ -14,12 +14,12 @@ from migrator.mapping.model.mapping import Operation, Order
 from migrator.mapping.model.questions import (
     NULLS_MOVED,
     Bound,
-    Condition,
     Figures,
+    NumberSpan,
     Path,
-    Question,
-    Span,
+    QuestionCondition,
     Statement,
+    StatementQuestion,
     Unserved,
     column_at,
     free_name,
@@ -38,7 +38,7 @@ _MOST_DIGITS = 20
 PLAIN = frozenset({"integer", "boolean", "date", "time", "uuid"})
 
 
-class Piece(Struct, frozen=True):
+class KeyPiece(Struct, frozen=True):
     """A value of a key: where it stands, and what follows its name within the braces (a format, filters)."""
 
     path: Path
@@ -53,7 +53,9 @@ class Piece(Struct, frozen=True):
         return self.of(".".join(filter(None, self.path)))
 
 
-def equal_form(column: Column, span: Span | None, *, several: bool, lowered: bool = False) -> str | None:
+def equal_form(
+    column: Column, span: NumberSpan | None, *, several: bool, lowered: bool = False
+) -> str | None:
     """The form of a value that is asked by equality; None for a type without one. `several`: others stand beside it."""
     kind = column.kind.name
     if kind == "text":
@@ -70,7 +72,7 @@ def equal_form(column: Column, span: Span | None, *, several: bool, lowered: boo
     return "" if kind in PLAIN else None
 
 
-def sort_form(column: Column, span: Span | None, *, reverse: bool = False) -> str | None:
+def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False) -> str | None:
     """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None where there is none."""
     kind = column.kind.name
     backwards = "|desc" if reverse else ""
@@ -84,7 +86,7 @@ def sort_form(column: Column, span: Span | None, *, reverse: bool = False) -> st
     return None
 
 
-def key_form(column: Column, span: Span | None) -> str:
+def key_form(column: Column, span: NumberSpan | None) -> str:
     """The form of a part of a row's key at the end of a sort key: sorted where it can be, else plain."""
     form = sort_form(column, span)
     if form is None:
@@ -92,7 +94,7 @@ def key_form(column: Column, span: Span | None) -> str:
     return "|escape" if form is None else form
 
 
-def _padded(scale: int, span: Span | None) -> str | None:
+def _padded(scale: int, span: NumberSpan | None) -> str | None:
     """None where a number is negative: its text would sort wrongly, and its row would be refused."""
     if span is None or (span.least or 0) < 0:
         return None
@@ -100,7 +102,7 @@ def _padded(scale: int, span: Span | None) -> str | None:
     return f":0{digits + 1 + scale}.{scale}f" if scale else f":0{digits}"
 
 
-class Names(Struct, frozen=True):
+class TableNames(Struct, frozen=True):
     """What tables are called in keys (`words`) and as items (`types`), and the attributes that no column has a name of."""
 
     words: dict[str, str]
@@ -112,7 +114,7 @@ class Names(Struct, frozen=True):
     ttl: str
 
     @classmethod
-    def of(cls, facts: SchemaFacts) -> Names:
+    def of(cls, facts: SchemaFacts) -> TableNames:
         words: dict[str, str] = {}
         types: dict[str, str] = {}
         entities: dict[str, str] = {}
@@ -139,7 +141,7 @@ def joined_key(word: str, pieces: Sequence[str]) -> str:
     return "#".join([word, *pieces])
 
 
-def span_of(figures: Figures, table: str, column: str) -> Span | None:
+def span_of(figures: Figures, table: str, column: str) -> NumberSpan | None:
     return figures.spans.get((table, column))
 
 
@@ -167,13 +169,13 @@ class Need(Struct, frozen=True):
     differs from SQL.
     """
 
-    partition: tuple[Piece, ...]
-    sort: tuple[Piece, ...]
+    partition: tuple[KeyPiece, ...]
+    sort: tuple[KeyPiece, ...]
     when: tuple[tuple[str, tuple[str | int | bool | None, ...] | None], ...]
     order: Order
     descending: bool
     notes: tuple[str, ...] = ()
-    bucket: Piece | None = None
+    bucket: KeyPiece | None = None
 
 
 class Needs(Struct, frozen=True):
@@ -182,7 +184,7 @@ class Needs(Struct, frozen=True):
     facts: SchemaFacts
     figures: Figures
 
-    def of(self, question: Question) -> Need:
+    def of(self, question: StatementQuestion) -> Need:
         """Raises: NoKey."""
         if question.of("in"):
             raise NoKey("list")
@@ -199,16 +201,18 @@ class Needs(Struct, frozen=True):
         need = replace(ordered, partition=tuple(pieces), when=tuple(self._when(question)))
         return need if asked else self._whole_table(question, need, ranges)
 
-    def _equal(self, question: Question, condition: Condition, *, several: bool) -> Piece:
+    def _equal(self, question: StatementQuestion, condition: QuestionCondition, *, several: bool) -> KeyPiece:
         column = self._column(question, condition.path)
         form = equal_form(
             column, self._span(question, condition.path), several=several, lowered=condition.lowered
         )
         if form is None:
             raise NoKey("key", f"{column.name} is {column.kind.name}")
-        return Piece(condition.path, form)
+        return KeyPiece(condition.path, form)
 
-    def _when(self, question: Question) -> Iterator[tuple[str, tuple[str | int | bool | None, ...] | None]]:
+    def _when(
+        self, question: StatementQuestion
+    ) -> Iterator[tuple[str, tuple[str | int | bool | None, ...] | None]]:
         """Sorted by column, one condition for each."""
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
@@ -226,7 +230,9 @@ class Needs(Struct, frozen=True):
             raise NoKey("condition", "constants beside columns that must not be NULL")
         yield from sorted(made.items())
 
-    def _whole_table(self, question: Question, need: Need, ranges: tuple[Condition, ...]) -> Need:
+    def _whole_table(
+        self, question: StatementQuestion, need: Need, ranges: tuple[QuestionCondition, ...]
+    ) -> Need:
         """Nothing is asked by equality: one partition holds all of a small table, or each month of a large one."""
         few = self.figures.rows.get(question.table, 0) <= LARGEST_LIST
         if few or need.when or (question.limit is not None and need.sort):
@@ -235,11 +241,11 @@ class Needs(Struct, frozen=True):
         sides = {condition.bound[0] for condition in ranges}
         if column is None or column.kind.name not in ("timestamp", "date") or sides != {"<", ">"}:
             raise NoKey("scan")
-        return replace(need, bucket=Piece(ranges[0].path, "|month"))
+        return replace(need, bucket=KeyPiece(ranges[0].path, "|month"))
 
     # ── order ──
 
-    def _ordered(self, question: Question, ranges: tuple[Condition, ...]) -> Need:
+    def _ordered(self, question: StatementQuestion, ranges: tuple[QuestionCondition, ...]) -> Need:
         """The sort key that the question needs, and whether it keeps SQL's order."""
         fixed = {condition.path for condition in question.of("=", "is null")}
         wanted = [(path, descending) for path, descending in question.order if path not in fixed]
@@ -252,7 +258,7 @@ class Needs(Struct, frozen=True):
         begins = ranges[0].path if ranges else None
         descending = bool(wanted) and wanted[0][1]
         reason = self._unkept(question, wanted, begins)
-        pieces: list[Piece] = []
+        pieces: list[KeyPiece] = []
         if begins is not None and (not wanted or reason):
             pieces = [self._sorted(question, begins)]
         if wanted and not reason:
@@ -274,14 +280,18 @@ class Needs(Struct, frozen=True):
             (), tuple(pieces), (), "exact" if total else "any", descending and not reason, tuple(notes)
         )
 
-    def _is_key(self, question: Question, ordered: list[tuple[Path, bool]], fixed: set[Path]) -> bool:
+    def _is_key(
+        self, question: StatementQuestion, ordered: list[tuple[Path, bool]], fixed: set[Path]
+    ) -> bool:
         """Whether no two rows of the answer are alike in these columns."""
         names = {path[1] for path in (*(path for path, _ in ordered), *fixed) if not path[0]}
         table = self.facts.tables[question.table]
         nullable = {column.name for column in table.columns if column.nullable}
         return any(set(key) <= names and not set(key) & nullable for key in table.proved)
 
-    def _unkept(self, question: Question, wanted: list[tuple[Path, bool]], begins: Path | None) -> str:
+    def _unkept(
+        self, question: StatementQuestion, wanted: list[tuple[Path, bool]], begins: Path | None
+    ) -> str:
         """Why no sort key keeps the order; '' where one does."""
         if begins is not None and wanted and wanted[0][0] != begins:
             return "the range is of another column"
@@ -304,21 +314,21 @@ class Needs(Struct, frozen=True):
                 return f"{column.name} {what}"
         return ""
 
-    def _is_filled(self, question: Question, path: Path) -> bool:
+    def _is_filled(self, question: StatementQuestion, path: Path) -> bool:
         """Whether no row that is there has NULL in the column, though it may. Without a LIMIT the application can sort, and
         misses no row with NULL."""
         first_rows = question.limit is not None
         return first_rows and not path[0] and (question.table, path[1]) in self.figures.filled
 
-    def _sorted(self, question: Question, path: Path, *, reverse: bool = False) -> Piece:
+    def _sorted(self, question: StatementQuestion, path: Path, *, reverse: bool = False) -> KeyPiece:
         if question.total is not None and path == ("", question.total.alias):
-            return Piece(path, self._total_form(question) or "")
+            return KeyPiece(path, self._total_form(question) or "")
         form = sort_form(self._column(question, path), self._span(question, path), reverse=reverse)
         if form is None:
             raise NoKey("key", f"{path[1]} cannot be sorted as a text")
-        return Piece(path, form)
+        return KeyPiece(path, form)
 
-    def _total_form(self, question: Question) -> str | None:
+    def _total_form(self, question: StatementQuestion) -> str | None:
         total = question.total
         assert total is not None
         column = self.facts.tables[total.table].column(total.column)
@@ -327,13 +337,13 @@ class Needs(Struct, frozen=True):
 
     # ── columns ──
 
-    def _column(self, question: Question, path: Path) -> Column:
+    def _column(self, question: StatementQuestion, path: Path) -> Column:
         column = column_at(self.facts, question, path)
         if column is None:
             raise NoKey("aggregate")
         return column
 
-    def _span(self, question: Question, path: Path) -> Span | None:
+    def _span(self, question: StatementQuestion, path: Path) -> NumberSpan | None:
         tables = {"": question.table} | {joined.alias: joined.table for joined in question.joins}
         return span_of(self.figures, tables[path[0]], path[1])
 
@@ -353,12 +363,12 @@ def _holds(column: Column, value: object) -> bool:
     return column.kind.name == "boolean" and isinstance(value, bool)
 
 
-def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[Piece, ...]:
+def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[KeyPiece, ...]:
     """The row's key at the end of a sort key, without columns that stand before it."""
     names = [name for name in row_key(table) if ("", name) not in but]
     columns = [column for name in names if (column := table.column(name)) is not None]
     return tuple(
-        Piece(("", column.name), key_form(column, span_of(figures, table.name, column.name)))
+        KeyPiece(("", column.name), key_form(column, span_of(figures, table.name, column.name)))
         for column in columns
     )
 
@@ -378,19 +388,19 @@ class Home(Struct, frozen=True):
     partition it is, None for one of its own. `rest`: of the row's key what stands in the sort key."""
 
     table: str
-    partition: tuple[str, tuple[Piece, ...]]
-    sort: tuple[str, tuple[Piece, ...]]
+    partition: tuple[str, tuple[KeyPiece, ...]]
+    sort: tuple[str, tuple[KeyPiece, ...]]
     parent: ForeignKey | None = None
 
 
-class Entry(Struct, frozen=True):
+class IndexKeys(Struct, frozen=True):
     """The keys of a table's items in one index. `number`: of the index, from 1. `closed`: its sort key ends in '#', so that
     each value of a range has keys behind it."""
 
-    partition: tuple[str, tuple[Piece, ...]]
-    sort: tuple[str, tuple[Piece, ...]]
+    partition: tuple[str, tuple[KeyPiece, ...]]
+    sort: tuple[str, tuple[KeyPiece, ...]]
     when: tuple[tuple[str, tuple[str | int | bool | None, ...] | None], ...] = ()
-    bucket: Piece | None = None
+    bucket: KeyPiece | None = None
     number: int = 0
     closed: bool = False
 
@@ -399,7 +409,7 @@ class Access(Struct, frozen=True):
     """One question as an access pattern. `condition`: of the sort key, an operator and its templates."""
 
     name: str
-    question: Question
+    question: StatementQuestion
     operation: Operation
     key: str
     condition: tuple[str, tuple[str, ...]]
@@ -409,12 +419,12 @@ class Access(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Design(Struct, frozen=True):
+class PlacedTables(Struct, frozen=True):
     """`homes` by table; `entries` by table, numbered; tables without a key have neither."""
 
-    names: Names
+    names: TableNames
     homes: Dict[str, Home]
-    entries: Dict[str, tuple[Entry, ...]]
+    entries: Dict[str, tuple[IndexKeys, ...]]
     accesses: tuple[Access, ...]
     unserved: tuple[Unserved, ...]
     without_key: tuple[str, ...]
@@ -425,16 +435,16 @@ class Design(Struct, frozen=True):
 
 
 def design_of(
-    questions: Sequence[Question],
+    questions: Sequence[StatementQuestion],
     facts: SchemaFacts,
     figures: Figures,
     *,
     max_indexes: int,
     but: frozenset[str] = frozenset(),
-) -> Design:
+) -> PlacedTables:
     """The design for the questions, the same for any order of them. `but`: tables that are left out."""
     ordered = sorted(questions, key=lambda question: (-question.statement.calls, question.sql))
-    placing = _Placing(facts, figures, Names.of(facts), max_indexes)
+    placing = _Placing(facts, figures, TableNames.of(facts), max_indexes)
     for name in sorted(set(facts.tables) - but):
         placing.add_table(facts.tables[name], [question for question in ordered if question.table == name])
     return placing.design(ordered)
@@ -446,15 +456,15 @@ class _Placing:
 
     facts: SchemaFacts
     figures: Figures
-    names: Names
+    names: TableNames
     max_indexes: int
     homes: dict[str, Home] = field(default_factory=dict)
-    entries: dict[str, tuple[Entry, ...]] = field(default_factory=dict)
+    entries: dict[str, tuple[IndexKeys, ...]] = field(default_factory=dict)
     accesses: list[Access] = field(default_factory=list)
     unserved: list[Unserved] = field(default_factory=list)
     without_key: list[str] = field(default_factory=list)
 
-    def add_table(self, table: TableFacts, questions: Sequence[Question]) -> None:
+    def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
         if not row_key(table):
             self.without_key.append(table.name)
             self.unserved += [
@@ -462,7 +472,7 @@ class _Placing:
             ]
             return
         self.homes[table.name] = home = self._home(table, questions)
-        needs: list[tuple[Question, Need]] = []
+        needs: list[tuple[StatementQuestion, Need]] = []
         for question in questions:
             try:
                 access = self._at_home(question, home)
@@ -474,7 +484,7 @@ class _Placing:
                 self.unserved.append(Unserved(question.statement, no_key.reason, no_key.what))
         self._index(table, needs)
 
-    def design(self, questions: Sequence[Question]) -> Design:
+    def design(self, questions: Sequence[StatementQuestion]) -> PlacedTables:
         """With each access named, by the order of its question."""
         places = {id(question): place for place, question in enumerate(questions)}
         named: dict[str, Access] = {}
@@ -482,7 +492,7 @@ class _Placing:
             name = free_name(self._name(access.question), named)
             named[name] = replace(access, name=name)
         unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
-        return Design(
+        return PlacedTables(
             self.names,
             self.homes,
             self.entries,
@@ -491,7 +501,7 @@ class _Placing:
             tuple(sorted(self.without_key)),
         )
 
-    def _name(self, question: Question) -> str:
+    def _name(self, question: StatementQuestion) -> str:
         if question.statement.name:
             return plain_name(question.statement.name)
         entity = self.names.entities[question.table]
@@ -509,7 +519,7 @@ class _Placing:
 
     # ── the base table ──
 
-    def _home(self, table: TableFacts, questions: Sequence[Question]) -> Home:
+    def _home(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> Home:
         """With the parent where most are answered there, or where its key begins with the parent's."""
         key = set(row_key(table))
         own = sum(question.statement.calls for question in questions if _asked(question) == key)
@@ -526,7 +536,7 @@ class _Placing:
                 best, home = (calls, identifying), there
         return home
 
-    def _is_answered(self, question: Question, home: Home) -> bool:
+    def _is_answered(self, question: StatementQuestion, home: Home) -> bool:
         try:
             return self._at_home(question, home) is not None
         except NoKey:
@@ -550,15 +560,15 @@ class _Placing:
         rest = tail_of(table, self.figures, frozenset(("", name) for name in columns))
         return Home(table.name, (self.names.words[parent.table], pieces), (word, rest), parent)
 
-    def _pieces(self, table: TableFacts, names: Sequence[str]) -> tuple[Piece, ...]:
+    def _pieces(self, table: TableFacts, names: Sequence[str]) -> tuple[KeyPiece, ...]:
         columns = [column for name in names if (column := table.column(name)) is not None]
         return tuple(self._piece(table, column, several=len(columns) > 1) for column in columns)
 
-    def _piece(self, table: TableFacts, column: Column, *, several: bool) -> Piece:
+    def _piece(self, table: TableFacts, column: Column, *, several: bool) -> KeyPiece:
         form = equal_form(column, span_of(self.figures, table.name, column.name), several=several)
-        return Piece(("", column.name), ("|escape" if several else "") if form is None else form)
+        return KeyPiece(("", column.name), ("|escape" if several else "") if form is None else form)
 
-    def _at_home(self, question: Question, home: Home) -> Access | None:
+    def _at_home(self, question: StatementQuestion, home: Home) -> Access | None:
         """The access to the base table that answers the question; None where an index must."""
         of_each = question.total is not None and bool(question.order)
         plain = not question.constants and not question.required and not of_each
@@ -584,7 +594,7 @@ class _Placing:
             return None
         return self._collection(question, home, params)
 
-    def _collection(self, question: Question, home: Home, params: Dict[str, str]) -> Access | None:
+    def _collection(self, question: StatementQuestion, home: Home, params: Dict[str, str]) -> Access | None:
         """The children in a parent's partition, where their sort key keeps the order."""
         need = Needs(self.facts, self.figures).of(question)
         rest = home.sort[1]
@@ -596,9 +606,9 @@ class _Placing:
 
     # ── indexes ──
 
-    def _index(self, table: TableFacts, needs: Sequence[tuple[Question, Need]]) -> None:
+    def _index(self, table: TableFacts, needs: Sequence[tuple[StatementQuestion, Need]]) -> None:
         """Entries for what the base table does not answer: equal ones once, the most asked first."""
-        made: list[Entry] = []
+        made: list[IndexKeys] = []
         # What needs a sort key of its own first, so that what takes any finds one.
         for question, need in sorted(
             needs, key=lambda pair: (not pair[1].sort, -pair[0].statement.calls, pair[0].sql)
@@ -614,17 +624,17 @@ class _Placing:
             self.accesses.append(_indexed(question, need, made[number - 1]))
         self.entries[table.name] = tuple(made)
 
-    def _entry(self, table: TableFacts, question: Question, need: Need) -> Entry:
+    def _entry(self, table: TableFacts, question: StatementQuestion, need: Need) -> IndexKeys:
         before = frozenset(piece.path for piece in (*need.partition, *need.sort))
         sort = (*need.sort, *tail_of(table, self.figures, before))
         word = self._partition_word(table, question, need)
         closed = len(sort) == 1 and bool(question.of("<", "<=", ">", ">="))
         pieces = (*need.partition, *([need.bucket] if need.bucket else []))
-        return Entry(
+        return IndexKeys(
             (word, pieces), (self.names.words[table.name], sort), need.when, need.bucket, closed=closed
         )
 
-    def _partition_word(self, table: TableFacts, question: Question, need: Need) -> str:
+    def _partition_word(self, table: TableFacts, question: StatementQuestion, need: Need) -> str:
         """The parent's word where the row is asked by its only way to this parent; else one that says the columns."""
         own = self.names.words[table.name]
         columns = [piece.path[1] for piece in need.partition if not piece.path[0]]
@@ -654,7 +664,7 @@ def _place(statement: Statement) -> tuple[float, str]:
     return -statement.calls, statement.sql
 
 
-def _asked(question: Question) -> set[str]:
+def _asked(question: StatementQuestion) -> set[str]:
     """Columns of the row itself that are asked by equality with a parameter."""
     return {
         condition.path[1]
@@ -663,7 +673,7 @@ def _asked(question: Question) -> set[str]:
     }
 
 
-def _serves(entry: Entry, wanted: Entry, need: Need) -> bool:
+def _serves(entry: IndexKeys, wanted: IndexKeys, need: Need) -> bool:
     """Whether the entry answers what the wanted one would."""
     same = (entry.partition, entry.when) == (wanted.partition, wanted.when)
     return (
@@ -673,11 +683,11 @@ def _serves(entry: Entry, wanted: Entry, need: Need) -> bool:
     )
 
 
-def _asking(word: str, pieces: Sequence[Piece], params: Dict[str, str]) -> str:
+def _asking(word: str, pieces: Sequence[KeyPiece], params: Dict[str, str]) -> str:
     return joined_key(word, [piece.of(params[piece.path[1]]) for piece in pieces])
 
 
-def _indexed(question: Question, need: Need, entry: Entry) -> Access:
+def _indexed(question: StatementQuestion, need: Need, entry: IndexKeys) -> Access:
     by_path = {condition.path: condition.params[0] for condition in question.of("=") if condition.params}
     ranges = {condition.bound: condition.params[0] for condition in question.of("<", "<=", ">", ">=")}
     values = [piece.of(by_path[piece.path]) for piece in need.partition]
@@ -691,13 +701,13 @@ def _indexed(question: Question, need: Need, entry: Entry) -> Access:
     )
 
 
-def _every(sort: tuple[str, tuple[Piece, ...]]) -> tuple[str, tuple[str, ...]]:
+def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]]:
     """All sort keys of this form: nothing stands behind the word of one without values."""
     word, pieces = sort
     return ("begins_with", (f"{word}#",)) if pieces else ("equal", (word,))
 
 
-def _range(entry: Entry, ranges: Dict[Bound, str]) -> tuple[str, tuple[str, ...]]:
+def _range(entry: IndexKeys, ranges: Dict[Bound, str]) -> tuple[str, tuple[str, ...]]:
     """From the first key in the range to the last one: behind a value keys go on with '#', and '~' is behind all of them."""
     word, first = entry.sort[0], entry.sort[1][0]
     low, high = f"{word}#", f"{word}#~"

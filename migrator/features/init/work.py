@@ -18,10 +18,10 @@ from migrator.cli.options import print_result, progress, stop_on_signals
 from migrator.cli.template import text_template
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.documents import SampledTable, mapping_text, seen_in
-from migrator.features.init.placing import Access, Design
+from migrator.features.init.placing import Access, PlacedTables
 from migrator.features.init.written import (
-    Asked,
     Proposal,
+    ProposalInput,
     default_statements,
     frequency,
     proposal_of,
@@ -37,7 +37,14 @@ from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.questions import NO_QUESTIONS, REASONS, Figures, Question, Statement, Unserved
+from migrator.mapping.model.questions import (
+    NO_QUESTIONS,
+    REASONS,
+    Figures,
+    Statement,
+    StatementQuestion,
+    Unserved,
+)
 from migrator.mapping.model.results import PatternReplay, Proof
 from migrator.runtime.errors import (
     CLEAN,
@@ -354,7 +361,7 @@ target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}"}}
 """
 
 
-class Files(Struct, frozen=True):
+class WrittenFiles(Struct, frozen=True):
     """The three files that are written."""
 
     mapping: Path
@@ -362,7 +369,7 @@ class Files(Struct, frozen=True):
     worksheet: Path
 
     @classmethod
-    def of(cls, out: Path, *, force: bool) -> Files:
+    def of(cls, out: Path, *, force: bool) -> WrittenFiles:
         """Raises: SettingsError where `out` is no name of a mapping, or one of the files is there (but with `force`)."""
         if out.suffix not in (".yaml", ".yml"):
             raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
@@ -410,7 +417,7 @@ def init(
     if path.suffix in (".yaml", ".yml") and path.is_file():
         job = load_job(path, os.environ)
         return init_documents(job, out, table or _table_name(out.stem), force=force, as_json=as_json)
-    files = Files.of(out, force=force)
+    files = WrittenFiles.of(out, force=force)
     with ExitStack() as until:
         opened = until.enter_context(open_database(SourceSettings.model_construct(url=source)))
         workload, file = Workload(opened, opened.facts()), files.mapping.name
@@ -437,7 +444,7 @@ def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]
     return next(iter(others), None), next(map(Path, lists), None)
 
 
-def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
+def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet) -> Sheet:
     """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
     if not sheet.served:
         return replace(sheet, proof=Proof(missing="no question is served"))
@@ -492,7 +499,7 @@ class _Asking(Struct, frozen=True):
     def _without(self, names: Sequence[str], *why: str) -> _Asking:
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
-    def sheet(self) -> tuple[Asked, Sheet]:
+    def sheet(self) -> tuple[ProposalInput, Sheet]:
         """What a proposal was made from, and the proposal with all that the worksheet says, without
         what cannot be read."""
         try:
@@ -502,17 +509,17 @@ class _Asking(Struct, frozen=True):
                 raise
             return self._without(broken, "reading it fails")._sheet()
 
-    def _sheet(self) -> tuple[Asked, Sheet]:
+    def _sheet(self) -> tuple[ProposalInput, Sheet]:
         if not self.facts.tables:
             lines = [f"  {name}: {why}" for name, why in sorted(self.facts.left_out.items())]
             what = "\n".join(["no table can be read:", *lines]) if lines else "it has no table"
             raise SettingsError(f"source: {what}; name a database or a schema that has some")
         sent, in_words = self._asked()
         read = list(map(self.workload.question, sent))
-        questions = [question for question in read if isinstance(question, Question)]
+        questions = [question for question in read if isinstance(question, StatementQuestion)]
         wanted = wanted_of(questions, self.facts, nulls=self.nulls)
         figures = self.workload.figures(wanted, self.rows_exact)
-        asked = Asked(questions, self.facts, figures, self.table, self.max_indexes, self._faults)
+        asked = ProposalInput(questions, self.facts, figures, self.table, self.max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)
@@ -568,7 +575,7 @@ _WORKERS = 2
 _CONNECTIONS = 4
 
 
-def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof:
+def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) -> Proof:
     """What came of it: nothing is left behind, and the source is only read.
 
     Raises: StoppedError and SourceError where an edge gave up; Interrupted.
@@ -592,10 +599,10 @@ class _Proving(Struct, frozen=True):
 
     session: JobSession
     run: RunEdges
-    design: Design
+    design: PlacedTables
 
     @classmethod
-    def of(cls, until: ExitStack, session: JobSession, design: Design) -> _Proving:
+    def of(cls, until: ExitStack, session: JobSession, design: PlacedTables) -> _Proving:
         _ = session.checked
         target = session.target.fenced(sends_nothing)
         state = target.admin.create(target.design)

@@ -10,14 +10,14 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.cli.template import text_template
-from migrator.features.init.placing import Access, Design, Piece, design_of, joined_key
+from migrator.features.init.placing import Access, KeyPiece, PlacedTables, design_of, joined_key
 from migrator.mapping.language.document import quoted, text_of
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     Figures,
     Path,
-    Question,
     Statement,
+    StatementQuestion,
     Unserved,
     Wanted,
     free_name,
@@ -50,11 +50,15 @@ def _rate(per_s: float) -> str:
 
 
 def mapping_of(
-    design: Design, facts: SchemaFacts, figures: Figures, table: str, remarks: Dict[str, str] | None = None
+    design: PlacedTables,
+    facts: SchemaFacts,
+    figures: Figures,
+    table: str,
+    remarks: Dict[str, str] | None = None,
 ) -> str:
     """The mapping of a design. `table`: its table's name; `remarks`: a comment for a pattern, by its name."""
 
-    def returns(question: Question) -> str:
+    def returns(question: StatementQuestion) -> str:
         names = attributes_of(question, facts)
         return text_of([names.get(path, path[1]) for path in question.outputs])
 
@@ -66,7 +70,7 @@ def mapping_of(
     return template.render(functions, design=design, table=table, entities=entities, remarks=remarks or {})
 
 
-def _entity(design: Design, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
+def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
     """What the mapping says of a table; of several patterns that need one join or total, once."""
     table, rows = facts.tables[name], figures.rows.get(name)
     accesses = [access for access in design.accesses if access.question.table == name]
@@ -88,7 +92,7 @@ def _entity(design: Design, facts: SchemaFacts, figures: Figures, name: str) -> 
     }
 
 
-def attributes_of(question: Question, facts: SchemaFacts) -> dict[Path, str]:
+def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path, str]:
     """The names of attributes for what is no column of the row itself."""
     columns = [column.name for column in facts.tables[question.table].columns]
     made: dict[Path, str] = {}
@@ -113,7 +117,7 @@ def _request(access: Access) -> str:
     return f"{{{', '.join(words)}}}"
 
 
-def _stored(part: tuple[str, Sequence[Piece]]) -> str:
+def _stored(part: tuple[str, Sequence[KeyPiece]]) -> str:
     word, pieces = part
     return joined_key(word, [piece.stored for piece in pieces])
 
@@ -132,15 +136,15 @@ class Proposal(Struct, frozen=True):
     """A mapping without a fault. `decisions`: what only people can decide, one sentence each."""
 
     text: str
-    design: Design
+    design: PlacedTables
     unserved: tuple[Unserved, ...]
     decisions: tuple[str, ...]
 
 
-class Asked(Struct, frozen=True):
+class ProposalInput(Struct, frozen=True):
     """What a proposal is made from. `faults`: of a mapping's text, each (place, what), by the check and by the source."""
 
-    questions: Sequence[Question]
+    questions: Sequence[StatementQuestion]
     facts: SchemaFacts
     figures: Figures
     table: str
@@ -148,7 +152,7 @@ class Asked(Struct, frozen=True):
     faults: Callable[[str], Sequence[Fault]]
 
 
-def wanted_of(questions: Sequence[Question], facts: SchemaFacts, *, nulls: bool) -> Wanted:
+def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nulls: bool) -> Wanted:
     """What a design of these questions goes by. `nulls`: whether the rows there are may decide that no row has NULL."""
     columns: dict[str, set[str]] = {name: set(row_key(table)) for name, table in facts.tables.items()}
     for name, table in facts.tables.items():
@@ -184,7 +188,7 @@ def _is_number(table: TableFacts, name: str) -> bool:
     return column is not None and column.kind.name in ("integer", "number")
 
 
-def proposal_of(asked: Asked) -> Proposal:
+def proposal_of(asked: ProposalInput) -> Proposal:
     """The proposal; what has a fault is taken out, and said, until nothing has.
 
     An entity with a fault first loses the questions that it is asked, then is left out itself.
@@ -214,20 +218,20 @@ def proposal_of(asked: Asked) -> Proposal:
     return Proposal(text, design, everything, tuple(_decisions(asked, design, out)))
 
 
-def remarked(proposal: Proposal, asked: Asked, remarks: Dict[str, str]) -> Proposal:
+def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) -> Proposal:
     """The same with a comment beside the patterns that there are remarks on."""
     text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, remarks)
     return replace(proposal, text=text)
 
 
-def _refused(design: Design, faults: Sequence[Fault]) -> list[tuple[Question, str]]:
+def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str]]:
     """Questions whose patterns have a fault, or whose table's entity has one and is asked."""
     places = {
         (match["word"], match["name"]): fault.what
         for fault in faults
         if (match := _FAULT_PLACE.match(fault.where))
     }
-    made: list[tuple[Question, str]] = []
+    made: list[tuple[StatementQuestion, str]] = []
     for access in design.accesses:
         entity = design.names.entities[access.question.table]
         what = places.get(("access_patterns", access.name)) or places.get(("entities", entity))
@@ -236,7 +240,7 @@ def _refused(design: Design, faults: Sequence[Fault]) -> list[tuple[Question, st
     return made
 
 
-def _tables_at_fault(design: Design, faults: Sequence[Fault]) -> set[str]:
+def _tables_at_fault(design: PlacedTables, faults: Sequence[Fault]) -> set[str]:
     names = {
         match["name"]
         for fault in faults
@@ -250,7 +254,7 @@ def _tables_at_fault(design: Design, faults: Sequence[Fault]) -> set[str]:
 # ── what only people can decide ──
 
 
-def _decisions(asked: Asked, design: Design, out: set[str]) -> Iterator[str]:
+def _decisions(asked: ProposalInput, design: PlacedTables, out: set[str]) -> Iterator[str]:
     for name in (name for name in design.without_key if not is_of_the_database("", name)):
         yield f"{name} has no primary key and no unique key without NULL, so it is left out: name one with key:, or leave it"
     for name in sorted(out):
@@ -276,7 +280,7 @@ def _of_columns(table: TableFacts) -> Iterator[str]:
             yield f"{table.name}.{column.name} holds bytes: keep them in S3 ({{from: …, to: s3}}) where an item nears 400 KB"
 
 
-def _of_texts(asked: Asked, design: Design) -> Iterator[str]:
+def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
     """Texts in keys that may be longer than a key."""
     for name, entries in sorted(design.entries.items()):
         table = asked.facts.tables[name]

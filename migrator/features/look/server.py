@@ -19,7 +19,7 @@ from msgspec import Struct
 from migrator.cli.options import print_result, stop_on_signals
 from migrator.commands.status_work import status_of
 from migrator.features.look.work import Masks, Pages, Sides, open_sides
-from migrator.mapping.model.report import Example
+from migrator.mapping.model.report import ExampleItem
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
 from migrator.stages.session.job import read_job
@@ -35,7 +35,7 @@ _QUIET_S = 20.0
 _FIELDS = 20
 
 
-class Answer(Struct, frozen=True):
+class HttpPage(Struct, frozen=True):
     """A page. `code`: HTTP's."""
 
     code: int
@@ -46,7 +46,7 @@ class Site(Struct, frozen=True):
     """`pages`: by the name behind the token ('' the first one), from the fields of the query to the answer. `refusal`: the
     page of a request that gets none, from why. `policy`: the content security policy of all of them."""
 
-    pages: Mapping[str, Callable[[Mapping[str, str]], Answer]]
+    pages: Mapping[str, Callable[[Mapping[str, str]], HttpPage]]
     refusal: Callable[[str], str]
     policy: str
 
@@ -140,9 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, code: int, why: str) -> None:
         self.close_connection = True
-        self._send(Answer(code, self.server.site.refusal(why)))
+        self._send(HttpPage(code, self.server.site.refusal(why)))
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpPage) -> None:
         body = answer.page.encode("utf-8", "backslashreplace")
         self.send_response(answer.code)
         for name, value in self._headers(len(body)).items():
@@ -185,7 +185,7 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
             version("single-table-migrator"),
         )
         answers = _Answers(sides, pages, Lock())
-        named: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+        named: dict[str, Callable[[Mapping[str, str]], HttpPage]] = {
             "": answers.look,
             "look": answers.look,
             "status": answers.status,
@@ -207,9 +207,9 @@ class _Answers(Struct, frozen=True):
     sides: Sides
     pages: Pages
     one: Lock
-    examples: list[Example] = []
+    examples: list[ExampleItem] = []
 
-    def look(self, fields: Mapping[str, str]) -> Answer:
+    def look(self, fields: Mapping[str, str]) -> HttpPage:
         asked = {name: fields.get(name, "") for name in ("pk", "sk", "index")}
         try:
             with self.one:
@@ -221,11 +221,11 @@ class _Answers(Struct, frozen=True):
                     )
                 else:
                     self.examples[:] = self.sides.examples()
-                    return Answer(200, self.pages.look(asked, None, examples=self.examples))
+                    return HttpPage(200, self.pages.look(asked, None, examples=self.examples))
         except MigratorError as error:
             code = _AWAY if error.exit_code == STOPPED else _WRONG
-            return Answer(code, self.pages.look(asked, None, str(error)))
-        return Answer(200, self.pages.look(asked, report))
+            return HttpPage(code, self.pages.look(asked, None, str(error)))
+        return HttpPage(200, self.pages.look(asked, report))
 
     def _example(self, number: str) -> tuple[tuple[str, ...], str]:
         """Partition key and sort key of an item of the first page, which need not show them."""
@@ -240,7 +240,7 @@ class _Answers(Struct, frozen=True):
         several = index is not None and len(index.partition) > 1
         return tuple(asked["pk"].split(",")) if several else (asked["pk"],)
 
-    def status(self, fields: Mapping[str, str]) -> Answer:
+    def status(self, fields: Mapping[str, str]) -> HttpPage:
         try:
             with self.one, JobSession(self.sides.session.job) as session:
                 found = status_of(session)
@@ -248,8 +248,8 @@ class _Answers(Struct, frozen=True):
                     found.data(), [*found.look.lines(), *found.warnings(), *found.look.lag.writer_lines()]
                 )
         except MigratorError as error:
-            return Answer(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
-        return Answer(200, page)
+            return HttpPage(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
+        return HttpPage(200, page)
 
 
 def _written(value: Value) -> str:

@@ -28,7 +28,15 @@ from migrator.mapping.model.edges import ItemStore, Rows
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import Root
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.report import FINE, Cell, Difference, Example, LookedItem, LookReport, LookState
+from migrator.mapping.model.report import (
+    FINE,
+    Cell,
+    ExampleItem,
+    LookedItem,
+    LookReport,
+    LookState,
+    ShownDifference,
+)
 from migrator.mapping.model.table import (
     CONTROL,
     Index,
@@ -59,7 +67,7 @@ _FIRST_ROWS = 20
 """Rows of each entity that are read to find an item of each of its types."""
 
 
-class Compared(Struct, frozen=True):
+class ComparedItem(Struct, frozen=True):
     """One base key: the item that a row makes under it now, and the one that is stored; None where there is none.
 
     `root`: the row that makes the item, else the one that the stored item names; `owner`: another row's item stands there.
@@ -79,7 +87,7 @@ class Looked(Struct, frozen=True):
     """An item collection, in its order. Its fields are those of LookReport."""
 
     asked: AskedKey
-    items: Sequence[Compared]
+    items: Sequence[ComparedItem]
     refused: Sequence[Finding] = ()
     is_cut: bool = False
     notes: Sequence[str] = ()
@@ -133,7 +141,7 @@ class Look(Struct, frozen=True):
             notes=made.notes if looked else [*made.notes, known_forms(self.mapping, self.table, asked.index)],
         )
 
-    def examples(self, showing: Showing) -> list[Example]:
+    def examples(self, showing: Showing) -> list[ExampleItem]:
         """An item of each type that the first rows make: a stored one, where one of them is.
 
         Raises: StoppedError or SourceError where a side is away.
@@ -150,7 +158,7 @@ class Look(Struct, frozen=True):
             type_: next((one for one in items if one[2] in stored), items[0]) for type_, items in made.items()
         }
         return [
-            Example(
+            ExampleItem(
                 clipped(type_), entity, showing.key(item_key_text(key), row), key, is_stored=key in stored
             )
             for type_, (entity, row, key) in first.items()
@@ -204,14 +212,16 @@ class Look(Struct, frozen=True):
 
     # ── the comparison, which is verify's ──
 
-    def _compared(self, wanted: Sequence[tuple[str, Item]], items: Mapping[ItemKey, Item]) -> list[Compared]:
+    def _compared(
+        self, wanted: Sequence[tuple[str, Item]], items: Mapping[ItemKey, Item]
+    ) -> list[ComparedItem]:
         by_name = {entity.name: entity for entity in self.entities}
         return [self._compare(by_name[entity], item, items) for entity, item in wanted]
 
-    def _compare(self, entity: CompiledEntity, made: Item, items: Mapping[ItemKey, Item]) -> Compared:
+    def _compare(self, entity: CompiledEntity, made: Item, items: Mapping[ItemKey, Item]) -> ComparedItem:
         findings = compare_item(entity, made, items)
         key, root = self.table.key_of(made), self.table.root_of(made)
-        return Compared(
+        return ComparedItem(
             state=_state(findings),
             key=key,
             root=root,
@@ -230,7 +240,7 @@ class Look(Struct, frozen=True):
 
     def _left(
         self, wanted: Sequence[tuple[str, Item]], made: RowItems, items: Mapping[ItemKey, Item]
-    ) -> list[Compared]:
+    ) -> list[ComparedItem]:
         """The stored items that none of the wanted ones stands beside."""
         keys = {self.table.key_of(item) for _, item in wanted}
         expired = {self.table.key_of(item): item for _, item in made.expired}
@@ -247,7 +257,7 @@ class Look(Struct, frozen=True):
 
     def _alone(
         self, key: ItemKey, item: Item, expired: Item | None, found: Mapping[str, Finding]
-    ) -> Compared:
+    ) -> ComparedItem:
         finding = found.get(key_text(self.table, item))
         state: LookState = "unexpected"
         reason = "its row changes while it is looked at; look again"
@@ -260,7 +270,7 @@ class Look(Struct, frozen=True):
             state, reason = "control" if is_control else "tombstone", ""
         elif expired is not None:
             state, reason = "expired", ""
-        return Compared(state, key, self.table.root_of(item), expired, item, reason=reason)
+        return ComparedItem(state, key, self.table.root_of(item), expired, item, reason=reason)
 
 
 def _state(findings: Sequence[Finding]) -> LookState:
@@ -293,10 +303,12 @@ def shown(looked: Looked, job: str, table: TableDesign, showing: Showing) -> Loo
 
 def _masked(showing: Showing, texts: Mapping[str, str]) -> dict[str, str]:
     cells = [Cell(name, text, None, differs=False) for name, text in texts.items()]
-    return {cell.attribute: cell.sql or "" for cell in showing.difference(Difference("", cells=cells)).cells}
+    return {
+        cell.attribute: cell.sql or "" for cell in showing.difference(ShownDifference("", cells=cells)).cells
+    }
 
 
-def _shown(compared: Compared, names: Sequence[str], table: TableDesign, showing: Showing) -> LookedItem:
+def _shown(compared: ComparedItem, names: Sequence[str], table: TableDesign, showing: Showing) -> LookedItem:
     entity, row = compared.root or ("", "")
     known = compared.made or compared.stored or {}
     made = {} if compared.made is None else showing.item(entity, compared.made)
@@ -312,26 +324,28 @@ def _shown(compared: Compared, names: Sequence[str], table: TableDesign, showing
         key=showing.key(item_key_text(compared.key), row or "[]"),
         entity=entity,
         row=showing.key(row, row) if row else "",
-        cells=[*_type_cell(compared, table), *showing.difference(Difference("", cells=cells)).cells],
+        cells=[*_type_cell(compared, table), *showing.difference(ShownDifference("", cells=cells)).cells],
         reason=showing.key(compared.reason, row or "[]"),
     )
 
 
-def _stored_texts(compared: Compared, entity: str, table: TableDesign, showing: Showing) -> dict[str, str]:
+def _stored_texts(
+    compared: ComparedItem, entity: str, table: TableDesign, showing: Showing
+) -> dict[str, str]:
     """What is stored, with what the mapping redacts of the item that the row makes masked there, too."""
     assert compared.stored is not None
     type_ = table.type_of(compared.made or compared.stored)
     return showing.item(entity, {**compared.stored, table.type_attribute: type_})
 
 
-def _differs(compared: Compared, name: str) -> bool:
+def _differs(compared: ComparedItem, name: str) -> bool:
     one_side = compared.made is None or compared.stored is None or compared.state == "missing"
     return name in compared.differing or (
         one_side and compared.state != "same" and compared.state not in FINE
     )
 
 
-def _type_cell(compared: Compared, table: TableDesign) -> list[Cell]:
+def _type_cell(compared: ComparedItem, table: TableDesign) -> list[Cell]:
     """The item's type, where it differs; the stored one may be anything."""
     if table.type_attribute not in compared.differing or compared.stored is None or compared.made is None:
         return []
@@ -456,7 +470,7 @@ class Pages:
         asked: Mapping[str, str],
         report: LookReport | None,
         fault: str = "",
-        examples: Sequence[Example] = (),
+        examples: Sequence[ExampleItem] = (),
     ) -> str:
         """`asked`: the fields of the form as they were sent; `fault`: why a collection is missing. `examples`: an item of
         each type, if none was asked for."""
@@ -499,7 +513,7 @@ class Sides(Struct, frozen=True):
         looked = self._look(limit).look(asked_key(table, index, partition, sort), time.time())
         return shown(looked, self.session.job.name, table, self._showing())
 
-    def examples(self) -> list[Example]:
+    def examples(self) -> list[ExampleItem]:
         """An item of each type, in the mapping's order. Raises: StoppedError or SourceError where a side is away."""
         return self._look(1).examples(self._showing())
 

@@ -29,8 +29,8 @@ from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.capacity.advice import Host
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, Writes
-from migrator.mapping.model.report import ItemCollection, SampleItem, View
+from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, WriteRates
+from migrator.mapping.model.report import SampleItem, ShownCollection, View
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, is_job
@@ -83,7 +83,7 @@ def _facets(view: View) -> Table:
     return table
 
 
-def _print_collection(console: Console, view: View, found: ItemCollection) -> None:
+def _print_collection(console: Console, view: View, found: ShownCollection) -> None:
     console.print(Text(plain(f"  {', '.join(view.partition)} {found.partition}"), style="cyan"))
     for type_, run in groupby(found.items, key=lambda item: item.type):
         items = list(run)
@@ -532,7 +532,7 @@ _TRIGGER = re.compile(r"\bCREATE (?:OR REPLACE )?TRIGGER\b")
 _OURS = '<meta name="generator" content="migrator '
 
 
-class Asked(Struct, frozen=True):
+class PlanOptions(Struct, frozen=True):
     """What the command line asked for."""
 
     source: str | None
@@ -546,7 +546,7 @@ def plan(
     design: Path, other: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
 ) -> int:
     """The exit code of `migrator plan`."""
-    asked = Asked(**values)  # type: ignore[arg-type]
+    asked = PlanOptions(**values)  # type: ignore[arg-type]
     if show is not None:
         if other is not None or html is not None:
             raise click.UsageError("--pk goes with neither OTHER nor --out")
@@ -581,7 +581,7 @@ def _session(job: Job, stop: Event | None = None) -> JobSession:
     return JobSession(job, "plan", workers=1, live_patience=ONCE, stop=stop)
 
 
-def _job_of(path: Path, asked: Asked) -> Job:
+def _job_of(path: Path, asked: PlanOptions) -> Job:
     """The job; of a mapping one that has no more than its source.
 
     Raises: SettingsError, MappingError.
@@ -611,19 +611,19 @@ def _refuse_other_file(path: Path) -> None:
 # ── item collections of real rows ──
 
 
-def _views(session: JobSession, asked: Asked) -> tuple[Views, Showing]:
+def _views(session: JobSession, asked: PlanOptions) -> tuple[Views, Showing]:
     mapping, plans = session.checked.mapping, session.plans
     showing = Showing(mapping, plans, whole_keys=asked.whole_keys, whole_values=False)
     return Views(mapping, session.checked.entities, showing, session.source), showing
 
 
-def _collections(session: JobSession, asked: Asked) -> Markup:
+def _collections(session: JobSession, asked: PlanOptions) -> Markup:
     """A fragment of the page: the table and each index with collections of a few rows, values masked."""
     views, showing = _views(session, asked)
     return views_fragment([showing.view(view) for view in views.all()])
 
 
-def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
+def _show(job: Job, key: str, asked: PlanOptions, *, as_json: bool) -> int:
     """The item collections under one partition key, which rows would make; no other row is read."""
     with _session(job) as session:
         views, showing = _views(session, asked)
@@ -643,7 +643,7 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
 # ── figures ──
 
 
-def _capacity(session: JobSession, asked: Asked) -> Capacity:
+def _capacity(session: JobSession, asked: PlanOptions) -> Capacity:
     checked, source = session.checked, session.source
     around = _around(session, asked)
     bounds = SampleBounds(asked.rows_exact, min(asked.rows_exact, SampleBounds.sampled))
@@ -654,7 +654,7 @@ def _capacity(session: JobSession, asked: Asked) -> Capacity:
     return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
-def _around(session: JobSession, asked: Asked) -> CapacityContext:
+def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
     job, source = session.job, session.source
     options = job.target.options
     set_region = asked.region or region_of(job)
@@ -692,9 +692,9 @@ def _triggers(session: JobSession) -> tuple[int, list[str]]:
     return sum(len(_TRIGGER.findall(statement)) for step in steps for statement in step.statements), []
 
 
-def _writes(session: JobSession, asked: Asked) -> Writes:
+def _writes(session: JobSession, asked: PlanOptions) -> WriteRates:
     if asked.statements is None:
-        return Writes(why="no file of SQL with rates is given: --statements FILE")
+        return WriteRates(why="no file of SQL with rates is given: --statements FILE")
     return _workload(session).writes(asked.statements)
 
 

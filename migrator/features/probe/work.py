@@ -22,7 +22,7 @@ from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_si
 from migrator.cli.text import table_of
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
 from migrator.settings.job import Job
-from migrator.settings.roles import ROLES, Place, Rights, policy
+from migrator.settings.roles import ROLES, Rights, TablePlace, policy
 from migrator.stages.session.job import client_of, own_words, read_job
 
 State = Literal["holds", "differs", "not there", "not tried"]
@@ -521,7 +521,7 @@ def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
 
 def _policy(probe: Probe, name: str, *rights: str) -> Mapping[str, Any]:
     """As `migrator export --as iam` writes it."""
-    place = Place(probe.table, probe.client.meta.region_name)
+    place = TablePlace(probe.table, probe.client.meta.region_name)
     document: dict[str, Any] = json.loads(policy(name, Rights(rights), place, "probe"))
     return document
 

@@ -33,7 +33,6 @@ from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups,
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.report import (
     Cell,
-    Difference,
     Found,
     Group,
     InstanceReport,
@@ -42,6 +41,7 @@ from migrator.mapping.model.report import (
     Refused,
     ReportModel,
     RunReport,
+    ShownDifference,
 )
 from migrator.mapping.model.table import Item, ItemKey, TableDesign, item_key_of
 from migrator.mapping.patterns.diff import equal
@@ -187,16 +187,16 @@ class Differences(Struct, frozen=True):
         )
         return replace(made, differences=[self._of_sample(id_, sample) for sample in samples])
 
-    def _of_sample(self, group: str, sample: Sample) -> Difference:
+    def _of_sample(self, group: str, sample: Sample) -> ShownDifference:
         if not self.values:
-            return Difference(group, sample.at, why=sample.why)
+            return ShownDifference(group, sample.at, why=sample.why)
         sql, item = (self._shown_side(sample, side) for side in (sample.row, sample.item))
         cells = [
             Cell(name, sql[place], item[place], _differs(sample, name, place))
             for place, name in enumerate(sample.attributes)
         ]
         shown = cells if sample.row is not None or sample.item is not None else []
-        return Difference(group, sample.at, self._params(sample), cells=shown, why=sample.why)
+        return ShownDifference(group, sample.at, self._params(sample), cells=shown, why=sample.why)
 
     def _shown_side(self, sample: Sample, texts: Sequence[str] | None) -> Sequence[str | None]:
         if texts is None:
@@ -268,10 +268,10 @@ class Differences(Struct, frozen=True):
         pairs = [(cell.sql or "null", cell.item or "null") for cell in differing if name]
         return cause_of(group.kind, name, pairs, around)
 
-    def _of_finding(self, group: str, finding: Finding, cells: Sequence[Cell]) -> Difference:
+    def _of_finding(self, group: str, finding: Finding, cells: Sequence[Cell]) -> ShownDifference:
         show = self.showing
         why = f"{finding.item_type}: {finding.reason}" if finding.item_type else finding.reason
-        return Difference(
+        return ShownDifference(
             group,
             row_key=clipped(show.key(finding.source_key)),
             item_key=clipped(show.key(finding.item_key, finding.source_key or "[]")),

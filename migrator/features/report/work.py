@@ -33,18 +33,18 @@ from migrator.features.report.gather import (
     ReportSides,
 )
 from migrator.mapping.capacity.advice import Host
-from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, Writes
+from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, WriteRates
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import PHASES, SIDES, Side
 from migrator.mapping.model.report import (
     Coverage,
-    Difference,
     Found,
     Group,
     LagReport,
     PatternReport,
     ReportModel,
     RunReport,
+    ShownDifference,
     Timeline,
     View,
     WorkSeries,
@@ -281,7 +281,7 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
         yield f"… and {len(groups) - _GROUPS:,} kinds more: see them with --out or --json"
 
 
-def _example(console: Console, difference: Difference) -> None:
+def _example(console: Console, difference: ShownDifference) -> None:
     question = " ".join(f"{name}={text}" for name, text in difference.asked.items())
     words = (
         f"asked {question}" if question else "",
@@ -584,7 +584,7 @@ def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> 
         triggers=0,
         unread_tables=(),
         fan_outs=(),
-        writes=Writes(),
+        writes=WriteRates(),
         page_rows=job.tuning.page_rows,
         units_per_s=float(NEW_TABLE_UNITS),
         limit="",

@@ -20,11 +20,11 @@ from migrator.cli.inert import plain
 from migrator.cli.page import about, hours_text, money
 from migrator.mapping.check.check import Checked
 from migrator.mapping.difference.difference import (
+    ChangedPart,
     Compared,
-    Difference,
     EntityDifference,
-    Part,
-    Revision,
+    MappingDifference,
+    PlannedRevision,
     TypeDifference,
     refusals,
 )
@@ -85,12 +85,12 @@ class Step(Struct, frozen=True):
     command: str
 
 
-def steps_of(found: Difference) -> list[Step]:
+def steps_of(found: MappingDifference) -> list[Step]:
     """What to do so that no reader asks for what is not there yet; by the file of the new revision."""
     return [] if found.is_empty else list(_steps(found))
 
 
-def _steps(found: Difference) -> Iterator[Step]:
+def _steps(found: MappingDifference) -> Iterator[Step]:
     if found.renamed:
         names = ", ".join(f"{former} the name {name}" for name, former in found.renamed.items())
         yield Step(f"give the items of {names}, and make all other changes", "migrator migrate-mapping JOB")
@@ -132,7 +132,7 @@ def _steps(found: Difference) -> Iterator[Step]:
 _MILLION = 1_000_000
 
 
-class Measured(Struct, frozen=True):
+class SizedEntity(Struct, frozen=True):
     """An entity's rows as one revision makes items of them; None where that revision has no such entity."""
 
     old: Sized | None
@@ -148,7 +148,7 @@ class Limit(Struct, frozen=True):
 
 
 def work_of(
-    found: Difference, measured: Mapping[str, Measured], limit: Limit, *, tries_inserts: bool
+    found: MappingDifference, measured: Mapping[str, SizedEntity], limit: Limit, *, tries_inserts: bool
 ) -> Work:
     """`measured`: by the names of the entities that change. `tries_inserts`: of items that are there already, too."""
     types = [
@@ -176,7 +176,7 @@ def work_of(
     )
 
 
-def _rows(pair: Measured, entity: str) -> int:
+def _rows(pair: SizedEntity, entity: str) -> int:
     sized = pair.new or pair.old
     assert sized is not None
     return sized.rows[entity]
@@ -234,10 +234,10 @@ class Side(Struct, frozen=True):
     source: Rows | None = None
 
     @property
-    def revision(self) -> Revision:
+    def revision(self) -> PlannedRevision:
         if self.checked is None:
-            return Revision(self.parsed.mapping)
-        return Revision(self.checked.mapping, self.checked.plans)
+            return PlannedRevision(self.parsed.mapping)
+        return PlannedRevision(self.checked.mapping, self.checked.plans)
 
 
 def diff(
@@ -267,7 +267,7 @@ def diff(
     return WRONG_USE if is_refused else CLEAN if found.is_empty else DIFFERENT
 
 
-def _print(found: Difference, refused: Sequence[Fault], work: Work | None, *, as_json: bool) -> None:
+def _print(found: MappingDifference, refused: Sequence[Fault], work: Work | None, *, as_json: bool) -> None:
     # What is refused has no way to go.
     steps = [] if any(not fault.warning for fault in refused) else steps_of(found)
     if as_json:
@@ -349,7 +349,7 @@ def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
 def measured_work(
     job: Job,
     sides: Sequence[Side],
-    found: Difference,
+    found: MappingDifference,
     rows_exact: int,
     region: str | None,
     *,
@@ -357,8 +357,8 @@ def measured_work(
 ) -> Work:
     """`tries_inserts`: as `backfill` does beside a relay, of all items of a row."""
     bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
-    measured: Mapping[str, Measured] = {
-        entity.name: Measured(*(_sized(side, entity.name, bounds) for side in sides))
+    measured: Mapping[str, SizedEntity] = {
+        entity.name: SizedEntity(*(_sized(side, entity.name, bounds) for side in sides))
         for entity in found.entities
     }
     price = price_of(region or job_wiring.region_of(job) or USUAL_REGION, job.target.options.table_class)
@@ -401,7 +401,7 @@ _ORDER = "In this order; `migrator migrate-mapping JOB` does what these do"
 
 
 def difference_data(
-    found: Difference, faults: Sequence[Fault], work: Work | None, steps: Sequence[Step]
+    found: MappingDifference, faults: Sequence[Fault], work: Work | None, steps: Sequence[Step]
 ) -> dict[str, Any]:
     data = {"equal": found.is_empty, **asdict(found)}
     # A warning names them.
@@ -420,12 +420,12 @@ def _work_data(work: Work) -> dict[str, Any]:
     return asdict(work) | figures | {"units_per_s": work.units_per_s}
 
 
-def difference_lines(found: Difference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
+def difference_lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
     """For people; what is equal is one line."""
     return (plain(line) for line in _lines(found, work, steps))
 
 
-def verdict_of(found: Difference, refused: Sequence[Fault]) -> str:
+def verdict_of(found: MappingDifference, refused: Sequence[Fault]) -> str:
     """The last line."""
     if faults := [fault for fault in refused if not fault.warning]:
         return f"refused: {amount(len(faults), 'fault')}"
@@ -436,7 +436,7 @@ def verdict_of(found: Difference, refused: Sequence[Fault]) -> str:
     )
 
 
-def _lines(found: Difference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
+def _lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
     if found.is_empty:
         yield "both mean the same: the same items, the same patterns"
         return
@@ -473,7 +473,7 @@ def _effect(one: TypeDifference) -> str:
     )
 
 
-def _part(part: Part) -> str:
+def _part(part: ChangedPart) -> str:
     return f"{part.name}: {_arrow(part.before, part.after)}"
 
 
@@ -497,7 +497,7 @@ def _pattern(one: PatternDifference) -> Iterator[str]:
     yield f"  {one.name}: {'; '.join(says)}"
 
 
-def _schema(found: Difference) -> Iterator[str]:
+def _schema(found: MappingDifference) -> Iterator[str]:
     schema = found.schema
     for verb, columns in (("reads", schema.columns), ("no longer reads", schema.dropped)):
         for entity, names in columns.items():

@@ -24,16 +24,16 @@ from migrator.commands.processes import stage_of
 from migrator.commands.table_work import may_remove, refuse_asked
 from migrator.commands.verify_work import begun_run, confirm_of, recheck_of
 from migrator.features.revisions.diff_work import Side, measured_work, work_lines
-from migrator.mapping.difference.difference import Compared, Difference, Revision
+from migrator.mapping.difference.difference import Compared, MappingDifference, PlannedRevision
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,
     Asked,
+    ChangeDirection,
     Known,
     Steps,
     There,
     Verified,
-    Way,
     answered,
     proven,
     refuse_direct,
@@ -165,7 +165,7 @@ class Flags(Struct, frozen=True):
     force: bool
 
 
-def rewritten(difference: Difference, entities: Sequence[CompiledEntity]) -> list[CompiledEntity]:
+def rewritten(difference: MappingDifference, entities: Sequence[CompiledEntity]) -> list[CompiledEntity]:
     """Those whose rows are read and written."""
     changed = {entity.name for entity in difference.entities if entity.effect != "gone"}
     return [entity for entity in entities if entity.name in changed]
@@ -181,7 +181,7 @@ class Revising:
     stack: ExitStack
     old: JobSession
     session: JobSession
-    difference: Difference
+    difference: MappingDifference
     change: RevisionChange
     is_first: bool
     bill: Bill | None
@@ -495,7 +495,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
     return _print(way, done, revising, older_file, as_json=as_json)
 
 
-def _begun(sides: _Sides, way: Way) -> tuple[RevisionChange, str]:
+def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
     """The change, which is under way from now on, and the file of an older mapping that was written for it."""
     changes = sides.new.changes
     older_file = "" if sides.is_of_file else _written(sides.new)
@@ -517,14 +517,16 @@ class _Sides(Struct, frozen=True):
     is_of_file: bool
 
     def compared(self) -> Compared:
-        old, new = (Revision(side.checked.mapping, side.checked.read_plans) for side in (self.old, self.new))
+        old, new = (
+            PlannedRevision(side.checked.mapping, side.checked.read_plans) for side in (self.old, self.new)
+        )
         return Compared(old, new, self.new.parsed.document)
 
     def measured(self) -> list[Side]:
         return [Side(one.parsed, one.checked, one.source) for one in (self.old, self.new)]
 
 
-def _way(file: JobSession, flags: Flags) -> Way | There:
+def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
     """Raises: SettingsError where the job is not to go to what the file says."""
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
@@ -538,7 +540,7 @@ def _way(file: JobSession, flags: Flags) -> Way | There:
     return way_of(asked, known)
 
 
-def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: Way) -> _Sides:
+def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeDirection) -> _Sides:
     """Raises: SettingsError where the text of a revision is not known; MappingError where it does not fit the source."""
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
     sides = []
@@ -579,7 +581,7 @@ def _written(session: JobSession) -> str:
 # ── before anything is changed ──
 
 
-def _gated(sides: _Sides, way: Way, flags: Flags) -> Difference:
+def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifference:
     """What changes. Raises: MappingError, SettingsError, RefusedError with all that stands against it."""
     new = sides.new
     difference = need_both(sides.compared(), cli.say)
@@ -593,7 +595,9 @@ def _gated(sides: _Sides, way: Way, flags: Flags) -> Difference:
     return difference
 
 
-def _allowed_bill(sides: _Sides, way: Way, difference: Difference, flags: Flags) -> Bill | None:
+def _allowed_bill(
+    sides: _Sides, way: ChangeDirection, difference: MappingDifference, flags: Flags
+) -> Bill | None:
     """What all items of the entities that change would cost; None where none is to be written. It is asked before anything
     is changed: after that relays by the older mapping have stopped. Raises: as need_allowed does."""
     if way.resumed is None:
@@ -668,7 +672,9 @@ def _nothing(job: Job, there: There, *, as_json: bool) -> int:
     return _Result(revision, revision, file=file).print(filter(None, lines), as_json=as_json)
 
 
-def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: bool) -> int:
+def _print_planned(
+    sides: _Sides, way: ChangeDirection, difference: MappingDifference, *, as_json: bool
+) -> int:
     work = None
     if difference.entities:
         job = sides.new.job
@@ -683,7 +689,7 @@ def _print_planned(sides: _Sides, way: Way, difference: Difference, *, as_json: 
     return DIFFERENT
 
 
-def _planned(difference: Difference) -> Iterator[tuple[ChangeStep, str]]:
+def _planned(difference: MappingDifference) -> Iterator[tuple[ChangeStep, str]]:
     """The steps that have something to do, each with what that is."""
     named: dict[ChangeStep, Sequence[str]] = {
         "indexes": [part.index for part in difference.table if part.way == "add"],
@@ -699,7 +705,12 @@ def _planned(difference: Difference) -> Iterator[tuple[ChangeStep, str]]:
 
 
 def _print(
-    way: Way, done: Sequence[tuple[str, str]], revising: Revising, older_file: str, *, as_json: bool
+    way: ChangeDirection,
+    done: Sequence[tuple[str, str]],
+    revising: Revising,
+    older_file: str,
+    *,
+    as_json: bool,
 ) -> int:
     left, findings = revising.left, revising.findings
     taken = (revising.rows, revising.units, revising.usd)

@@ -90,7 +90,7 @@ def _unpacked(text: JobText) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given(RunWork):
+class TaskInput(RunWork):
     """What a task is given of its run.
 
     `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 where the job sets no limit.
@@ -116,7 +116,7 @@ class Given(RunWork):
         return job
 
 
-class Outcome(Struct, frozen=True):
+class SliceOutcome(Struct, frozen=True):
     """What became of a slice: `pages` that were worked, or `error`, an error of ours by its class and its text.
 
     `is_final`: whether it would come again, whoever tried.
@@ -132,21 +132,21 @@ class Outcome(Struct, frozen=True):
 _FINAL = (SettingsError, MappingError, MissingNameError, TwinRowsError)
 
 
-def run_slices(given: Given, name: str, slices: Iterable[tuple[int, int]]) -> Iterator[Outcome]:
+def run_slices(given: TaskInput, name: str, slices: Iterable[tuple[int, int]]) -> Iterator[SliceOutcome]:
     """Works the open pages of `name` in each slice, from one number to another; those that another process has claimed it
     leaves to it, so that a task may be given twice."""
     for first, last in slices:
         yield _worked(given, name, first, last)
 
 
-def _worked(given: Given, name: str, first: int, last: int) -> Outcome:
+def _worked(given: TaskInput, name: str, first: int, last: int) -> SliceOutcome:
     host = socket.gethostname()
     with _lock:
         try:
-            return Outcome(host, _kept_for(given).slice(name, first, last))
+            return SliceOutcome(host, _kept_for(given).slice(name, first, last))
         except MigratorError as error:
             _close(error)
-            return Outcome(host, 0, str(error), type(error).__name__, isinstance(error, _FINAL))
+            return SliceOutcome(host, 0, str(error), type(error).__name__, isinstance(error, _FINAL))
 
 
 # ── The process of this task slot ──
@@ -161,7 +161,7 @@ _kept: dict[tuple[str, int, str], _Process] = {}
 class _Process:
     """A process of the run of `given`, from its first task to its last; it ends by itself where the run is over."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: TaskInput) -> None:
         self.given = given
         self.stop = Event()
         self.used_at = time.monotonic()
@@ -220,7 +220,7 @@ def _told(line: str) -> None:
     _log.debug("told", line=line)
 
 
-def _kept_for(given: Given) -> _Process:
+def _kept_for(given: TaskInput) -> _Process:
     if given.key not in _kept:
         # One run at a time: an application that runs a backfill and then its verify leaves none of the first.
         _close(None)
@@ -254,7 +254,7 @@ def _idle_watch(process: _Process) -> Ticker:
 # ── Whether an executor can work: asked before anything starts ──
 
 
-class Probe(Struct, frozen=True):
+class ExecutorReport(Struct, frozen=True):
     """What an executor says of itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
 
     host: str
@@ -263,15 +263,15 @@ class Probe(Struct, frozen=True):
     error: str = ""
 
 
-def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[Probe]:
+def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[ExecutorReport]:
     """Opens everything that a page needs, and closes it again: variables, drivers, source, journal, table."""
     here = socket.gethostname(), version("single-table-migrator")
     for _ in slots:
         try:
-            given = Given(text=text, kind="verify", source_url=source_url)
-            yield Probe(*here, _clock_ahead_s(given.job()))
+            given = TaskInput(text=text, kind="verify", source_url=source_url)
+            yield ExecutorReport(*here, _clock_ahead_s(given.job()))
         except MigratorError as error:
-            yield Probe(*here, error=str(error))
+            yield ExecutorReport(*here, error=str(error))
 
 
 def _clock_ahead_s(job: Job) -> float:

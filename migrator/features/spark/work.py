@@ -22,7 +22,14 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.commands.processes import RunWork
-from migrator.features.spark.executor import Given, JobText, Outcome, Probe, probe, run_slices
+from migrator.features.spark.executor import (
+    ExecutorReport,
+    JobText,
+    SliceOutcome,
+    TaskInput,
+    probe,
+    run_slices,
+)
 from migrator.mapping.model.journal import Run
 from migrator.runtime import errors
 from migrator.runtime.errors import Interrupted, MigratorError, SettingsError, StoppedError, amount
@@ -64,12 +71,12 @@ class Cluster(Struct, frozen=True):
 
     def run(
         self,
-        given: Given,
+        given: TaskInput,
         name: str,
         slices: Sequence[tuple[int, int]],
         stop: Callable[[], bool],
         rest: Callable[[], None],
-    ) -> list[Outcome]:
+    ) -> list[SliceOutcome]:
         """What became of each slice; `rest` is done meanwhile. After `stop` tasks are killed, and nothing is returned.
 
         Raises: StoppedError where Spark gave up a task, as it does when its process was killed too often.
@@ -78,10 +85,10 @@ class Cluster(Struct, frozen=True):
         worked = tasks.mapPartitions(partial(run_slices, given, name))
         return self._collected(worked, f"{given.kind} {name}", stop, rest)
 
-    def probed(self, text: JobText, source_url: str) -> list[Probe]:
+    def probed(self, text: JobText, source_url: str) -> list[ExecutorReport]:
         """What the executors say of themselves, one for each slot at least."""
         tasks = self.context.parallelize(range(self.slots), self.slots)
-        probes: list[Probe] = self._collected(
+        probes: list[ExecutorReport] = self._collected(
             tasks.mapPartitions(partial(probe, text, source_url)), "probe", lambda: False, lambda: None
         )
         return probes
@@ -269,7 +276,7 @@ def need_executors(cluster: Cluster, text: JobText, source_url: str = "") -> Non
         raise SettingsError("--spark, nothing was started:\n" + "\n".join(f"  {one}" for one in faults))
 
 
-def faults_of(probes: Sequence[Probe], own_version: str) -> list[str]:
+def faults_of(probes: Sequence[ExecutorReport], own_version: str) -> list[str]:
     """Why executors cannot work, each reason once."""
     faults = dict[str, None]()
     for told in probes:
@@ -312,7 +319,7 @@ class SparkPages:
     """
 
     cluster: Cluster
-    given: Given
+    given: TaskInput
     session: JobSession
     run: Run
     stop: Callable[[], bool]
@@ -344,11 +351,11 @@ class SparkPages:
     def _round(self, name: str, numbers: Sequence[int], task_pages: int, rest: Callable[[], None]) -> None:
         done_before, _ = self.session.journal.page_counts(self.run, name)
         slices = list(slices_of(numbers, self.cluster.slots * _TASKS_A_SLOT, task_pages))
-        outcomes: list[Outcome] = []
+        outcomes: list[SliceOutcome] = []
         try:
             outcomes = self.cluster.run(self.given, name, slices, self.stop, rest)
         except StoppedError as error:
-            outcomes = [Outcome("", error=str(error), kind="StoppedError")]
+            outcomes = [SliceOutcome("", error=str(error), kind="StoppedError")]
         # Claims of processes that were killed: no task of this round is under way any more.
         self.session.journal.release_pages(self.run, self.given.who)
         done, _ = self.session.journal.page_counts(self.run, name)
@@ -372,7 +379,7 @@ class Failures:
 
     rounds: int = 0
 
-    def judge(self, outcomes: Sequence[Outcome], *, has_advanced: bool) -> None:
+    def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:
         """Raises: what failed, where it would fail again, or has failed in three rounds in which no page was done."""
         failed = [outcome for outcome in outcomes if outcome.error]
         for outcome in failed:
@@ -383,7 +390,7 @@ class Failures:
                 raise _raised(outcome)
 
 
-def _raised(outcome: Outcome) -> MigratorError:
+def _raised(outcome: SliceOutcome) -> MigratorError:
     """The executor's error. One whose class takes more than a text, which the executor has recorded, ends the run as
     another one with the same exit code."""
     known = getattr(errors, outcome.kind, StoppedError)
@@ -413,7 +420,7 @@ class Spark:
         return with_connections(job, self.connections)
 
     def pages(self, work: RunWork) -> OpenPages:
-        given = Given(text=self.text, connections=self.connections, **vars(work))
+        given = TaskInput(text=self.text, connections=self.connections, **vars(work))
 
         def opened(_: object, run: Run, who: str, stop: Event) -> SparkPages:
             self._runs.append(run)

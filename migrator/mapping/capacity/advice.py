@@ -19,7 +19,7 @@ from migrator.mapping.capacity.design import (
     places_of,
 )
 from migrator.mapping.items.wire import Price
-from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Way, Writes
+from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Way, WriteRates
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import ITEM_BYTES, Index
@@ -170,7 +170,7 @@ class Design(Struct, frozen=True):
     types: Mapping[str, TypeSize]
     places: Mapping[str, Measured]
     with_local: Measured | None
-    writes: Writes
+    writes: WriteRates
     rates: Mapping[str, float]
     """Puts a second, by type."""
 
@@ -304,7 +304,7 @@ def _rewrites(rewrites: Sequence[Rewrite]) -> Iterator[Advice]:
 # ── what could be less ──
 
 
-def changing_keys(columns: Sequence[KeyColumn], writes: Writes) -> Iterator[Advice]:
+def changing_keys(columns: Sequence[KeyColumn], writes: WriteRates) -> Iterator[Advice]:
     """Columns of keys that are updated, the most often first."""
     rated = [(writes.updates_per_s.get((key.table, key.column), 0.0), key) for key in columns]
     for rate, key in sorted(rated, key=lambda pair: (-pair[0], pair[1].table, pair[1].column, pair[1].type)):

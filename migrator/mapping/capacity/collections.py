@@ -215,7 +215,7 @@ class CallReads(Counts, frozen=True):
     units: float = 0.0
 
 
-class Reads:
+class WaitingReads:
     """Calls that wait for the items that they would read; `see` is given every item of the table."""
 
     def __init__(self, mapping: MappingModel) -> None:

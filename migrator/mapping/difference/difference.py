@@ -44,14 +44,14 @@ Way = Literal["add", "remove", "replace", "alter", "never"]
 """What becomes of a part of the table: `replace`, by an index of another name; `never`, it cannot be changed in a table."""
 
 
-class Revision(Struct, frozen=True):
+class PlannedRevision(Struct, frozen=True):
     """A mapping. `plans`: its entities on the source, where one is at hand."""
 
     mapping: MappingModel
     plans: Sequence[EntityPlan] = ()
 
 
-class Part(Struct, frozen=True):
+class ChangedPart(Struct, frozen=True):
     """`before`: '' for what is new; `after`: '' for what is gone."""
 
     name: str
@@ -65,7 +65,7 @@ class TypeDifference(Struct, frozen=True):
 
     type: str
     effect: Effect
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ChangedPart, ...] = ()
 
     @property
     def some(self) -> bool:
@@ -84,7 +84,7 @@ class EntityDifference(Struct, frozen=True):
     name: str
     written: str
     effect: Effect
-    rows: tuple[Part, ...]
+    rows: tuple[ChangedPart, ...]
     types: tuple[TypeDifference, ...]
 
 
@@ -122,7 +122,7 @@ class TableDifference(Struct, frozen=True):
     index: str = ""
 
 
-class Difference(Struct, frozen=True):
+class MappingDifference(Struct, frozen=True):
     """All of it. Empty where both revisions make the same items and ask the same questions of them.
 
     `renamed`: entities that are new, by the name that the old revision has for the same rows with the same base keys.
@@ -139,7 +139,7 @@ class Difference(Struct, frozen=True):
         return not (self.entities or self.patterns or self.table or self.schema.captured)
 
 
-def difference(old: Revision, new: Revision) -> Difference:
+def difference(old: PlannedRevision, new: PlannedRevision) -> MappingDifference:
     """What `new` changes of `old`."""
     before, after = meanings(old.mapping, old.plans), meanings(new.mapping, new.plans)
     table = tuple(_table(old.mapping.table, new.mapping.table))
@@ -149,7 +149,7 @@ def difference(old: Revision, new: Revision) -> Difference:
         if (found := _entity(before.get(name), after.get(name))) is not None
     )
     indexes = frozenset(part.index for part in table if part.index)
-    return Difference(
+    return MappingDifference(
         entities,
         tuple(pattern_differences(old.mapping, new.mapping, _changed_parts(entities), indexes)),
         _schema(before, after, old.plans, new.plans),
@@ -193,7 +193,7 @@ def _entity(before: EntityMeaning | None, after: EntityMeaning | None) -> Entity
 
 
 def _type(
-    before: TypeMeaning | None, after: TypeMeaning | None, rows: tuple[Part, ...]
+    before: TypeMeaning | None, after: TypeMeaning | None, rows: tuple[ChangedPart, ...]
 ) -> TypeDifference | None:
     if before is None:
         assert after is not None
@@ -219,12 +219,12 @@ def _without_renamed(before: Parts, after: Parts) -> tuple[Parts, Parts]:
     return first, second
 
 
-def _parts(before: Parts, after: Parts) -> Iterator[Part]:
+def _parts(before: Parts, after: Parts) -> Iterator[ChangedPart]:
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
         if old != new:
             shown = old is not None and new is not None and old.shown == new.shown
-            yield Part(name, _shown(old, whole=shown), _shown(new, whole=shown))
+            yield ChangedPart(name, _shown(old, whole=shown), _shown(new, whole=shown))
 
 
 def _shown(meant: Meant | None, *, whole: bool) -> str:
@@ -334,15 +334,15 @@ def _key(attributes: Sequence[KeyAttribute]) -> str:
 class Compared(Struct, frozen=True):
     """Two revisions, and the document that the new one stands in."""
 
-    old: Revision
-    new: Revision
+    old: PlannedRevision
+    new: PlannedRevision
     document: Document
 
-    def difference(self) -> Difference:
+    def difference(self) -> MappingDifference:
         return difference(self.old, self.new)
 
 
-def refusals(compared: Compared, found: Difference) -> list[Fault]:
+def refusals(compared: Compared, found: MappingDifference) -> list[Fault]:
     """Why writers of both revisions cannot be at work on one table; warnings where only a source, or a person, can tell."""
     faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared, found)]
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
@@ -362,7 +362,7 @@ _LOCAL = (
 _REPLACE = "neither the key nor the projection of an index can be altered; give the new index another name"
 
 
-def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
+def _of_table(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
     for part in found.table:
         before, after = part.before or "not there", part.after or "not there"
         what = f"{part.part} is {before} in the old revision and {after} in the new one"
@@ -377,7 +377,7 @@ def _of_table(compared: Compared, found: Difference) -> Iterator[Fault]:
 _WORDS = {"type attribute": "type", "own attributes": "own"}
 
 
-def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
+def _of_rows(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
     for entity in found.entities:
         at = ("entities", entity.written)
         for part in entity.rows:
@@ -402,7 +402,7 @@ def _of_rows(compared: Compared, found: Difference) -> Iterator[Fault]:
 # ── keys that both revisions could claim, for different rows ──
 
 
-def _of_keys(compared: Compared, found: Difference) -> Iterator[Fault]:
+def _of_keys(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
     table = compared.new.mapping.table
     planned = bool(compared.old.plans or compared.new.plans)
     for old_entity, old in _of_one_alone(compared.old, compared.new):
@@ -424,7 +424,7 @@ def _of_keys(compared: Compared, found: Difference) -> Iterator[Fault]:
             yield compared.document.fault(where, f"{what}; {mend}", warning=not planned)
 
 
-def _of_one_alone(revision: Revision, other: Revision) -> Iterator[tuple[Entity, Design]]:
+def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator[tuple[Entity, Design]]:
     """Items whose base keys the other revision has not, with their entities."""
     known = meanings(other.mapping, other.plans)
     here = meanings(revision.mapping, revision.plans)

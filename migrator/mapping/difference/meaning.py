@@ -82,7 +82,7 @@ Naming = Callable[[str, str | None], str]
 """(path, list that an `each` goes over) → the column's name."""
 
 
-class Writing(Struct, frozen=True):
+class ExpressionWriter(Struct, frozen=True):
     """How expressions are written down: by which names of columns, and of filters."""
 
     naming: Naming
@@ -143,7 +143,7 @@ def filter_form(mapping: MappingModel, used: Filter) -> str:
     return f"{text} in {mapping.timezone or 'UTC'}" if spec.by_timezone else text
 
 
-AS_WRITTEN = Writing(
+AS_WRITTEN = ExpressionWriter(
     lambda path, collection: path if collection is None else f"{collection}.{path}".rstrip("."),
     filter_as_written,
 )
@@ -161,7 +161,7 @@ class _Meaning:
         self.plan = plan
         self.joins = {join.alias: join for join in entity.joins}
         self.lists = {collection.alias: collection for collection in entity.collections}
-        self.by_form = Writing(self._form_of, partial(filter_form, mapping))
+        self.by_form = ExpressionWriter(self._form_of, partial(filter_form, mapping))
 
     def entity_meaning(self) -> EntityMeaning:
         entity = self.entity
@@ -390,7 +390,7 @@ def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
 
 def pattern_form(mapping: MappingModel, pattern: Pattern) -> dict[str, object]:
     """By part of the pattern what it means; equal where it asks the same, in whatever order it is written."""
-    writing = Writing(AS_WRITTEN.naming, lambda used: filter_form(mapping, used))
+    writing = ExpressionWriter(AS_WRITTEN.naming, lambda used: filter_form(mapping, used))
     star = pattern.star
     return {
         "params": sorted((one.name, one.type, one.optional, one.many) for one in pattern.params),

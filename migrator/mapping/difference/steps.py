@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from migrator.mapping.difference.difference import Difference
+from migrator.mapping.difference.difference import MappingDifference
 from migrator.mapping.difference.meaning import PatternDifference
 from migrator.mapping.model.evidence import PatternPhase, Phase
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Standing
@@ -57,7 +57,7 @@ class Steps(Struct, frozen=True):
 # ── what has to be so before anything is changed ──
 
 
-def answered(difference: Difference, phases: Mapping[str, PatternPhase]) -> Iterator[tuple[str, str]]:
+def answered(difference: MappingDifference, phases: Mapping[str, PatternPhase]) -> Iterator[tuple[str, str]]:
     """Each pattern that DynamoDB answers, with why it would have another answer by the new revision, or none."""
     for pattern in difference.patterns:
         phase = phases.get(pattern.name)
@@ -75,7 +75,7 @@ def _why(pattern: PatternDifference) -> str:
     return "its answer changes" if pattern.answer_changes else ""
 
 
-def refuse_direct(difference: Difference, direct: Sequence[str]) -> None:
+def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
     """Raises: SettingsError where items change that the service writes itself, so that no row says what they are."""
     if names := sorted({entity.written for entity in difference.entities} & set(direct)):
         what = f"the service writes {', '.join(names)} itself (writes.direct of the job)"
@@ -104,7 +104,7 @@ class Known(Struct, frozen=True):
     last: RevisionChange | None
 
 
-class Way(Struct, frozen=True):
+class ChangeDirection(Struct, frozen=True):
     """From which revision to which one; `resumed`: the change that is gone on with."""
 
     before: str
@@ -136,7 +136,7 @@ def under_way(change: RevisionChange, own: str) -> str:
     )
 
 
-def way_of(asked: Asked, known: Known) -> Way | There:
+def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
     """Where the job is to go, or that it is there.
 
     Raises: SettingsError, which says what to do.
@@ -149,7 +149,7 @@ def way_of(asked: Asked, known: Known) -> Way | There:
         if asked.go_back:
             # Given once more it goes on back; to turn round once more it is given again when that is done.
             back = last if last.goes_back else None
-            return Way(last.after, last.before, True) if back is None else _resumed(back)
+            return ChangeDirection(last.after, last.before, True) if back is None else _resumed(back)
         if last.goes_back or last.after != asked.own:
             raise SettingsError(under_way(last, asked.own))
         return _resumed(last)
@@ -157,12 +157,12 @@ def way_of(asked: Asked, known: Known) -> Way | There:
         return _back(asked, known)
     if asked.standing in ("newest", "first"):
         is_unwritten = bool(known.before) and (last is None or last.after != asked.own)
-        return Way(known.before, asked.own, False) if is_unwritten else There(known.newest)
+        return ChangeDirection(known.before, asked.own, False) if is_unwritten else There(known.newest)
     if asked.is_left and asked.again:
-        return Way(known.newest, asked.own, False)
+        return ChangeDirection(known.newest, asked.own, False)
     if asked.is_left or asked.standing == "old":
         raise SettingsError(_left(asked, known))
-    return Way(known.newest, asked.own, False)
+    return ChangeDirection(known.newest, asked.own, False)
 
 
 def _left(asked: Asked, known: Known) -> str:
@@ -175,15 +175,15 @@ def _left(asked: Asked, known: Known) -> str:
     )
 
 
-def _resumed(change: RevisionChange) -> Way:
-    return Way(change.before, change.after, change.goes_back, change)
+def _resumed(change: RevisionChange) -> ChangeDirection:
+    return ChangeDirection(change.before, change.after, change.goes_back, change)
 
 
-def _back(asked: Asked, known: Known) -> Way | There:
+def _back(asked: Asked, known: Known) -> ChangeDirection | There:
     """To what the file says where that is an older one, else to the one before the newest; once, where it is given twice."""
     is_back = known.last is not None and known.last.goes_back and known.last.after == known.newest
     if asked.standing == "old" and not (is_back and asked.is_left):
-        return Way(known.newest, asked.own, True)
+        return ChangeDirection(known.newest, asked.own, True)
     if known.last is not None and is_back:
         again = "run `migrator migrate-mapping JOB --restart` with the file that it left"
         return There(
@@ -194,7 +194,7 @@ def _back(asked: Asked, known: Known) -> Way | There:
     if not known.before:
         what = f"the journal has no mapping before {known.newest}"
         raise SettingsError(f"{what}: put the older file in place of the job's, and pass --go-back again")
-    return Way(known.newest, known.before, True)
+    return ChangeDirection(known.newest, known.before, True)
 
 
 # ── a verify of the whole table, and what it finds written ──

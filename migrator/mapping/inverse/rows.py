@@ -58,7 +58,7 @@ from migrator.runtime.values import replace
 # ── The columns that one item gives back: of its attributes, and of keys whose texts can be divided in one way only ──
 
 
-class Scope(Struct, frozen=True, dict=True):
+class RowScope(Struct, frozen=True, dict=True):
     """The rows that expressions are about: those of the entity's table or, with a `collection`, of this list's.
 
     `filled`: paths that have a value in every row of which there is an item.
@@ -190,7 +190,7 @@ def _implied(condition: Condition, plan: EntityPlan, but: str) -> bool:
     return any(allowed is not None and set(allowed) <= set(condition.allowed) for allowed in wheres)
 
 
-def decided_by(conditions: Sequence[Condition], scope: Scope) -> tuple[str, bool | None] | None:
+def decided_by(conditions: Sequence[Condition], scope: RowScope) -> tuple[str, bool | None] | None:
     """The one column that decides whether the conditions hold, and its value then; None: any value, NULL otherwise."""
     if len(conditions) != 1:
         return None
@@ -210,7 +210,7 @@ Where = tuple[str | int, ...]
 """Where a value stands in an item: an attribute's name, then names within maps, or places in lists."""
 
 
-class Given(Struct, frozen=True):
+class GivenColumn(Struct, frozen=True):
     """A column that an item, or a map in a list of it, gives back.
 
     `read(item, contents)` gives the decoded value. Raises: ValueError for what no row makes.
@@ -243,7 +243,7 @@ class _Place(Struct, frozen=True):
     stored: bool = False
 
 
-def given_by(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Given | Lack]:
+def given_by(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn | Lack]:
     """What an item of the design gives back of its row, and what it is made of but does not give back."""
     for place in _places(mapping.table, scope.plan, design):
         yield from _gives(place, scope)
@@ -251,19 +251,19 @@ def given_by(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Giv
     yield from _flags(mapping.table, scope, design)
 
 
-def _flags(table: TableDesign, scope: Scope, design: ItemDesign) -> Iterator[Given]:
+def _flags(table: TableDesign, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn]:
     """Booleans that decide whether the item is in an index."""
     for entry in entries_of(table, design):
         of = decided_by(entry.when, scope)
         if of is not None and of[1] is not None and not any(map(scope.may_be_null, entry.refs)):
-            yield Given(of[0], partial(_flag, entry.keys[0].name, of[1]))
+            yield GivenColumn(of[0], partial(_flag, entry.keys[0].name, of[1]))
 
 
 def _flag(attribute: str, value: bool, item: Any, _: Contents) -> bool:
     return value if attribute in item else not value
 
 
-def given_by_each(scope: Scope, each: Each) -> Iterator[Given | Lack]:
+def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
     """The same of one map of an {each}."""
     for name, value in each.attributes.items():
         yield from _gives(_Place((name,), value), scope)
@@ -294,7 +294,7 @@ def _places(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterato
             yield _Place((key.name,), key.template, entry.refs, entry.when, typed=typed)
 
 
-def _expiry(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Given | Lack]:
+def _expiry(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn | Lack]:
     expiry, name = design.expiry, mapping.table.ttl
     column = None if expiry is None else scope.table.column(expiry.path)
     if expiry is None or name is None or column is None or column.sql:
@@ -314,7 +314,7 @@ def _expiry(mapping: Mapping, scope: Scope, design: ItemDesign) -> Iterator[Give
         yield Lack(column.name, Loss("cut", "a ttl is in whole seconds"))
 
 
-def _gives(place: _Place, scope: Scope) -> Iterator[Given | Lack]:
+def _gives(place: _Place, scope: RowScope) -> Iterator[GivenColumn | Lack]:
     value = place.value
     if isinstance(value, MapOf):
         for name, entry in value.entries.items():
@@ -336,7 +336,7 @@ def _gives(place: _Place, scope: Scope) -> Iterator[Given | Lack]:
         )
 
 
-def _columns_in(value: Expression, scope: Scope) -> Iterator[str]:
+def _columns_in(value: Expression, scope: RowScope) -> Iterator[str]:
     """Columns of the row itself within values of several."""
     for use in uses_in(value):
         for path in use.ref.paths:
@@ -344,21 +344,21 @@ def _columns_in(value: Expression, scope: Scope) -> Iterator[str]:
                 yield path
 
 
-def _own_column(ref: Ref, scope: Scope) -> Column | None:
+def _own_column(ref: Ref, scope: RowScope) -> Column | None:
     own = scope.own(ref)
     return None if own is None else scope.table.column(own)
 
 
-def _of_climb(place: _Place, each: Each, scope: Scope) -> Iterator[Given | Lack]:
+def _of_climb(place: _Place, each: Each, scope: RowScope) -> Iterator[GivenColumn | Lack]:
     """Of a climb's maps the last one is the row's own."""
     collected = scope.plan.collected(each.collection) if scope.collection is None else None
     if collected is not None and collected.collection.kind == "climb":
-        own = Scope(scope.plan, scope.around, collected)
+        own = RowScope(scope.plan, scope.around, collected)
         for name, value in each.attributes.items():
             yield from _gives(replace(place, where=(*place.where, -1, name), value=value), own)
 
 
-def _of_template(place: _Place, template: Template, scope: Scope) -> Iterator[Given | Lack]:
+def _of_template(place: _Place, template: Template, scope: RowScope) -> Iterator[GivenColumn | Lack]:
     pattern = _pattern(template, scope)
     place = replace(place, beside=(*place.beside, *template.refs))
     for number, ref in enumerate(template.refs):
@@ -386,8 +386,8 @@ def _picker(pattern: re.Pattern[str], number: int) -> Reading:
 
 
 def _read_as(
-    place: _Place, scope: Scope, ref: Ref, column: Column, *, text: bool, pick: Reading | None = None
-) -> Given | Lack:
+    place: _Place, scope: RowScope, ref: Ref, column: Column, *, text: bool, pick: Reading | None = None
+) -> GivenColumn | Lack:
     read = undone(
         ref, column.kind, scope.around, nullable=column.nullable, loosely_typed=scope.plan.loosely_typed
     )
@@ -411,7 +411,9 @@ def _last_of_path(separator: str, text: Any) -> Any:
     return text.rpartition(separator)[2] if isinstance(text, str) else text
 
 
-def _given(place: _Place, scope: Scope, column: Column, reading: Reading, ref: Ref | None = None) -> Given:
+def _given(
+    place: _Place, scope: RowScope, column: Column, reading: Reading, ref: Ref | None = None
+) -> GivenColumn:
     """The column as it is read at the place; where nothing stands there, it is NULL, if it can be."""
     of_json = column.kind.name == "json"
     absent = column.nullable and (ref is None or scope.may_be_null(ref))
@@ -428,7 +430,7 @@ def _given(place: _Place, scope: Scope, column: Column, reading: Reading, ref: R
         except (ValueError, ArithmeticError, TypeError) as error:
             raise ValueError(f"{_shown(place.where)}, for column {column.name}: {error}") from None
 
-    return Given(column.name, read)
+    return GivenColumn(column.name, read)
 
 
 def _shown(where: Where) -> str:
@@ -468,13 +470,13 @@ def _content(pointer: dict[str, Any], contents: Contents) -> Value:
 # ── Texts of templates divided again ──
 
 
-def _width(ref: Ref, scope: Scope) -> int | None:
+def _width(ref: Ref, scope: RowScope) -> int | None:
     column = scope.column(ref)
     kind = None if column is None else column.kind
     return width_of(ref, kind, loosely_typed=scope.plan.loosely_typed)
 
 
-def _pattern(template: Template, scope: Scope) -> re.Pattern[str] | None:
+def _pattern(template: Template, scope: RowScope) -> re.Pattern[str] | None:
     """Divides a text of the template in the one way that there is; None where there may be two."""
     separator = scope.around.separator
     texts, open_refs, varying, in_all = [], 0, 0, 0
@@ -506,7 +508,7 @@ class ChildList(Struct, frozen=True):
 
     where: Where
     table: TableFacts
-    given: tuple[Given, ...]
+    given: tuple[GivenColumn, ...]
     lacks: tuple[Lack, ...]
     link: dict[str, str]
 
@@ -518,7 +520,7 @@ class DesignInverse(Struct, frozen=True, dict=True):
     plan: EntityPlan
     design: ItemDesign
     keys: tuple[tuple[str, re.Pattern[str]], ...]
-    given: tuple[Given, ...]
+    given: tuple[GivenColumn, ...]
     lacks: tuple[Lack, ...]
     lists: tuple[ChildList, ...]
     present: bool
@@ -548,7 +550,7 @@ class DesignInverse(Struct, frozen=True, dict=True):
         return whose & {self.of} if self.of in self.columns else frozenset()
 
 
-def read_backwards(mapping: Mapping, scope: Scope, design: ItemDesign) -> DesignInverse:
+def read_backwards(mapping: Mapping, scope: RowScope, design: ItemDesign) -> DesignInverse:
     plan = scope.plan
     found = list(given_by(mapping, scope, design))
     of, value = decided_by(design.when, scope) or ("", None)
@@ -556,7 +558,7 @@ def read_backwards(mapping: Mapping, scope: Scope, design: ItemDesign) -> Design
         plan,
         design,
         tuple((key.name, _literals(key.template.parts)) for key in base_key(mapping.table, design)),
-        tuple(one for one in found if isinstance(one, Given)),
+        tuple(one for one in found if isinstance(one, GivenColumn)),
         tuple(one for one in found if isinstance(one, Lack)),
         tuple(_lists(scope, design)),
         design.expiry is None and always(design.when, plan),
@@ -571,14 +573,14 @@ def _literals(parts: Sequence[str | Ref]) -> re.Pattern[str]:
     return re.compile("".join(texts), re.DOTALL)
 
 
-def _lists(scope: Scope, design: ItemDesign) -> Iterator[ChildList]:
+def _lists(scope: RowScope, design: ItemDesign) -> Iterator[ChildList]:
     plans = {one.collection.alias: one for one in scope.plan.collections}
     for where, each in lists_of(scope.plan, design):
         plan = plans[each.collection]
         link = linked(scope.plan.table, plan) if plan.collection.kind == "list" else None
         if link is not None and plan.collection.first is None:
-            found = list(given_by_each(Scope(scope.plan, scope.around, plan), each))
-            given = tuple(one for one in found if isinstance(one, Given))
+            found = list(given_by_each(RowScope(scope.plan, scope.around, plan), each))
+            given = tuple(one for one in found if isinstance(one, GivenColumn))
             yield ChildList(
                 where, plan.table, given, tuple(one for one in found if isinstance(one, Lack)), link
             )
@@ -838,7 +840,7 @@ def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collec
     """What items of the mapping say of the source's rows. `views`: real names of what is no table. Pure."""
     around = FilterContext.of(mapping)
     designs = tuple(
-        read_backwards(mapping, Scope(plan, around, filled=filled_by(plan, item)), item)
+        read_backwards(mapping, RowScope(plan, around, filled=filled_by(plan, item)), item)
         for plan in plans
         for item in plan.entity.items
     )

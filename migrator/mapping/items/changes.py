@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from migrator.mapping.items.filters import FilterContext
-from migrator.mapping.items.rows import Places
+from migrator.mapping.items.rows import RowPlaces
 from migrator.mapping.model.facts import (
     Captured,
     CollectionPlan,
@@ -78,11 +78,11 @@ def key_paths(plan: EntityPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths_in(template for item in plan.entity.items for template in item.key)))
 
 
-def image_places(mapping: Mapping, plan: EntityPlan) -> Places:
+def image_places(mapping: Mapping, plan: EntityPlan) -> RowPlaces:
     """Where the columns of base keys stand in an image that is made a row (see items.py)."""
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
-    return Places({path: number for number, path in enumerate(wanted)}, around=FilterContext.of(mapping))
+    return RowPlaces({path: number for number, path in enumerate(wanted)}, around=FilterContext.of(mapping))
 
 
 def _own_columns(plan: EntityPlan) -> set[str]:

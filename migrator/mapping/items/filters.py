@@ -201,7 +201,7 @@ class FilterContext(Struct, frozen=True):
 PLAIN = FilterContext()
 
 
-class Way(Struct, frozen=True):
+class StarTexts(Struct, frozen=True):
     """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
 
     `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
@@ -263,7 +263,7 @@ class FilterSpec(Struct, frozen=True):
     unit: str = ""
     cuts: Mapping[tuple[str, ...], str] = {}
     mends: Alike | None = None
-    way: Way | None = None
+    way: StarTexts | None = None
     check: Callable[[Sequence[str]], str] = lambda args: ""
 
     @property
@@ -456,7 +456,7 @@ def _calendar(unit: str, **promises: Any) -> FilterSpec:
     def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
         return partial(_bucket_of, unit.format(*args))
 
-    way = Way(
+    way = StarTexts(
         "time", 2, lambda argument, values: buckets_between(unit.format(argument), values[0], values[1])
     )
     return FilterSpec(
@@ -531,7 +531,7 @@ FILTERS: dict[str, FilterSpec] = {
         args=(1, 1),
         alphabet=DIGITS,
         width="fixed",
-        way=Way("shard", 0, _shards),
+        way=StarTexts("shard", 0, _shards),
         check=_number_of("number of shards", range(2, 10_001)),
     ),
     "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
@@ -565,7 +565,7 @@ FILTERS: dict[str, FilterSpec] = {
         values=2,
         alphabet="0123456789bcdefghjkmnpqrstuvwxyz",
         width="fixed",
-        way=Way("place", 2, lambda argument, place: cells_around(place[0], place[1], int(argument))),
+        way=StarTexts("place", 2, lambda argument, place: cells_around(place[0], place[1], int(argument))),
         check=_number_of("number of characters", PRECISIONS),
     ),
 }

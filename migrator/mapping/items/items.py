@@ -21,15 +21,15 @@ from migrator.mapping.items.program import (
     Fixed,
     ItemParts,
     Key,
-    Source,
+    SourceName,
     base_key,
     parts_of,
 )
 from migrator.mapping.items.rows import (
     Compiled,
     Content,
-    Places,
     Row,
+    RowPlaces,
     compile_conditions,
     compile_expiry,
     compile_key,
@@ -63,7 +63,7 @@ Step = Callable[[Row, Item], None]
 """Puts something of the row into the item. Raises: RowError."""
 
 
-def compile_base_key(keys: Sequence[Key], places: Places) -> Step:
+def compile_base_key(keys: Sequence[Key], places: RowPlaces) -> Step:
     """A step that puts the item's base key into it; it refuses a NULL, an empty key and one that is too long."""
     parts = _getters(keys, places)
 
@@ -77,7 +77,7 @@ def compile_base_key(keys: Sequence[Key], places: Places) -> Step:
     return step
 
 
-def _getters(keys: Sequence[Key], places: Places) -> list[tuple[str, Compiled, int]]:
+def _getters(keys: Sequence[Key], places: RowPlaces) -> list[tuple[str, Compiled, int]]:
     return [(key.name, compile_key(key.template, key.attribute, places), key.limit) for key in keys]
 
 
@@ -94,7 +94,7 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
 # ── Objects in S3 that the items of an entity point to, as functions of a decoded row ──
 
 
-def compile_contents(entity: Entity, places: Places) -> tuple[Callable[[Row], Content | None], ...]:
+def compile_contents(entity: Entity, places: RowPlaces) -> tuple[Callable[[Row], Content | None], ...]:
     """For each stored attribute of each item a function giving what S3 is to keep; None where nothing."""
     return tuple(
         _content(expression, places, compile_conditions(item.when, places))
@@ -105,7 +105,7 @@ def compile_contents(entity: Entity, places: Places) -> tuple[Callable[[Row], Co
 
 
 def _content(
-    stored: Stored, places: Places, when: Callable[[Row], bool] | None
+    stored: Stored, places: RowPlaces, when: Callable[[Row], bool] | None
 ) -> Callable[[Row], Content | None]:
     value = compile_value(stored.value, places)
     return lambda row: None if when is not None and not when(row) else content_of(value(row), stored.over)
@@ -212,13 +212,13 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 # ── what an item is made of ──
 
 
-def _maker(entity: str, parts: ItemParts, places: Places) -> Callable[[Row, str], Item | None]:
+def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, str], Item | None]:
     """A function from a decoded row and its `_src` to the item, or None where `when` does not hold."""
     at = f"{entity}.{parts.type}"
     when = compile_conditions(parts.when, places)
     base = compile_base_key(parts.base, places)
     fixed = {part.name: part.value for part in parts.rest if isinstance(part, Fixed)}
-    (source_attribute,) = (part.name for part in parts.rest if isinstance(part, Source))
+    (source_attribute,) = (part.name for part in parts.rest if isinstance(part, SourceName))
     entries = [_entry(part, places) for part in parts.entries]
     attributes = [part for part in parts.rest if isinstance(part, Attribute)]
     expires = [_expiry(part, places) for part in parts.rest if isinstance(part, Expires)]
@@ -242,7 +242,7 @@ def _maker(entity: str, parts: ItemParts, places: Places) -> Callable[[Row, str]
     return make
 
 
-def _entry(entry: Entry, places: Places) -> Step:
+def _entry(entry: Entry, places: RowPlaces) -> Step:
     when, parts = compile_conditions(entry.when, places), _getters(entry.keys, places)
 
     def step(row: Row, item: Item) -> None:
@@ -256,7 +256,7 @@ def _entry(entry: Entry, places: Places) -> Step:
     return step
 
 
-def _attributes(parts: Sequence[Attribute], places: Places) -> Step:
+def _attributes(parts: Sequence[Attribute], places: RowPlaces) -> Step:
     getters = [(part, compile_value(part.value, places)) for part in parts]
 
     def step(row: Row, item: Item) -> None:
@@ -292,7 +292,7 @@ def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> 
     checked_key(name, value, limit)
 
 
-def _expiry(part: Expires, places: Places) -> Step:
+def _expiry(part: Expires, places: RowPlaces) -> Step:
     """Puts the item's TTL into it."""
     get = compile_expiry(part.expiry, places)
 
@@ -418,7 +418,7 @@ def compile_image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
     return keys
 
 
-def _row(places: Places, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any]:
+def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any]:
     """The decoded row, None in places that are not wanted. Raises: RowError where `items_for` would refuse the row."""
     row: list[Any] = [None] * len(places.columns)
     for path, decode in wanted.items():

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.rows import (
-    Places,
+    RowPlaces,
     compile_conditions,
     compile_expiry,
     compile_key,
@@ -61,7 +61,7 @@ class Fixed(Struct, frozen=True):
     value: Value
 
 
-class Source(Struct, frozen=True):
+class SourceName(Struct, frozen=True):
     """What names the row: the entity and the row's key."""
 
     name: str
@@ -108,7 +108,7 @@ class Expires(Struct, frozen=True):
     expiry: Expiry
 
 
-ItemPart: TypeAlias = Fixed | Source | Key | Entry | Attribute | Expires
+ItemPart: TypeAlias = Fixed | SourceName | Key | Entry | Attribute | Expires
 
 
 class ItemParts(Struct, frozen=True):
@@ -153,7 +153,7 @@ def parts_of(mapping: Mapped, plan: EntityPlan, design: ItemDesign) -> ItemParts
         (
             Fixed(table.type_attribute, design.type),
             Fixed(table.revision_attribute, mapping.revision),
-            Source(table.source_attribute),
+            SourceName(table.source_attribute),
             *entries_of(table, design),
             *_attributes(table, plan, design),
             *([Expires(table.ttl, design.expiry)] if design.expiry and table.ttl else []),
@@ -336,7 +336,7 @@ class _Compiler:
         row, rank = self.row, len(ranks)
         if isinstance(part, Fixed):
             yield _literal(part.name, part.value, ranks.get(part.name, rank))
-        elif isinstance(part, Source):
+        elif isinstance(part, SourceName):
             yield ("source", *_name(part.name), ranks.get(part.name, rank), ())
         elif isinstance(part, Key):
             yield self._key(part, ranks, is_base=False)
@@ -421,7 +421,7 @@ _NO_TICKET = 0
 class _Tuple:
     """What operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
 
-    places: Places
+    places: RowPlaces
     kinds: dict[int, Kind]
     decoded: set[int] = field(default_factory=set)
 

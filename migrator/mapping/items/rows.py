@@ -84,28 +84,28 @@ Compiled = Callable[[Row], Any]
 _EXACT = Context(prec=400)
 
 
-class Places(Struct, frozen=True):
+class RowPlaces(Struct, frozen=True):
     """Where each path stands in a decoded row, and the places of each list's children. `around`: what filters know beside
     its values."""
 
     columns: Dict[str, int]
-    lists: Dict[str, tuple[int, Places]] = {}
+    lists: Dict[str, tuple[int, RowPlaces]] = {}
     around: FilterContext = PLAIN
 
 
-def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> Places:
+def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> RowPlaces:
     """Where each path stands in a decoded row: slots, collections, then what the transform gives."""
     columns = {slot.path: number for number, slot in enumerate(plan.slots)}
     lists = {}
     for number, collection in enumerate(plan.collections, start=len(plan.slots)):
         if collection.collection.is_list:
             inner = {slot.path: index for index, slot in enumerate(collection.slots)}
-            lists[collection.collection.alias] = (number, Places(inner, around=around))
+            lists[collection.collection.alias] = (number, RowPlaces(inner, around=around))
         else:
             columns[collection.collection.alias] = number
     first = len(plan.slots) + len(plan.collections)
     columns |= {path: number for number, path in enumerate(plan.transformed, start=first)}
-    return Places(columns, lists, around)
+    return RowPlaces(columns, lists, around)
 
 
 def decoding_steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
@@ -169,7 +169,7 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
 # ── Expressions of a mapping compiled into functions of one decoded row ──
 
 
-def compile_value(expression: Expression, places: Places) -> Compiled:
+def compile_value(expression: Expression, places: RowPlaces) -> Compiled:
     """A function giving the attribute's value, None for NULL."""
     if isinstance(expression, Ref):
         decoded = compile_ref(expression, places)
@@ -185,7 +185,7 @@ def compile_value(expression: Expression, places: Places) -> Compiled:
     return _each(expression, places)
 
 
-def _pointer(stored: Stored, places: Places) -> Compiled:
+def _pointer(stored: Stored, places: RowPlaces) -> Compiled:
     """The pointer to the value, or the value itself where it is small enough to stay."""
     value = compile_value(stored.value, places)
 
@@ -197,11 +197,11 @@ def _pointer(stored: Stored, places: Places) -> Compiled:
     return pointer
 
 
-def compile_values(expressions: Dict[str, Expression], places: Places) -> tuple[tuple[str, Compiled], ...]:
+def compile_values(expressions: Dict[str, Expression], places: RowPlaces) -> tuple[tuple[str, Compiled], ...]:
     return tuple((name, compile_value(expression, places)) for name, expression in expressions.items())
 
 
-def compile_text(template: Template, places: Places) -> Compiled:
+def compile_text(template: Template, places: RowPlaces) -> Compiled:
     """A function giving the template's text, None where one of its values is NULL."""
     parts = [part if isinstance(part, str) else _ref_text(part, places) for part in template.parts]
     if all(isinstance(part, str) for part in parts):
@@ -220,7 +220,7 @@ def compile_text(template: Template, places: Places) -> Compiled:
     return render
 
 
-def compile_key(template: Template, attribute: KeyAttribute, places: Places) -> Compiled:
+def compile_key(template: Template, attribute: KeyAttribute, places: RowPlaces) -> Compiled:
     """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
     if attribute.type == "text":
         return compile_text(template, places)
@@ -238,7 +238,7 @@ def compile_key(template: Template, attribute: KeyAttribute, places: Places) -> 
     return typed
 
 
-def compile_ref(ref: Ref, places: Places) -> Compiled:
+def compile_ref(ref: Ref, places: RowPlaces) -> Compiled:
     """A function giving the referenced value, decoded and filtered but not yet an attribute."""
     alias, _, name = ref.paths[0].partition(".")
     if ref.paths[0] not in places.columns and alias in places.lists:
@@ -251,7 +251,7 @@ def compile_ref(ref: Ref, places: Places) -> Compiled:
     return _with_filters(get, ref.filters, places.around)
 
 
-def _list_ref(ref: Ref, rows: tuple[int, Places], name: str) -> Compiled:
+def _list_ref(ref: Ref, rows: tuple[int, RowPlaces], name: str) -> Compiled:
     """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
     index, inner = rows
     cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
@@ -269,7 +269,7 @@ def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: FilterCont
     return get
 
 
-def compile_conditions(conditions: tuple[Condition, ...], places: Places) -> Callable[[Row], bool] | None:
+def compile_conditions(conditions: tuple[Condition, ...], places: RowPlaces) -> Callable[[Row], bool] | None:
     """A function saying whether all conditions hold; None where there are none."""
     if not conditions:
         return None
@@ -295,7 +295,7 @@ _YEAR_2200 = 7_258_118_400
 """In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
 
 
-def compile_expiry(expiry: Expiry, places: Places) -> Callable[[Row], int | None]:
+def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | None]:
     """A function giving an item's TTL in epoch seconds, None where it has none."""
     index = places.columns[expiry.path]
     zone = ZoneInfo(places.around.timezone or "UTC")
@@ -339,7 +339,7 @@ def _getter(indexes: list[int]) -> Compiled:
     return several
 
 
-def _ref_text(ref: Ref, places: Places) -> Compiled:
+def _ref_text(ref: Ref, places: RowPlaces) -> Compiled:
     get = compile_ref(ref, places)
 
     def text(row: Row) -> str | None:
@@ -406,7 +406,7 @@ def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
     return build
 
 
-def _each(each: Each, places: Places) -> Compiled:
+def _each(each: Each, places: RowPlaces) -> Compiled:
     index, inner = places.lists[each.collection]
     build = _map(compile_values(each.attributes, inner))
     return lambda row: [build(child) for child in row[index]]

@@ -510,7 +510,7 @@ TablePlace: TypeAlias = tuple[str, str]
 """(schema or '', real name)."""
 
 
-class Change(Struct, frozen=True):
+class ColumnChange(Struct, frozen=True):
     """A column that came, went or has another kind. `read`: whether the entity reads it."""
 
     table: str
@@ -535,7 +535,7 @@ def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
     return hashlib.blake2b(json.dumps([revision, read]).encode(), digest_size=16).hexdigest()
 
 
-def changes(plan: EntityPlan, now: SchemaFacts) -> list[Change]:
+def changes(plan: EntityPlan, now: SchemaFacts) -> list[ColumnChange]:
     """Columns of the plan's tables that differ from the plan."""
     there = {place_of(table): _columns(table) for table in now.tables.values()}
     read = columns_read(plan)
@@ -548,16 +548,16 @@ def changes(plan: EntityPlan, now: SchemaFacts) -> list[Change]:
 
 def _between(
     place: TablePlace, then: dict[str, Column], now: dict[str, Column], read: set[str]
-) -> Iterator[Change]:
+) -> Iterator[ColumnChange]:
     name = ".".join(part for part in place if part)
     for real, column in then.items():
         if real not in now:
-            yield Change(name, real, "is gone", real in read)
+            yield ColumnChange(name, real, "is gone", real in read)
         elif _kind(now[real]) != _kind(column):
-            yield Change(name, real, "has another type", real in read)
+            yield ColumnChange(name, real, "has another type", real in read)
     for real in now:
         if real not in then:
-            yield Change(name, real, "is new", False)
+            yield ColumnChange(name, real, "is new", False)
 
 
 def tables_read(plan: EntityPlan) -> dict[TablePlace, TableFacts]:

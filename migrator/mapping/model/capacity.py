@@ -74,7 +74,7 @@ class HotKey(Struct, frozen=True):
     write_units_per_s: float | None = None
 
 
-class Place(Struct, frozen=True):
+class PlaceSizes(Struct, frozen=True):
     """The item collections of the table ('') or of an index."""
 
     index: str
@@ -116,7 +116,7 @@ class Rewrite(Struct, frozen=True):
     why: str = ""
 
 
-class Writes(Struct, frozen=True):
+class WriteRates(Struct, frozen=True):
     """Changes of rows a second, by table, and of columns by update: (table, column). `source`: where they are from, ''
     for nowhere, and then `why`."""
 
@@ -203,9 +203,9 @@ class Capacity(Struct, frozen=True):
     exact: bool
     types: Sequence[TypeSize]
     patterns: Sequence[PatternReads]
-    places: Sequence[Place]
+    places: Sequence[PlaceSizes]
     rewrites: Sequence[Rewrite]
-    writes: Writes
+    writes: WriteRates
     advice: Sequence[Advice]
     bills: Bills
     load: Load
@@ -242,7 +242,7 @@ class Costs(Struct, frozen=True):
     from; `why`: what is missing."""
 
     patterns: Sequence[PatternCost] = ()
-    largest: Sequence[Place] = ()
+    largest: Sequence[PlaceSizes] = ()
     exact: bool = False
     prices: str = ""
     why: str = ""

@@ -349,7 +349,7 @@ class TableState(Struct, frozen=True):
     extra: tuple[str, ...] = ()
 
 
-class Probe(Struct, frozen=True):
+class ActionProbe(Struct, frozen=True):
     """An action that the credentials may do (on an index, where one is named), or why it was `refused`.
 
     Not `tried`: a try would leave something behind, and `refused` says what.

@@ -627,7 +627,7 @@ class RecordPage(Struct, frozen=True):
     next_iterator: str | None
 
 
-class Position(Struct, frozen=True):
+class StreamPosition(Struct, frozen=True):
     """`sequence`: of the record at which, or after which, a reader begins; '' for the other two."""
 
     kind: Literal["TRIM_HORIZON", "LATEST", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
@@ -645,7 +645,7 @@ class StreamSource(Protocol):
     def state(self) -> StreamState:
         """Raises: TargetError where there is no such table."""
 
-    def iterator(self, stream: str, shard: str, position: Position) -> str:
+    def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
         """Where `records` begins; it is valid for 15 minutes.
 
         Raises: LostRecordsError where the stream holds this place, or the shard, no more.
@@ -759,7 +759,7 @@ source's own."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
+class IntendedRow:
     """What the row with this key is to be. `values`: of all columns that are written, the key's among them; None: no row."""
 
     table: TableFacts = field(repr=False)
@@ -770,14 +770,14 @@ class RowChange:
 class RefusedChange(Struct, frozen=True):
     """A change that the source does not take as it is now. It holds no value of a row but in `change`."""
 
-    change: RowChange
+    change: IntendedRow
     kind: RefusalKind
 
 
 class RowWriter(Protocol):
     """Writes rows of the source. Every call does no harm when it is done twice."""
 
-    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+    def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
         """Makes the rows so, in this order, in one transaction; where one is refused, in one each, so that the others go on.
 
         Rows that want each other's values of a unique index are then tried together, where a column of it may be NULL; and

@@ -39,7 +39,7 @@ class Statement(Struct, frozen=True):
     p99_ms: float | None = None
 
 
-class Condition(Struct, frozen=True):
+class QuestionCondition(Struct, frozen=True):
     """`params`: names of the parameters that it is compared with; of a constant `value` and none."""
 
     path: Path
@@ -69,7 +69,7 @@ class Total(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StatementQuestion:
     """What one statement asks: rows of `table`, with values of their parents.
 
     `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
@@ -81,7 +81,7 @@ class Question:
     sql: str
     table: str
     params: tuple[tuple[str, str], ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[QuestionCondition, ...]
     outputs: tuple[Path, ...]
     joins: tuple[Joined, ...] = ()
     required: tuple[str, ...] = ()
@@ -90,11 +90,11 @@ class Question:
     total: Total | None = None
     nulls_moved: tuple[Path, ...] = ()
 
-    def of(self, *bounds: Bound) -> tuple[Condition, ...]:
+    def of(self, *bounds: Bound) -> tuple[QuestionCondition, ...]:
         return tuple(condition for condition in self.conditions if condition.bound in bounds)
 
     @property
-    def constants(self) -> tuple[Condition, ...]:
+    def constants(self) -> tuple[QuestionCondition, ...]:
         """Conditions that no parameter has a part in."""
         return tuple(condition for condition in self.conditions if not condition.params)
 
@@ -273,13 +273,13 @@ def parent_keys(facts: SchemaFacts, table: TableFacts) -> tuple[ForeignKey, ...]
     return tuple(sorted(whole, key=lambda key: (key.columns, key.table)))
 
 
-def column_at(facts: SchemaFacts, question: Question, path: Path) -> Column | None:
+def column_at(facts: SchemaFacts, question: StatementQuestion, path: Path) -> Column | None:
     """The column at the path; None for a total."""
     tables = {"": question.table} | {joined.alias: joined.table for joined in question.joins}
     return facts.tables[tables[path[0]]].column(path[1])
 
 
-class Span(Struct, frozen=True):
+class NumberSpan(Struct, frozen=True):
     """The least and the largest whole number of a column, decimals cut away; None of no rows."""
 
     least: int | None
@@ -292,8 +292,8 @@ class Figures(Struct, frozen=True):
     counted, the others were estimated; `filled`: columns that may be NULL, and are in no row of these tables."""
 
     rows: Dict[str, int] = {}
-    spans: Dict[tuple[str, str], Span] = {}
-    totals: Dict[tuple[str, str, tuple[str, ...]], Span] = {}
+    spans: Dict[tuple[str, str], NumberSpan] = {}
+    totals: Dict[tuple[str, str, tuple[str, ...]], NumberSpan] = {}
     fan_out: Dict[tuple[str, tuple[str, ...]], int] = {}
     exact: frozenset[str] = frozenset()
     filled: frozenset[TableColumn] = frozenset()

@@ -44,7 +44,7 @@ class Cell(Struct, frozen=True):
     differs: bool
 
 
-class Difference(Struct, frozen=True):
+class ShownDifference(Struct, frozen=True):
     """One difference. `at`: seconds since 1970, 0 where it was not noted. `cells` is empty where no values are known."""
 
     group: str
@@ -74,7 +74,7 @@ class Group(Struct, frozen=True):
     count: int
     cause: str
     advice: str
-    differences: Sequence[Difference] = ()
+    differences: Sequence[ShownDifference] = ()
     before_move: bool = False
     before_verify: bool = False
     until: float = 0.0
@@ -243,7 +243,7 @@ class SampleItem(Struct, frozen=True):
     attributes: Mapping[str, str]
 
 
-class ItemCollection(Struct, frozen=True):
+class ShownCollection(Struct, frozen=True):
     """Items with one partition key. `more`: how many others of it the rows that were read make."""
 
     partition: str
@@ -259,7 +259,7 @@ class View(Struct, frozen=True):
     sort: Sequence[str]
     projection: str
     facets: Sequence[Facet]
-    collections: Sequence[ItemCollection] = ()
+    collections: Sequence[ShownCollection] = ()
     more: int = 0
 
     def columns(self, type_: str) -> list[str]:
@@ -384,7 +384,7 @@ class LookedItem(Struct, frozen=True):
     reason: str = ""
 
 
-class Example(Struct, frozen=True):
+class ExampleItem(Struct, frozen=True):
     """An item of a type; `key` as it may be shown, `base_key` as it is."""
 
     type: str

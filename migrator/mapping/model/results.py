@@ -79,7 +79,7 @@ class NotCompared(Struct, frozen=True):
     why: str
 
 
-class Sample(Struct, frozen=True):
+class SampleSize(Struct, frozen=True):
     """A part of the rows: a `share` of each entity's, or a number of `rows` in all; the `seed` chooses which."""
 
     seed: int
@@ -122,7 +122,7 @@ class VerifyResult(Struct, frozen=True):
     not_compared: Sequence[NotCompared]
     took_s: float
     stored: StoredRead
-    sample: Sample | None = None
+    sample: SampleSize | None = None
     not_proven: Sequence[NotCompared] = ()
     confirmed: Mapping[Root, set[ItemKey]] = {}
     """Live sources only: roots that still differ when compared again, with the item keys in question."""

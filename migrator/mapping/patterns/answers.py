@@ -15,7 +15,7 @@ from uuid import UUID
 
 from migrator.mapping.items import values
 from migrator.mapping.items.filters import FilterContext, distance_m, specs_of
-from migrator.mapping.items.rows import Places, compile_ref
+from migrator.mapping.items.rows import RowPlaces, compile_ref
 from migrator.mapping.items.values import (
     NotHeldError,
     attribute,
@@ -105,7 +105,7 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
         return lambda raw: raw
     kind, ref = only
     decode = decoder(kind)
-    filtered = compile_ref(ref, Places({"": 0}, around=FilterContext.of(mapping)))
+    filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
 
     def read(raw: Any) -> Any:
         try:

@@ -154,7 +154,7 @@ _NORMALISERS: dict[Normaliser, Step] = {
 # ── Differences between the item that a row makes and the item that is stored ──
 
 
-class Difference(Struct, frozen=True):
+class AttributeDifference(Struct, frozen=True):
     """One attribute that differs; never its value.
 
     missing: expected, not stored. unexpected: stored, not expected. type: stored as another type.
@@ -164,17 +164,19 @@ class Difference(Struct, frozen=True):
     kind: Literal["missing", "unexpected", "type", "value"]
 
 
-def differences(expected: Item, stored: Item, ignored: frozenset[str] = frozenset()) -> Iterator[Difference]:
+def differences(
+    expected: Item, stored: Item, ignored: frozenset[str] = frozenset()
+) -> Iterator[AttributeDifference]:
     """Every attribute that differs, `ignored` left out. Numbers are compared as numbers, texts byte by byte."""
     for name in sorted(expected.keys() - ignored):
         if name not in stored:
-            yield Difference(name, "missing")
+            yield AttributeDifference(name, "missing")
         elif type_of(expected[name]) != type_of(stored[name]):
-            yield Difference(name, "type")
+            yield AttributeDifference(name, "type")
         elif not equal(expected[name], stored[name]):
-            yield Difference(name, "value")
+            yield AttributeDifference(name, "value")
     for name in sorted(stored.keys() - expected.keys() - ignored):
-        yield Difference(name, "unexpected")
+        yield AttributeDifference(name, "unexpected")
 
 
 def equal(value: Value, other: Value) -> bool:
@@ -226,7 +228,7 @@ def diffs(
         agree = not ordered or all(equal(list(a), list(b)) for a, b in zip(rows, items, strict=True))
         return [] if agree else [Diff("order")]
     same = _Same([tolerances.get(name) for name in attributes])
-    named = _Named.by(key, attributes)
+    named = _KeyPlaces.by(key, attributes)
     pairs = named.pairs(left_rows, left_items)
     rest_rows, rest_items = _rest(left_rows, left_items, pairs)
     pairs += [
@@ -257,13 +259,13 @@ def _rest(
     )
 
 
-class _Named(Struct, frozen=True):
+class _KeyPlaces(Struct, frozen=True):
     """`places`: of the attributes that name a row; None where they are not known."""
 
     places: tuple[int, ...] | None
 
     @classmethod
-    def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _Named:
+    def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _KeyPlaces:
         """The places of `key` in `attributes`; unknown if the pattern ignores one of the key's attributes."""
         if key is None or not set(key) <= set(attributes):
             return cls(None)
@@ -360,7 +362,9 @@ def _is_near(value: Any, other: Any, allowed: Decimal | None) -> bool:
     return abs(Decimal(value) - Decimal(other)) <= allowed
 
 
-def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _Named) -> Iterator[Diff]:
+def _of_pair(
+    attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _KeyPlaces
+) -> Iterator[Diff]:
     key = named.key(row)
     for name, value, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
         if not is_same:

@@ -26,7 +26,7 @@ from migrator.mapping.items.filters import (
     reach_m,
     texts_of,
 )
-from migrator.mapping.items.rows import Compiled, Places, bound_text, compile_key, compile_value
+from migrator.mapping.items.rows import Compiled, RowPlaces, bound_text, compile_key, compile_value
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.mapping import (
     Expression,
@@ -177,7 +177,7 @@ class Requests:
         self.names = tuple(param.name for param in pattern.params)
         self.cut = cut_params(pattern)
         columns = {name: number for number, name in enumerate(self.names)}
-        self._places = Places(columns, around=FilterContext.of(mapping))
+        self._places = RowPlaces(columns, around=FilterContext.of(mapping))
         self.key = lru_cache(_KEYS)(self._compiled_key)
         self._values: dict[int, Compiled] = {}
         self._table = mapping.table

@@ -25,9 +25,9 @@ from migrator.mapping.model.live import (
     Installation,
     MarkedBy,
     MarkKeeper,
-    Position,
     Step,
     StreamJournal,
+    StreamPosition,
     StreamRecord,
     StreamSource,
     StreamState,
@@ -75,7 +75,7 @@ class CapturedStream(Struct, frozen=True):
         if not shard.sequence:
             return False
         try:
-            self.source.iterator(stream, shard.shard, Position("AFTER_SEQUENCE_NUMBER", shard.sequence))
+            self.source.iterator(stream, shard.shard, StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence))
         except LostRecordsError:
             return False
         return True
@@ -417,8 +417,8 @@ def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None
     shard no more."""
     if shard.is_finished:
         return None
-    after = [Position("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
-    for position in (*after, Position("TRIM_HORIZON")):
+    after = [StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
+    for position in (*after, StreamPosition("TRIM_HORIZON")):
         with suppress(LostRecordsError):
             return stream.source.iterator(arn, shard.shard, position)
     return None

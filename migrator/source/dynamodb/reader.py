@@ -15,9 +15,9 @@ from migrator.mapping.model.live import (
     ALL_OF_IT,
     FRESH_S,
     Checkpoint,
-    Position,
     RecordPage,
     StreamJournal,
+    StreamPosition,
     StreamRecord,
     StreamSource,
     StreamState,
@@ -238,7 +238,7 @@ class StreamReader:
         is not as long ago, what it still has begins with records that are worked, or with the next one."""
         shard, is_fresh = checkpoint.shard, self._is_fresh(checkpoint)
         if checkpoint.sequence:
-            after = Position("AFTER_SEQUENCE_NUMBER", checkpoint.sequence)
+            after = StreamPosition("AFTER_SEQUENCE_NUMBER", checkpoint.sequence)
             try:
                 return self.source.iterator(self._stream, shard, after)
             except LostRecordsError:
@@ -249,7 +249,7 @@ class StreamReader:
             raise LostRecordsError(
                 f"{what}, and the stream keeps a change for 24, so changes may be lost; {self.source.mend}"
             )
-        return self.source.iterator(self._stream, shard, Position("TRIM_HORIZON"))
+        return self.source.iterator(self._stream, shard, StreamPosition("TRIM_HORIZON"))
 
     def _is_fresh(self, checkpoint: Checkpoint) -> bool:
         return self.clock() + self._ahead_s - checkpoint.passed_at < FRESH_S

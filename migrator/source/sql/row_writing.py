@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
-from migrator.mapping.model.live import Check, RefusalKind, RefusedChange, Row, RowChange
+from migrator.mapping.model.live import Check, IntendedRow, RefusalKind, RefusedChange, Row
 from migrator.runtime.retry import Retry
 from migrator.source.engines.base import Address, ConnectionOptions, RowWriting
 from migrator.source.engines.connect import place_of, write_engine
@@ -37,7 +37,7 @@ class SqlRowWriter:
         self._unchanging: dict[str, frozenset[str]] = {}
         """As far as it was asked; what a table's columns are does not change while rows of it are written."""
 
-    def write(self, changes: Sequence[RowChange], check: Check) -> list[RefusedChange]:
+    def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
         if not changes:
             return []
         check()
@@ -71,7 +71,7 @@ class SqlRowWriter:
                     break
         return refused
 
-    def _join(self, connection: Connection, changes: Sequence[RowChange]) -> None:
+    def _join(self, connection: Connection, changes: Sequence[IntendedRow]) -> None:
         """All puts, or all deletes, in an order that foreign keys allow; columns that may be NULL are NULL until the end.
 
         Raises: _Unready with those that no order brings in, or takes away.
@@ -111,7 +111,7 @@ class SqlRowWriter:
             if len(left) < 2:
                 break
             check()
-            changes, made = [one.change for one in left], list[RowChange]()
+            changes, made = [one.change for one in left], list[IntendedRow]()
             try:
                 self._transactions.read(_DOING, partial(self._swap, changes=changes, made=made))
             except _Refused:
@@ -144,7 +144,7 @@ class SqlRowWriter:
     def close(self) -> None:
         self._transactions.close()
 
-    def _swap(self, connection: Connection, changes: Sequence[RowChange], made: list[RowChange]) -> None:
+    def _swap(self, connection: Connection, changes: Sequence[IntendedRow], made: list[IntendedRow]) -> None:
         """`made`: those that went through."""
         made.clear()
         self._rows.begin(connection)
@@ -156,7 +156,7 @@ class SqlRowWriter:
             made.append(change)
         self._rows.end(connection)
 
-    def _make(self, connection: Connection, changes: Sequence[RowChange]) -> None:
+    def _make(self, connection: Connection, changes: Sequence[IntendedRow]) -> None:
         self._rows.begin(connection)
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
         for change in changes:
@@ -176,7 +176,7 @@ class _Refused(Exception):
 class _Unready(Exception):
     """Rows whose parents are missing, or whose children stay."""
 
-    def __init__(self, changes: Sequence[RowChange]) -> None:
+    def __init__(self, changes: Sequence[IntendedRow]) -> None:
         super().__init__()
         self.changes = changes
 
@@ -244,22 +244,22 @@ class _RowSql:
             sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in freed)
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
-    def need_parents(self, changes: Sequence[RowChange]) -> None:
+    def need_parents(self, changes: Sequence[IntendedRow]) -> None:
         """Raises: _Unready with the rows that refer to one that is neither there nor among them."""
         written = [change for change in changes if change.values is not None]
         if without := [change for change in written if not all(self._parents(change, written))]:
             raise _Unready(without)
 
-    def lock(self, change: RowChange) -> bool:
+    def lock(self, change: IntendedRow) -> bool:
         """Whether it is there. Until the transaction ends no row that refers to it is inserted."""
         return bool(self._found(change.table, change.key, always=True))
 
-    def need_no_children(self, gone: Sequence[RowChange]) -> None:
+    def need_no_children(self, gone: Sequence[IntendedRow]) -> None:
         """Raises: _Unready with the rows to which others refer than these, which an ON DELETE CASCADE would take along."""
         if staying := [change for change in gone if self._has_children(change, gone=gone)]:
             raise _Unready(staying)
 
-    def is_ready(self, change: RowChange) -> bool:
+    def is_ready(self, change: IntendedRow) -> bool:
         """Whether nothing that foreign keys enforce now is in the way of the row, with its `_loose` columns NULL."""
         if change.values is None:
             return not self._has_children(change, lambda key: not key.deferrable)
@@ -267,8 +267,8 @@ class _RowSql:
 
     def _parents(
         self,
-        change: RowChange,
-        others: Sequence[RowChange],
+        change: IntendedRow,
+        others: Sequence[IntendedRow],
         counts: Callable[[ForeignKey], bool] = lambda _: True,
     ) -> Iterator[bool]:
         """By foreign key that counts and names a row, whether this row is there, or among the others."""
@@ -295,7 +295,7 @@ class _RowSql:
             sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in sorted(names))
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
-    def delete(self, change: RowChange, gone: Sequence[RowChange] = ()) -> None:
+    def delete(self, change: IntendedRow, gone: Sequence[IntendedRow] = ()) -> None:
         """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it.
 
         `gone`: rows that go in this transaction."""
@@ -330,9 +330,9 @@ class _RowSql:
 
     def _has_children(
         self,
-        change: RowChange,
+        change: IntendedRow,
         counts: Callable[[ForeignKey], bool] = lambda _: True,
-        gone: Sequence[RowChange] = (),
+        gone: Sequence[IntendedRow] = (),
     ) -> bool:
         """Whether other rows than those that are `gone` refer to it, by a foreign key that counts."""
         return any(
@@ -342,7 +342,7 @@ class _RowSql:
         )
 
     def _has_child(
-        self, child: TableFacts, foreign: ForeignKey, change: RowChange, gone: Sequence[Row]
+        self, child: TableFacts, foreign: ForeignKey, change: IntendedRow, gone: Sequence[Row]
     ) -> bool:
         table, key = change.table, change.key
         on = [

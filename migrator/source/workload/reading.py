@@ -16,11 +16,11 @@ from migrator.mapping.model.questions import (
     CUT,
     NULLS_MOVED,
     Bound,
-    Condition,
     Joined,
     Path,
-    Question,
+    QuestionCondition,
     Statement,
+    StatementQuestion,
     Total,
     Unserved,
     free_name,
@@ -287,7 +287,7 @@ ALL = "all"
 """What a count counts."""
 
 
-def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Condition]) -> Total:
+def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition]) -> Total:
     """SUM, MIN or MAX of a table's rows for each of their parents: the parent is the row of the scope from then on.
 
     Raises: NoQuestion for every other number of many rows.
@@ -334,7 +334,7 @@ class OfOneParent(Struct, frozen=True):
 
 
 def total_of_one(
-    select: exp.Select, scope: QueryScope, conditions: Sequence[Condition], facts: SchemaFacts
+    select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
 ) -> OfOneParent | None:
     """None where the statement is another one. A foreign key says that no child is without its parent."""
     table = scope.tables[scope.root]
@@ -413,7 +413,7 @@ _BOUNDS: dict[type[exp.Expr], tuple[Bound, Bound]] = {
 _ROWS_ALONE = {"expressions", "from_", "joins", "where", "group", "order", "limit", "kind"}
 
 
-def question_of(statement: Statement, facts: SchemaFacts) -> Question | Unserved:
+def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion | Unserved:
     """What the statement asks of the tables of `facts`, or why no access pattern can be made of it."""
     try:
         return _StatementReader(statement, facts).question()
@@ -478,7 +478,7 @@ class _StatementReader:
         self.total: Total | None = None
         self.nulls_moved: list[Path] = []
 
-    def question(self) -> Question:
+    def question(self) -> StatementQuestion:
         text = self._text()
         select = self._select(text)
         self.scope = scope_of(select, self.facts)
@@ -495,7 +495,7 @@ class _StatementReader:
         if self.total is not None and (not order or order[0][0] != ("", self.total.alias)):
             raise NoQuestion("aggregate")
         limit = self._limit(select)
-        return Question(
+        return StatementQuestion(
             statement=self.statement,
             sql=self._named(text),
             table=self.scope.tables[self.scope.root].name,
@@ -552,7 +552,7 @@ class _StatementReader:
 
     # ── conditions ──
 
-    def _conditions(self, select: exp.Select) -> list[Condition]:
+    def _conditions(self, select: exp.Select) -> list[QuestionCondition]:
         conditions = [
             condition
             for part in conjuncts(select)
@@ -567,13 +567,15 @@ class _StatementReader:
             seen.add(side)
         return conditions
 
-    def _read(self, part: exp.Expr) -> Iterator[Condition]:
+    def _read(self, part: exp.Expr) -> Iterator[QuestionCondition]:
         part, is_negated = _positive(part)
         if not {name for name, value in part.args.items() if value} <= _SAID:
             raise NoQuestion("condition")
         if _is_null_test(part):
             is_null = is_negated == bool(part.args.get("negate"))
-            yield Condition(self.scope.path(part.this.unnest()), "is null" if is_null else "is not null")
+            yield QuestionCondition(
+                self.scope.path(part.this.unnest()), "is null" if is_null else "is not null"
+            )
         elif is_negated:
             raise NoQuestion(_reason_of(part))
         elif isinstance(part, exp.Between):
@@ -588,7 +590,7 @@ class _StatementReader:
         else:
             raise NoQuestion(_reason_of(part))
 
-    def _compared(self, side: exp.Expr, bound: Bound, value: exp.Expr) -> Condition:
+    def _compared(self, side: exp.Expr, bound: Bound, value: exp.Expr) -> QuestionCondition:
         side, value = side.unnest(), value.unnest()
         lowered = isinstance(side, exp.Lower) and isinstance(value, exp.Lower)
         if lowered:
@@ -600,12 +602,12 @@ class _StatementReader:
         if number is not None:
             suffix = {"<": "to_", "<=": "to_", ">": "from_", ">=": "from_"}.get(bound, "")
             self._param(number, suffix + plain_name(path[1]), self._type(side))
-            return Condition(path, bound, (str(number),), lowered=lowered)
+            return QuestionCondition(path, bound, (str(number),), lowered=lowered)
         if bound != "=" or lowered:
             raise NoQuestion("constant")
-        return Condition(path, bound, value=_constant(value))
+        return QuestionCondition(path, bound, value=_constant(value))
 
-    def _listed(self, part: exp.In) -> Condition:
+    def _listed(self, part: exp.In) -> QuestionCondition:
         values = [value.unnest() for value in part.expressions]
         numbers = [mark_of(value) for value in values]
         if part.args.get("query") is not None:
@@ -614,7 +616,7 @@ class _StatementReader:
             raise NoQuestion("list")
         path = self.scope.path(part.this)
         self._param(numbers[0], f"{plain_name(path[1])}s", f"list of {self._type(part.this)}")
-        return Condition(path, "in", (str(numbers[0]),))
+        return QuestionCondition(path, "in", (str(numbers[0]),))
 
     def _type(self, column: exp.Column) -> str:
         kind = self.scope.place(column)[1].kind
@@ -630,7 +632,7 @@ class _StatementReader:
             given = re.sub(r"\W", "_", self.names[number] or wanted, flags=re.ASCII).strip("_") or "value"
             self.params[number] = free_name(given, (name for name, _ in self.params.values())), type_
 
-    def _with_names(self, condition: Condition) -> Condition:
+    def _with_names(self, condition: QuestionCondition) -> QuestionCondition:
         return replace(condition, params=tuple(self.params[int(number)][0] for number in condition.params))
 
     def _named(self, text: str) -> str:
@@ -705,7 +707,10 @@ class _StatementReader:
         return self.params[number][0]
 
     def _joins_read(
-        self, outputs: Sequence[Path], conditions: Sequence[Condition], order: Sequence[tuple[Path, bool]]
+        self,
+        outputs: Sequence[Path],
+        conditions: Sequence[QuestionCondition],
+        order: Sequence[tuple[Path, bool]],
     ) -> tuple[Joined, ...]:
         """The parents of which anything is read, and those between."""
         read = {
@@ -723,16 +728,18 @@ class _StatementReader:
                 read.add(joined.parent)
         return tuple(reversed(kept))
 
-    def _of_one_parent(self, total: OfOneParent, conditions: Sequence[Condition]) -> Question:
+    def _of_one_parent(
+        self, total: OfOneParent, conditions: Sequence[QuestionCondition]
+    ) -> StatementQuestion:
         """The same question, asked of the parent."""
         params = {condition.path[1]: self.params[int(condition.params[0])] for condition in conditions}
         asked = [(theirs, params[own]) for own, theirs in total.total.on]
-        return Question(
+        return StatementQuestion(
             statement=self.statement,
             sql=total.sql.format(*(f":{name}" for _, (name, _) in asked)),
             table=total.parent,
             params=tuple(param for _, param in asked),
-            conditions=tuple(Condition(("", theirs), "=", (name,)) for theirs, (name, _) in asked),
+            conditions=tuple(QuestionCondition(("", theirs), "=", (name,)) for theirs, (name, _) in asked),
             outputs=(("", total.total.alias),),
             total=total.total,
         )

@@ -16,7 +16,7 @@ from msgspec import Struct
 from sqlglot import exp
 
 from migrator.mapping.items.changes import captured_name
-from migrator.mapping.model.capacity import Writes
+from migrator.mapping.model.capacity import WriteRates
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import CUT, Statement, Unserved
 from migrator.runtime.errors import Fault, MappingError, MissingNameError, SettingsError, SourceError
@@ -259,17 +259,17 @@ class _StatementChange(Struct, frozen=True):
     calls: float
 
 
-def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> Writes:
+def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRates:
     """Of statements whose calls are calls a second; each is taken to change one row."""
     changes = _changes(statements, facts)
     if not changes:
-        return Writes(why="no statement of the file writes")
+        return WriteRates(why="no statement of the file writes")
     per_s, updates = defaultdict[str, float](float), defaultdict[tuple[str, str], float](float)
     for change in changes:
         per_s[change.table] += change.calls
         for column in change.columns:
             updates[change.table, column] += change.calls
-    return Writes(dict(per_s), dict(updates), "the file of statements")
+    return WriteRates(dict(per_s), dict(updates), "the file of statements")
 
 
 def _changes(statements: Iterable[Statement], facts: SchemaFacts) -> list[_StatementChange]:

@@ -12,7 +12,7 @@ from migrator.mapping.capacity.collections import spread_of
 from migrator.mapping.items.changes import captured_tables
 from migrator.mapping.model.capacity import FanOut, Spread
 from migrator.mapping.model.facts import Captured, EntityPlan, JoinPlan, Lookup, SchemaFacts, TableFacts
-from migrator.mapping.model.questions import Figures, Span, Wanted
+from migrator.mapping.model.questions import Figures, NumberSpan, Wanted
 from migrator.runtime.errors import SourceError
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
@@ -22,7 +22,7 @@ def figures_of(ask: Ask, facts: SchemaFacts, wanted: Wanted, rows_exact: int) ->
     """What is wanted. A table of more than `rows_exact` rows is not read as a whole: of it only the key's numbers are known,
     and its rows as at least so many."""
     measuring = _Measuring(ask, facts, rows_exact)
-    spans: dict[tuple[str, str], Span] = {}
+    spans: dict[tuple[str, str], NumberSpan] = {}
     for name in sorted(facts.tables):
         spans |= measuring.spans(facts.tables[name], wanted.spans.get(name, ()))
     small = measuring.exact
@@ -54,7 +54,7 @@ class _Measuring:
         self.rows: dict[str, int] = {}
         self.exact: set[str] = set()
 
-    def spans(self, table: TableFacts, columns: Sequence[str]) -> dict[tuple[str, str], Span]:
+    def spans(self, table: TableFacts, columns: Sequence[str]) -> dict[tuple[str, str], NumberSpan]:
         """Of these columns; and counts the table."""
         at_most = f"SELECT 1 AS one_row FROM {self._table(table)} LIMIT {self._rows_exact + 1}"
         rows = int(self._first(f"SELECT COUNT(*) FROM ({at_most}) AS migrator_first_rows")[0])
@@ -70,7 +70,7 @@ class _Measuring:
         )
         values = self._first(f"SELECT {sides} FROM {self._table(table)} AS migrator_measured")
         return {
-            (table.name, name): Span(_whole(values[2 * place]), _whole(values[2 * place + 1]))
+            (table.name, name): NumberSpan(_whole(values[2 * place]), _whole(values[2 * place + 1]))
             for place, name in enumerate(columns)
         }
 
@@ -82,7 +82,7 @@ class _Measuring:
         nulls = self._first(f"SELECT {counts} FROM {self._table(table)} AS migrator_measured")
         return [(table.name, name) for name, number in zip(columns, nulls, strict=True) if not number]
 
-    def total(self, table: TableFacts, column: str, by: Sequence[str]) -> Span:
+    def total(self, table: TableFacts, column: str, by: Sequence[str]) -> NumberSpan:
         """The least and the largest sum of the column over rows that are alike in `by`, which bounds MIN and MAX too."""
         number = self._column(table, column)
         rows = f"FROM {self._table(table)} GROUP BY {self._columns(table, by)}"
@@ -91,7 +91,7 @@ class _Measuring:
             f"SELECT MIN(total), MIN(least), MAX(total) FROM ({grouped}) AS migrator_totals"
         )
         lows = [value for value in (_whole(least), _whole(lowest)) if value is not None]
-        return Span(min(lows, default=None), _whole(most))
+        return NumberSpan(min(lows, default=None), _whole(most))
 
     def fan_out(self, table: TableFacts, columns: Sequence[str]) -> int:
         names = self._columns(table, columns)

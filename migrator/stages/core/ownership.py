@@ -11,7 +11,7 @@ from migrator.journal.identity import SqlIdentity
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.values import key_doubt
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.language.plan import Change, changes
+from migrator.mapping.language.plan import ColumnChange, changes
 from migrator.mapping.model.edges import (
     UNIMPORTED,
     UNREPAIRED,
@@ -434,7 +434,7 @@ def _check(source: Rows, journal: SqlJournal, run: Run, entities: Sequence[Compi
         journal.add_findings(run, [_finding(entity, change) for change in changed])
 
 
-def _finding(entity: CompiledEntity, change: Change) -> Finding:
+def _finding(entity: CompiledEntity, change: ColumnChange) -> Finding:
     what = f"{change} since the run began; the run does not read it"
     return Finding("schema", entity.name, what, attribute=change.column)
 

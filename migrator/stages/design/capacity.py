@@ -40,10 +40,10 @@ from migrator.mapping.model.capacity import (
     FanOut,
     HotKey,
     Load,
-    Place,
+    PlaceSizes,
     Rewrite,
     TypeSize,
-    Writes,
+    WriteRates,
 )
 from migrator.stages.design.sizing import Sized
 
@@ -64,7 +64,7 @@ class CapacityContext(Struct, frozen=True):
     triggers: int
     unread_tables: Sequence[str]
     fan_outs: Sequence[FanOut]
-    writes: Writes
+    writes: WriteRates
     page_rows: int
     units_per_s: float
     limit: str
@@ -180,13 +180,13 @@ class _Joining:
 
     # ── item collections ──
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[PlaceSizes]:
         masking = KeyMask.of(self.mapping, self.plans, whole=self.around.whole_keys)
         for index, measured in self.sized.places.items():
             hottest = tuple(
                 self._hot(masking, index, measured, collection) for collection in measured.largest
             )
-            yield Place(
+            yield PlaceSizes(
                 index,
                 measured.entries,
                 measured.bytes,

@@ -30,9 +30,9 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.report import (
     Coverage,
     Curve,
-    Difference,
-    ItemCollection,
     PatternReport,
+    ShownCollection,
+    ShownDifference,
     Span,
     Timeline,
     View,
@@ -109,7 +109,7 @@ class Showing:
         hidden = hidden_names.attributes | hidden_names.params
         return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
 
-    def difference(self, difference: Difference) -> Difference:
+    def difference(self, difference: ShownDifference) -> ShownDifference:
         """The difference, with values masked unless they may be shown."""
         if self.whole_values:
             return difference
@@ -130,13 +130,13 @@ class Showing:
             view, collections=[self._collection(view, collection) for collection in view.collections]
         )
 
-    def _collection(self, view: View, collection: ItemCollection) -> ItemCollection:
+    def _collection(self, view: View, collection: ShownCollection) -> ShownCollection:
         items = [
             replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
             for item in collection.items
         ]
         partition = " ".join(items[0].key[name] for name in view.partition)
-        return ItemCollection(partition, items, collection.more)
+        return ShownCollection(partition, items, collection.more)
 
     def _all_masked(self, texts: Mapping[str, str]) -> dict[str, str]:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}

@@ -15,7 +15,7 @@ from migrator.mapping.capacity.collections import (
     CallReads,
     ItemCollections,
     Measured,
-    Reads,
+    WaitingReads,
     condition_text,
     reads_of,
 )
@@ -136,7 +136,7 @@ class Sizing:
         self.bounds = bounds
         self.now_s = now_s
         self._table = mapping.table
-        self._reads = Reads(mapping)
+        self._reads = WaitingReads(mapping)
         self._places = {
             "": ItemCollections(),
             **{index.name: ItemCollections() for index in self._table.indexes},

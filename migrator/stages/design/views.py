@@ -19,7 +19,7 @@ from migrator.mapping.model.facts import kept_columns
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.mapping import Entity, ItemDesign
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
+from migrator.mapping.model.report import Facet, SampleItem, ShownCollection, View
 from migrator.mapping.model.table import (
     Index,
     Item,
@@ -266,7 +266,7 @@ class Views:
             projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
             facets=facets,
             collections=[
-                ItemCollection(
+                ShownCollection(
                     " ".join(key),
                     [sample for _, sample in samples[: bounds.items]],
                     max(0, len(samples) - bounds.items),

@@ -19,10 +19,10 @@ from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.live import (
     Check,
+    IntendedRow,
     RefusedChange,
     ReverseJournal,
     Row,
-    RowChange,
     RowId,
     RowWriter,
     StreamRecord,
@@ -491,7 +491,7 @@ class Reverse:
         return {row: before[row] for row in sure if row in before and row not in refused}, waiting
 
     def _written(
-        self, ordered: Sequence[RowId], changes: Mapping[RowId, RowChange], check: Check
+        self, ordered: Sequence[RowId], changes: Mapping[RowId, IntendedRow], check: Check
     ) -> dict[RowId, str]:
         """Those that were refused, and why; what a foreign key refused is tried again as long as others go through."""
         refused: dict[RowId, str] = {}
@@ -505,12 +505,12 @@ class Reverse:
             left = again if len(again) < len(left) else []
         return refused
 
-    def _change(self, row: RowId, values: Row | None) -> RowChange:
+    def _change(self, row: RowId, values: Row | None) -> IntendedRow:
         table = self.tables[row[0]]
         given = table.row_key(row[1]) if values is None else values
         written = self.spellings.written(table, given, self.tables)
         key = {name: written[name] for name in table.key}
-        return RowChange(table.facts, key, None if values is None else written)
+        return IntendedRow(table.facts, key, None if values is None else written)
 
     def _order(self, row: RowId) -> tuple[int, RowId]:
         return self._place[row[0]], row

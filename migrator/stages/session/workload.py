@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from migrator.mapping.model.capacity import FanOut, Writes
+from migrator.mapping.model.capacity import FanOut, WriteRates
 from migrator.mapping.model.edges import Questions
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.questions import Clauses, Figures, Question, Statement, Unserved, Wanted
+from migrator.mapping.model.questions import Clauses, Figures, Statement, StatementQuestion, Unserved, Wanted
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.clauses import clauses_of
@@ -59,10 +59,10 @@ class Workload(Struct, frozen=True):
         """Each form of them once."""
         return merged(statements, self.facts.dialect)
 
-    def question(self, statement: Statement) -> Question | Unserved:
+    def question(self, statement: Statement) -> StatementQuestion | Unserved:
         return question_of(statement, self.facts)
 
-    def writes(self, path: Path) -> Writes:
+    def writes(self, path: Path) -> WriteRates:
         """What a file of statements with rates says of changes."""
         return told_writes(statements_of(file_text(path), self.facts.dialect), self.facts)
 

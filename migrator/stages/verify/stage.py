@@ -34,7 +34,7 @@ from migrator.mapping.model.journal import (
     Tally,
 )
 from migrator.mapping.model.live import ActivityCounts, Root
-from migrator.mapping.model.results import NotCompared, Sample, StoredRead, VerifyResult
+from migrator.mapping.model.results import NotCompared, SampleSize, StoredRead, VerifyResult
 from migrator.mapping.model.table import ItemKey, SourceKey
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.logs import get_logger
@@ -174,7 +174,7 @@ def plan_sample(
     run: Run,
     plan: EntityPlan,
     *,
-    sample: Sample,
+    sample: SampleSize,
     page_rows: int,
     rows: int,
     total: int,
@@ -298,7 +298,7 @@ class VerifyOptions(Struct, frozen=True):
     workers: int = 4
     page_rows: int = 2000
     scan_segments: int = 4
-    sample: Sample | None = None
+    sample: SampleSize | None = None
 
 
 SHARED_SEGMENTS = 4

@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from migrator.features.look.server import Answer, Site, serving
+from migrator.features.look.server import HttpPage, Site, serving
 from migrator.features.look.work import STATE_WORDS, Pages
 from migrator.mapping.model.report import Cell, LookedItem, LookReport, LookState
 from tests.nightly.browser.page import Browser
@@ -62,10 +62,10 @@ REPORT = LookReport(
 def url() -> Iterator[str]:
     pages = Pages(HOSTILE[0], HOSTILE[1], [HOSTILE[1], "GSI1"], "1.0")
 
-    def look(fields: Mapping[str, str]) -> Answer:
-        return Answer(200, pages.look(ASKED | dict(fields), REPORT if fields else None))
+    def look(fields: Mapping[str, str]) -> HttpPage:
+        return HttpPage(200, pages.look(ASKED | dict(fields), REPORT if fields else None))
 
-    site = {"": look, "look": look, "status": lambda fields: Answer(200, pages.status(STATUS, HOSTILE))}
+    site = {"": look, "look": look, "status": lambda fields: HttpPage(200, pages.status(STATUS, HOSTILE))}
     with serving(Site(site, pages.refusal, pages.policy), 0) as served:
         yield served
 

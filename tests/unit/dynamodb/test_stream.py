@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from migrator.dynamodb.tables import CALLS_PER_S, DynamoStream
-from migrator.mapping.model.live import Position
+from migrator.mapping.model.live import StreamPosition
 from migrator.runtime.errors import ExpiredIteratorError, LostRecordsError, StoppedError, TargetError
 from migrator.runtime.retry import Backoff, Retry
 from tests import pins
 from tests.fakes.streams import EXPIRES_S, KEPT_S, FakeStreams
 
-HORIZON = Position("TRIM_HORIZON")
+HORIZON = StreamPosition("TRIM_HORIZON")
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_place_that_is_too_old_is_told_apart_from_records_that_are_gone(
     with pins.refused(LostRecordsError, "reverse"):
         source.records(*where, iterator, 10)
     with pins.refused(LostRecordsError, "follows"):
-        source.iterator(*where, Position("AFTER_SEQUENCE_NUMBER", record.sequence))
+        source.iterator(*where, StreamPosition("AFTER_SEQUENCE_NUMBER", record.sequence))
 
 
 def test_a_shard_or_a_stream_that_is_gone_has_lost_its_records(

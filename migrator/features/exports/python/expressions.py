@@ -126,14 +126,14 @@ def literal(value: Any) -> str:
 # ── values ──
 
 
-class Given(Struct, frozen=True):
+class NamedValue(Struct, frozen=True):
     """What stands for a path: Python that gives its value, and what that is. `children`: of a list of rows, by the paths of
     one that is called `child`."""
 
     code: str
     kind: Kind
     nullable: bool
-    children: Mapping[str, Given] = {}
+    children: Mapping[str, NamedValue] = {}
 
 
 def guarded(piece: Piece) -> str:
@@ -152,7 +152,7 @@ def param(name: str) -> str:
 class PythonCode(Expressions):
     """Expressions over values by their paths. `of_row`: whether they are of a row, not parameters."""
 
-    values: Mapping[str, Given]
+    values: Mapping[str, NamedValue]
     around: FilterContext
     of_row: bool = True
     star: str = "text"
@@ -198,7 +198,7 @@ class PythonCode(Expressions):
         guards = tuple(guard for piece in found for guard in piece.guards)
         return Piece(", ".join(piece.code for piece in found), found[0].kind, guards), ref.filters
 
-    def _decoded(self, given: Given) -> Piece:
+    def _decoded(self, given: NamedValue) -> Piece:
         """The value in the exact form that keys and items are made of."""
         code, kind = given.code, given.kind
         moment = ("_zoned" if kind.zone else "_unzoned") if self.of_row else "_moment"

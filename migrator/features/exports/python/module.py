@@ -15,7 +15,7 @@ from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment, construct_name
 from migrator.features.exports.expressions import UnsaidError
 from migrator.features.exports.model import (
-    Attribute,
+    ItemAttribute,
     ItemType,
     Model,
     PatternModel,
@@ -25,7 +25,7 @@ from migrator.features.exports.model import (
 from migrator.features.exports.python import table, values
 from migrator.features.exports.python.expressions import (
     TYPES,
-    Given,
+    NamedValue,
     Names,
     PythonCode,
     class_name,
@@ -73,7 +73,7 @@ def item_records(model: Model, names: Names) -> Iterator[Record]:
     for type_, items in model.types.items():
         doc = f"What an item of type {shown(type_)} says."
         # Several entities may write items of one type.
-        found: dict[str, list[Attribute]] = {}
+        found: dict[str, list[ItemAttribute]] = {}
         for attribute in (attribute for item in items for attribute in item.attributes):
             found.setdefault(attribute.name, []).append(attribute)
         fields = _fields(_merged(name, several, len(items)) for name, several in found.items())
@@ -84,7 +84,7 @@ _Stored: TypeAlias = tuple[str, str, str]
 """An attribute's name, its annotation, and what reads it of an item."""
 
 
-def _merged(name: str, several: Sequence[Attribute], items: int) -> _Stored:
+def _merged(name: str, several: Sequence[ItemAttribute], items: int) -> _Stored:
     """An attribute that so many items may have."""
     if several[0].stored:
         return name, "Any", f"item.get({literal(name)})"
@@ -195,13 +195,13 @@ class RowCode:
             {value.path: self._given(value, "row.") for value in self.row.values}, self.model.around
         )
 
-    def _given(self, value: RowValue, prefix: str) -> Given:
+    def _given(self, value: RowValue, prefix: str) -> NamedValue:
         _, fields = self.children.get(value.path, ("", {}))
         children = {
-            child.path: Given(f"child.{fields[child.path]}", child.kind, child.nullable)
+            child.path: NamedValue(f"child.{fields[child.path]}", child.kind, child.nullable)
             for child in value.children
         }
-        return Given(f"{prefix}{self.fields[value.path]}", value.kind, value.nullable, children)
+        return NamedValue(f"{prefix}{self.fields[value.path]}", value.kind, value.nullable, children)
 
     def records(self) -> Iterator[Record]:
         """The classes of the row and of the rows in its lists."""
@@ -314,7 +314,7 @@ def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, s
             yield expiry.path, f"_read_expiry({got})"
 
 
-def _held(code: RowCode, attribute: Attribute, got: str) -> Iterator[tuple[str, str]]:
+def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[str, str]]:
     """The row's value that an attribute holds as a whole, and what restores it."""
     value = attribute.expression
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
@@ -405,10 +405,11 @@ class PatternCode:
         self.question = module.one(f"_{name}_question")
         self.cut = cut_params(self.pattern)
         given = {
-            one.name: Given(param(one.name), Kind(one.type), nullable=True) for one in self.pattern.params
+            one.name: NamedValue(param(one.name), Kind(one.type), nullable=True)
+            for one in self.pattern.params
         }
         if asked.many:
-            given[asked.many] = Given("child", given[asked.many].kind, nullable=False)
+            given[asked.many] = NamedValue("child", given[asked.many].kind, nullable=False)
         self.star = "child" if asked.many else "text"
         self.request = PythonCode(given, model.around, of_row=False, star=self.star).request(asked)
 

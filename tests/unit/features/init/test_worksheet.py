@@ -9,7 +9,7 @@ import pytest
 
 from migrator.features.init.work import Sheet, questions_each, summary_text, worksheet
 from migrator.mapping.model.capacity import PatternReads
-from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
+from migrator.mapping.model.questions import REASONS, Figures, Statement, StatementQuestion, Unserved
 from migrator.mapping.model.results import Proof
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
@@ -28,7 +28,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSource]:
 def sheet_of(source: SqlSource, statements: list[Statement], **more: object) -> Sheet:
     facts = source.facts()
     read = [question_of(statement, facts) for statement in statements]
-    proposal = proposed(source, [made for made in read if isinstance(made, Question)], max_indexes=3)
+    proposal = proposed(source, [made for made in read if isinstance(made, StatementQuestion)], max_indexes=3)
     unread = [made for made in read if isinstance(made, Unserved)]
     return Sheet("shop.yaml", proposal, (*unread, *proposal.unserved), Figures(), **more)  # type: ignore[arg-type]
 

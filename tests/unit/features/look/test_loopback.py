@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from migrator.features.look.server import Answer, Site, serving
+from migrator.features.look.server import HttpPage, Site, serving
 from migrator.runtime.errors import SettingsError
 from tests import pins
 
@@ -18,8 +18,8 @@ WAIT_S = 120.0
 SECRET = "the page that only the token opens"
 
 
-def page(fields: Mapping[str, str]) -> Answer:
-    return Answer(200, f"{SECRET} {dict(fields)}")
+def page(fields: Mapping[str, str]) -> HttpPage:
+    return HttpPage(200, f"{SECRET} {dict(fields)}")
 
 
 SITE = Site({"": page, "look": page}, lambda why: f"refused: {why}", "default-src 'none'")

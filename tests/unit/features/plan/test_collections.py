@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from migrator.features.plan.work import print_views, views_fragment
-from migrator.mapping.model.report import Facet, ItemCollection, SampleItem, View
+from migrator.mapping.model.report import Facet, SampleItem, ShownCollection, View
 from migrator.runtime.values import asdict
 from tests import pins
 from tests.support_report_hostile import HOSTILE
@@ -24,7 +24,7 @@ VIEW = View(
     ["SK"],
     "all",
     [Facet("order", "Order", {"PK": "U#{user_id}", "SK": "O#{id}"}, ["total", "status"])],
-    [ItemCollection('"U#1"', ITEMS, 4)],
+    [ShownCollection('"U#1"', ITEMS, 4)],
     9,
 )
 WIDE = """
@@ -76,7 +76,7 @@ def test_a_part_of_a_page_has_a_place_for_what_an_item_lacks() -> None:
 def test_hostile_text_is_text(text: str) -> None:
     item = SampleItem(text, {"PK": text, "SK": text}, {text: text})
     view = View(
-        text, ["PK"], ["SK"], text, [Facet(text, text, {"PK": text}, [text])], [ItemCollection(text, [item])]
+        text, ["PK"], ["SK"], text, [Facet(text, text, {"PK": text}, [text])], [ShownCollection(text, [item])]
     )
     page = str(views_fragment([view]))
     assert not any(mark in page for mark in ("<script", "<img", "<a href='http", "\u202e", "\u2028", "\x1b"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.spark.executor import Given, JobText, Outcome, Probe
+from migrator.features.spark.executor import ExecutorReport, JobText, SliceOutcome, TaskInput
 from migrator.features.spark.work import Failures, connections_of_slot, faults_of, reason_of, slices_of
 from migrator.runtime.errors import MissingNameError, RefusedError, SettingsError, SourceError, StoppedError
 from migrator.settings.job import load_job
@@ -42,7 +42,7 @@ def test_every_number_is_in_one_slice() -> None:
 def test_a_job_is_read_where_none_of_its_files_is(tmp_path: Path) -> None:
     job = job_in(tmp_path / "driver")
     given = pickle.loads(
-        pickle.dumps(Given(text=JobText.of(load_job(job, {})), kind="backfill", max_write_units=7))
+        pickle.dumps(TaskInput(text=JobText.of(load_job(job, {})), kind="backfill", max_write_units=7))
     )
     before = load_job(job, {})
     for file in job.parent.iterdir():
@@ -63,11 +63,14 @@ def test_files_that_are_there_are_read_in_place_unless_they_say_something_else(t
 
 
 def test_one_failure_in_a_round_that_advanced_is_no_reason_to_stop() -> None:
-    failures, failed = Failures(), [Outcome("b", 3), Outcome("a", error="it is away", kind="SourceError")]
+    failures, failed = (
+        Failures(),
+        [SliceOutcome("b", 3), SliceOutcome("a", error="it is away", kind="SourceError")],
+    )
     for _ in range(9):
         failures.judge(failed, has_advanced=True)
     failures.judge(failed, has_advanced=False)
-    failures.judge([Outcome("a")], has_advanced=False)
+    failures.judge([SliceOutcome("a")], has_advanced=False)
     failures.judge(failed, has_advanced=False)
     failures.judge(failed, has_advanced=False)
     with pins.refused(SourceError):
@@ -86,17 +89,17 @@ def test_one_failure_in_a_round_that_advanced_is_no_reason_to_stop() -> None:
 )
 def test_what_would_fail_again_ends_the_run_at_once(kind: str, raised: type[Exception]) -> None:
     with pins.refused(raised) as caught:
-        Failures().judge([Outcome("a", error="no", kind=kind, is_final=True)], has_advanced=True)
+        Failures().judge([SliceOutcome("a", error="no", kind=kind, is_final=True)], has_advanced=True)
     assert type(caught.value) is raised
 
 
 def test_each_reason_why_an_executor_cannot_work_is_said_once() -> None:
     probes = [
-        Probe("a", "2.0"),
-        Probe("b", "1.0", ahead_s=-11.0),
-        Probe("b", "1.0", ahead_s=9.0),
-        Probe("c", "1.0", error="the variable URL is not set"),
-        Probe("c", "1.0", error="the variable URL is not set"),
+        ExecutorReport("a", "2.0"),
+        ExecutorReport("b", "1.0", ahead_s=-11.0),
+        ExecutorReport("b", "1.0", ahead_s=9.0),
+        ExecutorReport("c", "1.0", error="the variable URL is not set"),
+        ExecutorReport("c", "1.0", error="the variable URL is not set"),
     ]
     assert faults_of(probes, "1.0") == [pins.text("wheel"), pins.text("clocks"), pins.text("variable")]
 

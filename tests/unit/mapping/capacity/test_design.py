@@ -19,7 +19,7 @@ from migrator.mapping.capacity.design import (
 )
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.model.capacity import Advice, TypeSize, Writes
+from migrator.mapping.model.capacity import Advice, TypeSize, WriteRates
 from migrator.mapping.model.facts import SchemaFacts
 from tests.support_design import SHOP, source_with
 from tests.support_mapping import parse_mapping
@@ -108,7 +108,7 @@ def advice(checked: Checked, of: dict[str, Measured], **given: object) -> list[A
     }  # fmt: skip
     empty = {index: ItemCollections().measured(10) for index in ("", "GSI1", "GSI2")}
     rates = given.get("rates", {})
-    writes = Writes(source="told") if rates else Writes()
+    writes = WriteRates(source="told") if rates else WriteRates()
     design = Design(checked.mapping, types, empty | of, given.get("local"), writes, rates)  # type: ignore[arg-type]
     return advice_of(design, (), ())
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.capacity.collections import PAGE_BYTES, CallReads, Reads, condition_text, reads_of
+from migrator.mapping.capacity.collections import (
+    PAGE_BYTES,
+    CallReads,
+    WaitingReads,
+    condition_text,
+    reads_of,
+)
 from migrator.mapping.model.mapping import Mapping
 from migrator.mapping.model.table import Item
 from migrator.mapping.patterns.requests import Requests
@@ -48,7 +54,7 @@ def item(number: int, state: str = "sent") -> Item:
 
 def reads(mapping: Mapping, pattern: str, sizes: list[int], states: str = "", **params: Any) -> CallReads:
     """Of orders 1, 2, … of these sizes; those in `states` with an o are open. In the index each takes 100 bytes."""
-    made = Reads(mapping)
+    made = WaitingReads(mapping)
     chosen = mapping.patterns[pattern]
     call = made.call(chosen, Requests(mapping, chosen), params)
     for number, size in enumerate(sizes, 1):

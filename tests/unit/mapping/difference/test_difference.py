@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.difference.difference import Compared, Difference, Revision, difference, refusals
+from migrator.mapping.difference.difference import (
+    Compared,
+    MappingDifference,
+    PlannedRevision,
+    difference,
+    refusals,
+)
 from migrator.mapping.items.items import items_for
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import Fault, RowError
@@ -97,11 +103,11 @@ def checked(text: str) -> Checked:
     return check_mapping(parse_mapping(text, "shop.yaml"), SCHEMA)
 
 
-def revision(text: str, *, planned: bool = True) -> Revision:
+def revision(text: str, *, planned: bool = True) -> PlannedRevision:
     if not planned:
-        return Revision(parse_mapping(text, "shop.yaml").mapping)
+        return PlannedRevision(parse_mapping(text, "shop.yaml").mapping)
     made = checked(text)
-    return Revision(made.mapping, made.plans)
+    return PlannedRevision(made.mapping, made.plans)
 
 
 def changed(*edits: tuple[str, str], text: str = BASE) -> str:
@@ -116,7 +122,7 @@ def compared(old: str, new: str, *, planned: bool = True) -> Compared:
     return Compared(revision(old, planned=planned), revision(new, planned=planned), document)
 
 
-def between(*edits: tuple[str, str], planned: bool = True) -> Difference:
+def between(*edits: tuple[str, str], planned: bool = True) -> MappingDifference:
     return compared(BASE, changed(*edits), planned=planned).difference()
 
 
@@ -125,7 +131,7 @@ def refused(old: str, new: str, *, planned: bool = True) -> list[Fault]:
     return refusals(both, both.difference())
 
 
-def types(found: Difference) -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
+def types(found: MappingDifference) -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
     return {
         f"{entity.name}.{one.type}": (
             one.effect,
@@ -364,9 +370,9 @@ def test_a_shuffled_mapping_means_the_same(file: Path, seed: int) -> None:
     writer = YAML(typ="safe", pure=True)
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.dump(_shuffled(yaml.load(text), random.Random(seed)), out)
-    there = Revision(parse_mapping(text, "a").mapping)
+    there = PlannedRevision(parse_mapping(text, "a").mapping)
     assert difference(there, there).is_empty
-    assert difference(there, Revision(parse_mapping(out.getvalue(), "b").mapping)).is_empty
+    assert difference(there, PlannedRevision(parse_mapping(out.getvalue(), "b").mapping)).is_empty
 
 
 EDITS: list[tuple[str, str]] = [
@@ -436,7 +442,7 @@ def test_items_that_are_not_named_are_the_same(
 ) -> None:
     values = VALUES | {"city": city, "number": number, "status": status}
     sides = [checked(changed(*_applicable(edits))) for edits in (chosen, others)]
-    found = difference(*(Revision(one.mapping, one.plans) for one in sides))
+    found = difference(*(PlannedRevision(one.mapping, one.plans) for one in sides))
     named = {(entity.name, one.type) for entity in found.entities for one in entity.types}
     made = [_items(one, values) for one in sides]
     for key in {*made[0], *made[1]} - named:
@@ -460,7 +466,7 @@ def test_differences_are_the_same_both_ways(first: tuple[str, str], second: tupl
 @pytest.mark.parametrize("edit", EDITS, ids=str)
 def test_each_edit_alone_makes_no_item_that_is_not_named(edit: tuple[str, str]) -> None:
     sides = [checked(BASE), checked(changed(edit))]
-    found = difference(*(Revision(one.mapping, one.plans) for one in sides))
+    found = difference(*(PlannedRevision(one.mapping, one.plans) for one in sides))
     named = {(entity.name, one.type) for entity in found.entities for one in entity.types}
     made = [_items(one, VALUES) for one in sides]
     differ = {key for key in {*made[0], *made[1]} if made[0].get(key) != made[1].get(key)}

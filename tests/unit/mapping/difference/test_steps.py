@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from migrator.mapping.difference.difference import Difference, EntityDifference, SchemaDifference
+from migrator.mapping.difference.difference import EntityDifference, MappingDifference, SchemaDifference
 from migrator.mapping.difference.meaning import PatternDifference
 from migrator.mapping.difference.steps import (
     ORDER,
     ROUNDS,
     Asked,
+    ChangeDirection,
     Known,
     Steps,
     There,
     Verified,
-    Way,
     answered,
     proven,
     refuse_direct,
@@ -133,29 +133,57 @@ LEFT_AGAIN = asked("new", "old", is_left=True, again=True)
 @pytest.mark.parametrize(
     ("question", "known", "way"),
     [
-        (asked("b", "new"), Known("a", "", None), Way("a", "b", False)),
+        (asked("b", "new"), Known("a", "", None), ChangeDirection("a", "b", False)),
         (asked("a", "newest"), Known("a", "", None), There("a")),
         # A relay has made it the newest, and no change was ever begun to it.
-        (asked("b", "newest"), Known("b", "a", None), Way("a", "b", False)),
+        (asked("b", "newest"), Known("b", "a", None), ChangeDirection("a", "b", False)),
         (asked("new", "newest"), Known("new", "old", replace(CHANGE, step="")), There("new")),
-        (asked("new", "newest"), Known("new", "old", UNFINISHED), Way("old", "new", False, UNFINISHED)),
-        (asked("new", "newest", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
-        (asked("other", "new", go_back=True), Known("new", "old", UNFINISHED), Way("new", "old", True)),
-        (asked("new", "old", go_back=True), Known("old", "new", BACK), Way("new", "old", True, BACK)),
+        (
+            asked("new", "newest"),
+            Known("new", "old", UNFINISHED),
+            ChangeDirection("old", "new", False, UNFINISHED),
+        ),
+        (
+            asked("new", "newest", go_back=True),
+            Known("new", "old", UNFINISHED),
+            ChangeDirection("new", "old", True),
+        ),
+        (
+            asked("other", "new", go_back=True),
+            Known("new", "old", UNFINISHED),
+            ChangeDirection("new", "old", True),
+        ),
+        (
+            asked("new", "old", go_back=True),
+            Known("old", "new", BACK),
+            ChangeDirection("new", "old", True, BACK),
+        ),
         (
             asked("new", "newest", go_back=True),
             Known("new", "old", replace(CHANGE, step="")),
-            Way("new", "old", True),
+            ChangeDirection("new", "old", True),
         ),
-        (asked("older", "old", go_back=True), Known("new", "old", None), Way("new", "older", True)),
+        (
+            asked("older", "old", go_back=True),
+            Known("new", "old", None),
+            ChangeDirection("new", "older", True),
+        ),
         # From one that it went back to it goes to an older one, and once more to the one that it left where that is said.
-        (asked("older", "old", go_back=True), Known("old", "new", BACK_DONE), Way("old", "older", True)),
-        (LEFT_AGAIN, Known("old", "new", BACK_DONE), Way("old", "new", False)),
-        (replace(LEFT_AGAIN, standing="new"), Known("old", "new", BACK_DONE), Way("old", "new", False)),
+        (
+            asked("older", "old", go_back=True),
+            Known("old", "new", BACK_DONE),
+            ChangeDirection("old", "older", True),
+        ),
+        (LEFT_AGAIN, Known("old", "new", BACK_DONE), ChangeDirection("old", "new", False)),
+        (
+            replace(LEFT_AGAIN, standing="new"),
+            Known("old", "new", BACK_DONE),
+            ChangeDirection("old", "new", False),
+        ),
     ],
 )
 def test_the_way_follows_from_the_file_and_the_journal(
-    question: Asked, known: Known, way: Way | There
+    question: Asked, known: Known, way: ChangeDirection | There
 ) -> None:
     assert way_of(question, known) == way
 
@@ -206,9 +234,9 @@ def test_a_job_that_has_gone_back_is_there_where_it_is_said_once_more(question: 
 # ── the gate ──
 
 
-def found(*patterns: PatternDifference) -> Difference:
+def found(*patterns: PatternDifference) -> MappingDifference:
     entity = EntityDifference("user@eu", "user", "changed", (), ())
-    return Difference((entity,), patterns, SchemaDifference({}, {}, ()), ())
+    return MappingDifference((entity,), patterns, SchemaDifference({}, {}, ()), ())
 
 
 def test_only_patterns_that_dynamodb_answers_and_that_change_are_in_the_way() -> None:

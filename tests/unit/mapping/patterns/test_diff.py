@@ -13,7 +13,7 @@ from migrator.mapping.model.evidence import Diff, Row
 from migrator.mapping.model.table import Item
 from migrator.mapping.patterns import diff
 from migrator.mapping.patterns.answers import Designs
-from migrator.mapping.patterns.diff import Difference, differences, diffs, equal, row_key
+from migrator.mapping.patterns.diff import AttributeDifference, differences, diffs, equal, row_key
 from tests.golden.patterns import checked
 
 NAMES = ("id", "total", "status")
@@ -126,11 +126,11 @@ def test_each_attribute_that_differs_is_named_once() -> None:
     expected: Item = {"a": 1, "b": "x", "c": True, "d": [1, {"e": 2}], "same": Decimal("1.0")}
     stored: Item = {"a": 2, "c": 1, "d": [1, {"e": 3}], "f": None, "same": 1}
     assert list(differences(expected, stored)) == [
-        Difference("a", "value"),
-        Difference("b", "missing"),
-        Difference("c", "type"),
-        Difference("d", "value"),
-        Difference("f", "unexpected"),
+        AttributeDifference("a", "value"),
+        AttributeDifference("b", "missing"),
+        AttributeDifference("c", "type"),
+        AttributeDifference("d", "value"),
+        AttributeDifference("f", "unexpected"),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.model.capacity import FanOut, Spread, Writes
+from migrator.mapping.model.capacity import FanOut, Spread, WriteRates
 from migrator.source.reader import SqlSource
 from migrator.source.workload.statements import statements_of, told_writes
 from migrator.source.workload.statistics import fan_outs
@@ -91,4 +91,4 @@ def test_statements_with_rates_tell_what_changes(source: SqlSource) -> None:
 
 def test_statements_that_only_read_tell_nothing(source: SqlSource) -> None:
     writes = told_writes(statements_of("SELECT 1;", "sqlite"), source.facts())
-    assert writes == Writes(why=pins.text())
+    assert writes == WriteRates(why=pins.text())

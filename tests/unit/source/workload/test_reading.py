@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from migrator.features.init.placing import LARGEST_LIST
-from migrator.features.init.written import Asked, proposal_of
+from migrator.features.init.written import ProposalInput, proposal_of
 from migrator.mapping.model.facts import SchemaFacts
-from migrator.mapping.model.questions import REASONS, Figures, Question, Statement, Unserved
+from migrator.mapping.model.questions import REASONS, Figures, Statement, StatementQuestion, Unserved
 from migrator.runtime.errors import Fault
 from migrator.runtime.values import replace
 from migrator.source.workload.reading import LONGEST, marked, question_of
@@ -24,9 +24,9 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaFacts]:
         yield source.facts()
 
 
-def question(sql: str, facts: SchemaFacts) -> Question:
+def question(sql: str, facts: SchemaFacts) -> StatementQuestion:
     (made,) = read(sql, facts)
-    assert isinstance(made, Question), made
+    assert isinstance(made, StatementQuestion), made
     return made
 
 
@@ -241,14 +241,16 @@ def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
     with source_with(tmp_path, SHOP) as source:
         facts = source.facts()
         questions = [
-            made for made in read("SELECT id FROM orders WHERE id = ?", facts) if isinstance(made, Question)
+            made
+            for made in read("SELECT id FROM orders WHERE id = ?", facts)
+            if isinstance(made, StatementQuestion)
         ]
 
         def refused(text: str) -> list[Fault]:
             wrong = "access_patterns" in text
             return [Fault("shop.yaml", 1, "access_patterns.get_orders.sql", "no such thing")] if wrong else []
 
-        made = proposal_of(Asked(questions, facts, Figures(), "Shop", 5, refused))
+        made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
     assert [(other.reason, other.what) for other in made.unserved] == [("fault", pins.text())]
     assert "access_patterns" not in made.text
 
@@ -257,7 +259,9 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
     with source_with(tmp_path, SHOP) as source:
         facts = source.facts()
         questions = [
-            made for made in read("SELECT id FROM orders WHERE id = ?", facts) if isinstance(made, Question)
+            made
+            for made in read("SELECT id FROM orders WHERE id = ?", facts)
+            if isinstance(made, StatementQuestion)
         ]
 
         def refused(text: str) -> list[Fault]:
@@ -266,7 +270,7 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
                 [Fault("shop.yaml", 1, "entities.orders.items.Orders.key", "no such thing")] if wrong else []
             )
 
-        made = proposal_of(Asked(questions, facts, Figures(), "Shop", 5, refused))
+        made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
     assert [other.reason for other in made.unserved] == ["fault"]
     assert "orders" not in made.design.homes
     assert pins.said(made.decisions)
@@ -347,9 +351,9 @@ def test_an_order_names_columns_whose_nulls_it_puts_elsewhere_than_the_source(
     nulls_are_large = dialect == "postgresql"
     first = nulls_are_large == words.startswith("DESC")
     is_own = "NULLS" not in words or words.endswith("FIRST") == first
-    assert isinstance(made, Question)
+    assert isinstance(made, StatementQuestion)
     assert made.nulls_moved == (() if is_own else (("", "shipped_at"),))
     on_a_column_without = Statement(statement.sql.replace("shipped_at", "placed_at"))
     other = question_of(on_a_column_without, replace(facts, dialect=dialect))
-    assert isinstance(other, Question)
+    assert isinstance(other, StatementQuestion)
     assert other.nulls_moved == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.model.questions import Span, Wanted
+from migrator.mapping.model.questions import NumberSpan, Wanted
 from migrator.source.workload.statistics import figures_of
 from tests.support_design import source_with
 
@@ -18,12 +18,12 @@ MUGS = (
 @pytest.mark.parametrize(
     ("rows_exact", "exact", "spans"),
     [
-        (3, frozenset({"mug"}), {("mug", "id"): Span(1, 3), ("mug", "price"): Span(5, 9)}),
-        (2, frozenset(), {("mug", "id"): Span(1, 3)}),
+        (3, frozenset({"mug"}), {("mug", "id"): NumberSpan(1, 3), ("mug", "price"): NumberSpan(5, 9)}),
+        (2, frozenset(), {("mug", "id"): NumberSpan(1, 3)}),
     ],
 )
 def test_table_of_exactly_the_limit_is_read_whole(
-    tmp_path: Path, rows_exact: int, exact: frozenset[str], spans: dict[tuple[str, str], Span]
+    tmp_path: Path, rows_exact: int, exact: frozenset[str], spans: dict[tuple[str, str], NumberSpan]
 ) -> None:
     with source_with(tmp_path, MUGS) as source:
         wanted = Wanted({"mug": ("id", "price")}, (), ())

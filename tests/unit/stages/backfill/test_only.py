@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from migrator.mapping.check.check import Checked
-from migrator.mapping.difference.difference import Revision, difference
+from migrator.mapping.difference.difference import PlannedRevision, difference
 from migrator.mapping.items.encoder import item_of
 from migrator.mapping.model.live import Outcome
 from migrator.mapping.model.table import TOMBSTONE, EncodedItem, Item, ItemKey, RowTree
@@ -80,8 +80,8 @@ class Revised:
         return {key: item for key, item in items if item.get("_tk") == ticket and item["type"] != CONTROL}
 
 
-def _revision(checked: Checked) -> Revision:
-    return Revision(checked.mapping, checked.plans)
+def _revision(checked: Checked) -> PlannedRevision:
+    return PlannedRevision(checked.mapping, checked.plans)
 
 
 def kinds(items: dict[ItemKey, Item]) -> dict[str, str]:

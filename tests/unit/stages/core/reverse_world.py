@@ -12,7 +12,7 @@ from migrator.mapping.check.check import check_mapping
 from migrator.mapping.inverse.rows import compile_inverse
 from migrator.mapping.items.items import items_for
 from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.mapping.model.live import Position, StreamRecord
+from migrator.mapping.model.live import StreamPosition, StreamRecord
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.source.dynamodb.reader import StreamReader
 from migrator.stages.reverse.stage import Reverse, WrittenTable, items_by_row
@@ -138,7 +138,9 @@ class Shop:
 
     def records(self, shard: str) -> list[StreamRecord]:
         arn, source = self.world.fake.arn, self.world.source
-        return source.records(arn, shard, source.iterator(arn, shard, Position("TRIM_HORIZON")), 1000).records
+        return source.records(
+            arn, shard, source.iterator(arn, shard, StreamPosition("TRIM_HORIZON")), 1000
+        ).records
 
     # ── the way back ──
 

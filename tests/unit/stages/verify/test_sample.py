@@ -13,7 +13,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Page, RunIdentity
-from migrator.mapping.model.results import Sample
+from migrator.mapping.model.results import SampleSize
 from migrator.mapping.model.table import SourceKey
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
@@ -46,7 +46,7 @@ def plan_of(source: SqlSource) -> EntityPlan:
     return entity.plan
 
 
-def pages(source: SqlSource, sample: Sample, rows: int = 3000) -> list[Page]:
+def pages(source: SqlSource, sample: SampleSize, rows: int = 3000) -> list[Page]:
     journal = SqlJournal.in_memory()
     run = journal.start_run(RunIdentity("verify", "shop", "T", "1", ""))
     for _ in range(2):
@@ -57,11 +57,11 @@ def pages(source: SqlSource, sample: Sample, rows: int = 3000) -> list[Page]:
 
 
 def test_the_same_seed_chooses_the_same_pages_and_another_one_others(source: SqlSource) -> None:
-    first = pages(source, Sample(7, share=Fraction(10, 100)))
+    first = pages(source, SampleSize(7, share=Fraction(10, 100)))
     assert len(first) == 11
     assert [page.number for page in first] == sorted({page.number for page in first})
-    assert pages(source, Sample(7, share=Fraction(10, 100))) == first
-    assert pages(source, Sample(8, share=Fraction(10, 100))) != first
+    assert pages(source, SampleSize(7, share=Fraction(10, 100))) == first
+    assert pages(source, SampleSize(8, share=Fraction(10, 100))) != first
 
 
 def rows_of(source: SqlSource, planned: list[Page]) -> list[int]:
@@ -70,16 +70,16 @@ def rows_of(source: SqlSource, planned: list[Page]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "sample", [Sample(3, rows=1), Sample(3, rows=60), Sample(3, share=Fraction(9, 100))], ids=str
+    "sample", [SampleSize(3, rows=1), SampleSize(3, rows=60), SampleSize(3, share=Fraction(9, 100))], ids=str
 )
-def test_a_small_sample_is_rows_by_chance_none_of_them_twice(source: SqlSource, sample: Sample) -> None:
+def test_a_small_sample_is_rows_by_chance_none_of_them_twice(source: SqlSource, sample: SampleSize) -> None:
     found = pages(source, sample)
     rows = rows_of(source, found)
     wanted = sample.wanted(3000, 3000)
     assert 0.7 * wanted <= len(rows) <= 1.2 * wanted + 1
     assert len(set(rows)) == len(rows)
     assert pages(source, sample) == found
-    assert pages(source, Sample(4, share=sample.share, rows=sample.rows)) != found
+    assert pages(source, SampleSize(4, share=sample.share, rows=sample.rows)) != found
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_every_row_may_be_in_a_small_sample(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY)")
         connection.executemany("INSERT INTO note VALUES (?)", [(n,) for n in range(60)])
     with closing(SqlSource(source_url(f"sqlite:///{tmp_path / 'few.db'}"))) as few:
-        found = {row for seed in range(80) for row in rows_of(few, pages(few, Sample(seed, rows=5), 60))}
+        found = {row for seed in range(80) for row in rows_of(few, pages(few, SampleSize(seed, rows=5), 60))}
     assert found == set(range(60))
 
 
@@ -102,10 +102,10 @@ class Sparing(SqlSource):
 
 def test_where_few_keys_are_found_places_are_looked_for_along_the_index(tmp_path: Path) -> None:
     with closing(Sparing(source_url(notes(tmp_path)))) as source:
-        found = pages(source, Sample(3, rows=100))
+        found = pages(source, SampleSize(3, rows=100))
         assert len(found) in (10, 11)
         assert len({row // 300 for row in rows_of(source, found)}) >= 8
-        assert pages(source, Sample(4, rows=100)) != found
+        assert pages(source, SampleSize(4, rows=100)) != found
 
 
 def test_of_a_large_sample_several_pages_are_at_each_place(
@@ -113,7 +113,7 @@ def test_of_a_large_sample_several_pages_are_at_each_place(
 ) -> None:
     monkeypatch.setattr("migrator.stages.verify.stage._PLACES", 4)
     with closing(SqlSource(source_url(notes(tmp_path)))) as source:
-        found = pages(source, Sample(3, rows=200))
+        found = pages(source, SampleSize(3, rows=200))
         rows = rows_of(source, found)
     assert 100 <= len(rows) <= 260
     assert len(set(rows)) == len(rows)
@@ -121,7 +121,7 @@ def test_of_a_large_sample_several_pages_are_at_each_place(
 
 
 def test_a_sample_of_all_rows_is_all_pages(source: SqlSource) -> None:
-    found = pages(source, Sample(7, share=Fraction(1)))
+    found = pages(source, SampleSize(7, share=Fraction(1)))
     assert [page.number for page in found] == list(range(1, len(found) + 1))
     assert (found[0].after, found[-1].upto) == (None, None)
 
@@ -129,19 +129,19 @@ def test_a_sample_of_all_rows_is_all_pages(source: SqlSource) -> None:
 @pytest.mark.parametrize(
     ("sample", "rows", "total", "wanted"),
     [
-        (Sample(1, share=Fraction(1, 100)), 5000, 9000, 50),
-        (Sample(1, share=Fraction(1, 200)), 1001, 1001, 6),
-        (Sample(1, share=Fraction(1, 100)), 3, 9000, 1),
-        (Sample(1, share=Fraction(1)), 77, 77, 77),
-        (Sample(1, share=Fraction(1)), 0, 77, 0),
-        (Sample(1, rows=1000), 6000, 8000, 750),
-        (Sample(1, rows=1000), 10, 20, 10),
+        (SampleSize(1, share=Fraction(1, 100)), 5000, 9000, 50),
+        (SampleSize(1, share=Fraction(1, 200)), 1001, 1001, 6),
+        (SampleSize(1, share=Fraction(1, 100)), 3, 9000, 1),
+        (SampleSize(1, share=Fraction(1)), 77, 77, 77),
+        (SampleSize(1, share=Fraction(1)), 0, 77, 0),
+        (SampleSize(1, rows=1000), 6000, 8000, 750),
+        (SampleSize(1, rows=1000), 10, 20, 10),
     ],
 )
-def test_how_many_rows_a_sample_wants(sample: Sample, rows: int, total: int, wanted: int) -> None:
+def test_how_many_rows_a_sample_wants(sample: SampleSize, rows: int, total: int, wanted: int) -> None:
     assert sample.wanted(rows, total) == wanted
 
 
 def test_a_sample_says_what_it_is() -> None:
-    assert str(Sample(1, share=Fraction("0.5") / 100)) == "0.5%"
-    assert str(Sample(1, rows=1000)) == "1000 rows"
+    assert str(SampleSize(1, share=Fraction("0.5") / 100)) == "0.5%"
+    assert str(SampleSize(1, rows=1000)) == "1000 rows"

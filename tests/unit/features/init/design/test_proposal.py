@@ -11,7 +11,7 @@ import pytest
 from migrator.features.init.placing import Access
 from migrator.features.init.written import Proposal, default_statements
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.model.questions import Question
+from migrator.mapping.model.questions import StatementQuestion
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
 from tests import pins
@@ -232,7 +232,7 @@ def test_without_statements_the_keys_are_the_questions(shop: SqlSource) -> None:
     read_statements = [
         question_of(each, facts) for each in default_statements(facts, lambda name: f'"{name}"')
     ]
-    questions = [made for made in read_statements if isinstance(made, Question)]
+    questions = [made for made in read_statements if isinstance(made, StatementQuestion)]
     assert len(questions) == len(read_statements)
     made = proposed(shop, questions)
     assert made.unserved == ()
@@ -275,7 +275,7 @@ def test_names_that_are_no_words_and_keys_of_several_columns_make_no_fault(tmp_p
             SELECT a FROM keyless WHERE a = ?; SELECT amount FROM coded WHERE amount > ?""",
             facts,
         )
-        made = proposed(source, [each for each in (*keys, *more) if isinstance(each, Question)])
+        made = proposed(source, [each for each in (*keys, *more) if isinstance(each, StatementQuestion)])
         faults = all_faults(made.text, facts)
     assert [fault for fault in faults if not fault.warning] == []
     assert {other.reason for other in made.unserved} <= {"key", "fault"}
