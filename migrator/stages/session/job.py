@@ -62,11 +62,12 @@ from migrator.settings.job import (
     load_job,
 )
 from migrator.settings.transforms import sound_mapping, table_of
-from migrator.source.capture.install import SqlActivity, SqlCapture
+from migrator.source.capture.install import SqlCapture
+from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.dynamodb.opening import open_document_live, open_document_source, open_reader, sample_of
 from migrator.source.dynamodb.source import DocumentSource
-from migrator.source.engines.base import Address, ConnectionOptions, name_of
+from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import (
     SecretProviders,
     address_of,
@@ -446,23 +447,6 @@ def imports_of(job: Job, design: TableDesign, files: Files, stop: Callable[[], b
 
 
 # ── What live change and cutover need of the source: capture, marks, tickets, activity ──
-
-
-def open_captured(
-    job: str,
-    writing: Writing,
-    address: Address,
-    name: str,
-    wait: Callable[[float], None],
-    is_over: Callable[[], bool],
-) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
-    """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay
-    needs to read the log."""
-    if not writing.kind.capturing.log:
-        return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
-    from migrator.source.capture.log.opening import open_log
-
-    return open_log(job, writing, address, name, wait, is_over)
 
 
 DDL_LOCK_WAIT_S = 1.0

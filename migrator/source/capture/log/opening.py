@@ -1,26 +1,30 @@
-"""Opens capture of a source with a log, by its engine."""
+"""Opens capture of a source; one with a log, as its engine has it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
+from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.log.install import LogCapture
 from migrator.source.capture.log.reader import Log, LogActivity, LogMarks, LogReader
+from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.base import Address
 from migrator.source.sql.transactions import Writing
 
 
-def open_log(
+def open_captured(
     job: str,
     writing: Writing,
     address: Address,
     name: str,
     wait: Callable[[float], None],
     is_over: Callable[[], bool],
-) -> tuple[LogCapture, LogMarks, LogActivity]:
+) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
     """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay
     needs to read the log."""
+    if not writing.kind.capturing.log:
+        return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
     opened, capture = _OPENED[writing.kind.capturing.log](writing, address, name)
     marks = LogMarks(writing, LogReader(writing, opened), wait, is_over)
     return capture(job=job, writing=writing, marks=marks, wait=wait), marks, LogActivity(writing, marks)
