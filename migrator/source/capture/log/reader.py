@@ -284,7 +284,7 @@ class LogReader:
         is_due = has_moved and self.clock() - opened.stored_at >= IDLE_S
         if opened.marks or is_due or opened.stream.waits:
             self._store(opened)
-        elif self.clock() - opened.looked_at >= LOOK_S:
+        if self.clock() - opened.looked_at >= LOOK_S:
             self._look(opened)
 
     # ── what is kept ──
@@ -312,13 +312,14 @@ class LogReader:
             raise _ChangedError
         opened.marks, opened.is_asked = [], False
         opened.unseen.clear()
-        opened.stored_at = opened.looked_at = self.clock()
+        opened.stored_at = self.clock()
         opened.stream.confirm(passed.position)
         return True
 
     def _look(self, opened: _Opened) -> None:
+        """Also of a log that goes on: a server may leave out, without an error, what is no longer published."""
         opened.looked_at = self.clock()
-        place = self.place()
+        place = self._refuse_lost()
         if place is None or (place.slot, place.tables) != (opened.place.slot, opened.place.tables):
             raise _ChangedError
 

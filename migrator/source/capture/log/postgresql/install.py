@@ -18,7 +18,7 @@ from migrator.source.capture.log.postgresql.slot import (
     COLUMNS,
     HAS_PUBLICATION,
     LOG,
-    SYSTEM,
+    published,
     slot_named,
     slot_of,
 )
@@ -309,8 +309,9 @@ def _create_slot(connection: Connection, name: str) -> str:
 def _first_place(name: str, text: str) -> str:
     now = "extract(epoch FROM clock_timestamp())"
     return (
-        f"INSERT INTO {LOG} (id, slot, system, lsn, passed_at, tables) SELECT 1, slot_name, {SYSTEM}, confirmed_flush_lsn,"
-        f" {now}, {literal(text)} FROM pg_catalog.pg_replication_slots WHERE slot_name = {literal(name)}"
+        f"INSERT INTO {LOG} (id, slot, system, lsn, passed_at, tables) SELECT 1, slot_name, {published('slot_name')},"
+        f" confirmed_flush_lsn, {now}, {literal(text)} FROM pg_catalog.pg_replication_slots"
+        f" WHERE slot_name = {literal(name)}"
     )
 
 

@@ -28,9 +28,15 @@ COLUMNS = (
     " passed_at double precision NOT NULL, tables text NOT NULL"
 )
 """As LogPlace has them."""
-SYSTEM = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system())"
+_SYSTEM = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system())"
 _LONGEST = 63
 """Bytes of the name of a slot. Source: PostgreSQL's documentation, NAMEDATALEN."""
+
+
+def published(publication: str) -> str:
+    """SQL of the server and of a publication on it, which is another one when it was made again. `publication`: SQL of its
+    name."""
+    return f"{_SYSTEM} || '/' || (SELECT oid FROM pg_catalog.pg_publication WHERE pubname = {publication})"
 
 
 def slot_of(job: str) -> str:
@@ -69,7 +75,9 @@ _SLOT = sa.text("""
 """)
 HAS_PUBLICATION = sa.text("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = :name)")
 _HAS_LOG = f"SELECT pg_catalog.to_regclass('{LOG}') IS NOT NULL"
-_HERE = f"SELECT {SYSTEM}, pg_catalog.current_database()"
+_HERE = sa.text(
+    f"SELECT {_SYSTEM} AS server, pg_catalog.current_database() AS database, {published(':slot')} AS published"
+)
 
 
 def place_of_log(connection: Connection) -> LogPlace | None:
@@ -98,16 +106,18 @@ def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def loss(connection: Connection, place: LogPlace) -> str:
     """Why changes may be missing in what the slot still gives; '' where none is."""
-    system, database = connection.exec_driver_sql(_HERE).one()
+    here = connection.execute(_HERE, {"slot": place.slot}).one()
     slot = slot_named(connection, place.slot)
-    if system != place.system:
+    if here.server != place.system.partition("/")[0]:
         return "this is another server than the one that capture was installed on"
-    if slot is None or slot.database != database:
+    if slot is None or slot.database != here.database:
         return f"the replication slot {place.slot} is gone (dropped, or lost in a restore or a fail-over)"
     if slot.wal_status == "lost":
         return f"the replication slot {place.slot} was invalidated (max_slot_wal_keep_size, idle_replication_slot_timeout)"
-    if not connection.execute(HAS_PUBLICATION, {"name": place.slot}).scalar_one():
+    if here.published is None:
         return f"the publication {place.slot} is gone"
+    if here.published != place.system:
+        return f"the publication {place.slot} was made again, and changes of before are not published"
     if slot.confirmed > place.position:
         return f"the replication slot {place.slot} was made again, or another program read from it"
     return ""
