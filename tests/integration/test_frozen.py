@@ -13,7 +13,7 @@ from migrator.runtime.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease
 from tests import pins
 from tests.faults.schedule import Faults
-from tests.races.conftest import race, sqlite_shop  # noqa: F401
+from tests.races.conftest import race, shops  # noqa: F401
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 

@@ -7,7 +7,7 @@ from threading import Timer
 import pytest
 
 from tests import pins
-from tests.races.conftest import postgresql_shop, race, sqlite_shop  # noqa: F401
+from tests.races.conftest import race, shops  # noqa: F401
 from tests.races.harness import Race
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from migrator.runtime.errors import StoppedError
 from tests import pins
 from tests.faults.schedule import Faults, Wire
 from tests.journeys.in_process import Ended
-from tests.races.conftest import race, sqlite_shop  # noqa: F401
+from tests.races.conftest import race, shops  # noqa: F401
 from tests.races.harness import Race
 
 

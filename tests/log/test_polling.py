@@ -17,29 +17,27 @@ from migrator.source.engines.base import Address, ConnectionOptions
 from migrator.source.engines.connect import source_url
 from migrator.source.sql.transactions import Writing
 from tests import support_services as services
-from tests.log.conftest import Killed, LogShop, changes, count_of_marks, writing
-from tests.log.test_from_the_log import WRITES
+from tests.log.shops import WRITES, SlotShop
+from tests.log.test_kills import Killed, read_all
 from tests.support_pooler import pooler
 from tests.support_waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.engines("postgresql")]
 
 
 @pytest.fixture
-def pooled(shop: LogShop) -> Iterator[LogShop]:
+def pooled(shop: SlotShop) -> Iterator[SlotShop]:
     """Captured and backfilled through a pooler; the service writes to the server itself."""
     try:
         with pooler(shop.url) as made:
             shop.project.environment["MIGRATOR_SOURCE_URL"] = made.url
-            shop.project.done("table", "create", shop.job)
-            shop.install()
-            shop.project.done("backfill", shop.job)
+            shop.begun()
             yield shop
     except services.MissingPart as missing:
         pytest.skip(str(missing))
 
 
-def test_changes_become_items_through_a_pooler(pooled: LogShop) -> None:
+def test_changes_become_items_through_a_pooler(pooled: SlotShop) -> None:
     pooled.sql(
         *WRITES, "TRUNCATE events", "INSERT INTO orders SELECT n, 3, n FROM generate_series(1000, 8000) n"
     )
@@ -48,15 +46,13 @@ def test_changes_become_items_through_a_pooler(pooled: LogShop) -> None:
     pooled.verify()
     assert set(pooled.states().values()) == {"captured"}
     # The server need not keep the log any longer.
-    assert (
-        pooled.project.done("capture", "status", pooled.job, "--json").data["slot"]["bytes_behind"] < 100_000
-    )
+    assert pooled.lag()["bytes_behind"] < 100_000
     pooled.project.done("capture", "uninstall", pooled.job)
     assert pooled.slots() == []
 
 
-def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: LogShop) -> None:
-    with writing(pooled) as written:
+def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: SlotShop) -> None:
+    with pooled.writing() as written:
         for turn in range(3):
             relays = [pooled.project.start("relay", pooled.job) for _ in range(2)]
             time.sleep(4 + 0.23 * turn)
@@ -65,13 +61,12 @@ def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: L
                 relay.communicate()
         until(lambda: written[0] > 100, "the service has written")
     pooled.project.pass_time(3600)
-    pooled.relay()
-    pooled.verify()
+    pooled.come_to_rest()
 
 
-def test_from_a_polled_log_to_triggers_while_a_service_writes(pooled: LogShop) -> None:
+def test_from_a_polled_log_to_triggers_while_a_service_writes(pooled: SlotShop) -> None:
     """The slot is dropped between two looks of the relay."""
-    with pooled.project.beside("relay", pooled.job), writing(pooled) as written:
+    with pooled.project.beside("relay", pooled.job), pooled.writing() as written:
         time.sleep(3)
         pooled.project.done("capture", "install", pooled.job, "--by", "triggers")
         assert pooled.slots() == []
@@ -79,32 +74,27 @@ def test_from_a_polled_log_to_triggers_while_a_service_writes(pooled: LogShop) -
         pooled.install()
         time.sleep(3)
         until(lambda: written[0] > 50, "the service has written")
-    pooled.relay()
-    pooled.verify()
+    pooled.come_to_rest()
 
 
-def test_killed_between_our_commit_and_the_advance_of_the_slot(live: LogShop) -> None:
+def test_killed_between_our_commit_and_the_advance_of_the_slot(live: SlotShop) -> None:
     class Unconfirmed(PolledSlot):
         def confirm(self, lsn: int) -> None:
             raise Killed
 
-    changes(live)
+    live.changes()
     address = Address.of(source_url(live.url))
     with closing(Writing(address, ConnectionOptions(name="reader"), Retry(Backoff(attempts=1)))) as source:
         reader = LogReader(source, SlotLog(source, lambda: Unconfirmed(source)))
         with pytest.raises(Killed):
             reader.turn(reader.ask())
-        before = count_of_marks(live)
+        before = live.count_of_marks()
         assert before > 100
         second = LogReader(source, SlotLog(source, lambda: PolledSlot(source)))
-        until, ends_at = second.ask(), time.monotonic() + 60
-        while (place := second.place()) is None or place.position < until:
-            assert second.turn(until)
-            assert time.monotonic() < ends_at
+        read_all(second)
         second.close()
-        assert count_of_marks(live) == 2 * before
+        assert live.count_of_marks() == 2 * before
         stream = open_stream(source, address, "reader")
         stream.close()
         assert not isinstance(stream, PolledSlot)
-    live.relay()
-    live.verify()
+    live.come_to_rest()

@@ -8,8 +8,9 @@ from typing import Literal
 
 import pytest
 
+from tests import support_mysql
 from tests import support_services as services
-from tests.races.shop import TABLES
+from tests.races.shop import TABLES, log_needs
 from tests.service.shop import Order, Shop, User, open_shop
 from tests.support_own_server import OwnServer
 
@@ -17,17 +18,19 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def shop(log_server: OwnServer, dynamodb_url: str, tmp_path: Path) -> Iterator[Shop]:
-    names = [statement.split()[2] for statement in TABLES if statement.startswith("CREATE TABLE")]
-    identities = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names]
-    with services.postgres_database(log_server.url) as url:
-        opening = open_shop(
-            *("postgresql", url, dynamodb_url, tmp_path), marked_by="log", tables=[*TABLES, *identities]
-        )
-        with opening as shop:
-            yield shop
-            shop.live.marks.close()  # type: ignore[attr-defined]
-            shop.done("capture", "uninstall", "--discard-marks", "--force")
+def shop(engine: str, server: OwnServer, dynamodb_url: str, tmp_path: Path) -> Iterator[Shop]:
+    name, database = {
+        "postgresql": ("postgresql", services.postgres_database),
+        "mysql": ("mariadb", support_mysql.mysql_database),
+    }[engine]
+    tables = [*TABLES, *log_needs(engine, TABLES)]
+    with (
+        database(server.url) as url,
+        open_shop(name, url, dynamodb_url, tmp_path, marked_by="log", tables=tables) as shop,
+    ):
+        yield shop
+        shop.live.marks.close()  # type: ignore[attr-defined]
+        shop.done("capture", "uninstall", "--discard-marks", "--force")
 
 
 @pytest.mark.parametrize("mode", ["outbox", "strict"])

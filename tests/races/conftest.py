@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,69 +13,77 @@ import pytest
 from tests import support_mysql
 from tests import support_services as services
 from tests.races.harness import Race
-from tests.races.shop import MAPPING, TABLES, Shop, open_shop
+from tests.races.shop import MAPPING, TABLES, Shop, log_needs, open_shop
 from tests.support_capture import ENGINES, new_sqlite
 
-
-@pytest.fixture(scope="session")
-def postgresql_shop(
-    postgres_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shop]:
-    with (
-        services.postgres_database(postgres_url) as url,
-        open_shop("postgresql", url, dynamodb_url, tmp_path_factory.mktemp("races")) as shop,
-    ):
-        yield shop
+LOGS = {"postgresql": "postgres_log", "mariadb": "mysql_log"}
+"""By engine what a race of triggers is played on besides: the log is read in their place."""
 
 
 @pytest.fixture(scope="session")
-def log_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """PostgreSQL's, whose log is read in place of triggers."""
-    with open_log_shop(dynamodb_url, tmp_path_factory.mktemp("races"), MAPPING, TABLES) as shop:
-        yield shop
+def shops(
+    request: pytest.FixtureRequest, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Shop]]:
+    """Opens the shop of an engine."""
+    with opened_shops(request, dynamodb_url, tmp_path_factory) as opened:
+        yield opened
 
 
 @contextmanager
-def open_log_shop(endpoint: str, folder: Path, mapping: str, tables: Sequence[str]) -> Iterator[Shop]:
-    names = [statement.split()[2] for statement in tables if statement.startswith("CREATE TABLE")]
-    identities = [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names]
-    with (
-        services.own_postgres("wal_level=logical") as server,
-        open_shop(
-            *("postgresql", server.url, endpoint, folder),
-            mapping=mapping,
-            tables=[*tables, *identities],
-            from_log=True,
-        ) as shop,
-    ):
-        yield shop
+def opened_shops(
+    request: pytest.FixtureRequest,
+    endpoint: str,
+    folders: pytest.TempPathFactory,
+    mapping: str = MAPPING,
+    tables: Sequence[str] = TABLES,
+) -> Iterator[Callable[[str], Shop]]:
+    with ExitStack() as stack:
+
+        @cache
+        def opened(name: str) -> Shop:
+            engine = next((engine for engine, log in LOGS.items() if log == name), name)
+            folder = folders.mktemp("races")
+            url = stack.enter_context(_DATABASES[name](request, folder))
+            from_log = name != engine
+            more = log_needs(engine, tables) if from_log else []
+            opening = open_shop(
+                *(engine, url, endpoint, folder), mapping=mapping, tables=[*tables, *more], from_log=from_log
+            )
+            return stack.enter_context(opening)
+
+        yield opened
 
 
-@pytest.fixture(scope="session")
-def mariadb_shop(
-    mysql_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shop]:
-    with (
-        support_mysql.mysql_database(mysql_url) as url,
-        open_shop("mariadb", url, dynamodb_url, tmp_path_factory.mktemp("races")) as shop,
-    ):
-        yield shop
+@contextmanager
+def _database_of_log(*_: object) -> Iterator[str]:
+    with services.own_postgres("wal_level=logical") as server:
+        yield server.url
 
 
-@pytest.fixture(scope="session")
-def sqlite_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    folder: Path = tmp_path_factory.mktemp("races")
-    with open_shop("sqlite", new_sqlite(folder / "shop.db"), dynamodb_url, folder) as shop:
-        yield shop
+def _database_of_mysql(request: pytest.FixtureRequest, _: Path) -> AbstractContextManager[str]:
+    return support_mysql.mysql_database(request.getfixturevalue("mysql_url"))
+
+
+_DATABASES: dict[str, Callable[[pytest.FixtureRequest, Path], AbstractContextManager[str]]] = {
+    "postgresql": lambda request, _: services.postgres_database(request.getfixturevalue("postgres_url")),
+    "postgres_log": _database_of_log,
+    "mariadb": _database_of_mysql,
+    "mysql_log": _database_of_mysql,
+    "sqlite": lambda _, folder: nullcontext(new_sqlite(folder / "shop.db")),
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "race" in metafunc.fixturenames:
         named = metafunc.definition.get_closest_marker("engines")
         names = named.args if named else ENGINES
-        has_log = "postgresql" in names and not metafunc.definition.get_closest_marker("triggers")
-        more = [pytest.param("log", marks=pytest.mark.nightly)] if has_log else []
-        metafunc.parametrize("engine", [*(_at_a_landing(name, names) for name in names), *more])
+        logs = (
+            []
+            if metafunc.definition.get_closest_marker("triggers")
+            else [LOGS[name] for name in names if name in LOGS]
+        )
+        at_night = [pytest.param(log, marks=pytest.mark.nightly) for log in logs]
+        metafunc.parametrize("engine", [*(_at_a_landing(name, names) for name in names), *at_night])
 
 
 def _at_a_landing(name: str, names: Sequence[str]) -> Any:
@@ -84,9 +93,9 @@ def _at_a_landing(name: str, names: Sequence[str]) -> Any:
 
 
 @pytest.fixture
-def race(request: pytest.FixtureRequest, engine: str) -> Iterator[Race]:
+def race(shops: Callable[[str], Shop], engine: str) -> Iterator[Race]:
     """An empty, captured shop and an empty table, on each engine that the test names (all, if it names none)."""
-    shop: Shop = request.getfixturevalue(f"{engine}_shop")
+    shop = shops(engine)
     shop.clear()
     target = shop.new_target()
     state = target.admin.state(target.design)

@@ -88,6 +88,14 @@ tuning: {{request_life_s: 60, attempts: 6, backoff_cap_s: 0.02, page_rows: 1000,
 """
 
 
+def log_needs(engine: str, tables: Sequence[str]) -> list[str]:
+    """Statements for what capture from the log needs of these tables, or of the server."""
+    if engine != "postgresql":
+        return ["SET GLOBAL binlog_row_metadata = FULL"]
+    names = [statement.split()[2] for statement in tables if statement.startswith("CREATE TABLE")]
+    return [f"ALTER TABLE {name} REPLICA IDENTITY FULL" for name in names]
+
+
 class Session:
     """A connection of a service's; every statement is a transaction, but between begin() and commit()."""
 

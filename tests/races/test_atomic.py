@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from migrator.mapping.model.live import ConditionalStore, Outcome
 from migrator.mapping.model.table import EncodedItem, Item
 from migrator.stages.backfill.write import ConditionalPath
-from tests import pins, support_mysql
-from tests import support_services as services
+from tests import pins
 from tests.faults.schedule import Faults
-from tests.races.conftest import open_log_shop
+from tests.races.conftest import opened_shops
 from tests.races.harness import Race
-from tests.races.shop import TABLES, Shop, open_shop
-from tests.support_capture import new_sqlite
+from tests.races.shop import TABLES, Shop
 from tests.support_fence import PageOf
 
 # One worker makes its shops once.
@@ -62,48 +59,12 @@ TABLES_OF_SHEETS = tuple(
 
 
 @pytest.fixture(scope="module")
-def postgresql_shop(
-    postgres_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shop]:
-    folder = tmp_path_factory.mktemp("atomic")
-    with (
-        services.postgres_database(postgres_url) as url,
-        open_shop(
-            "postgresql", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
-        ) as shop,
-    ):
-        yield shop
-
-
-@pytest.fixture(scope="module")
-def mariadb_shop(
-    mysql_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Shop]:
-    folder = tmp_path_factory.mktemp("atomic")
-    with (
-        support_mysql.mysql_database(mysql_url) as url,
-        open_shop(
-            "mariadb", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
-        ) as shop,
-    ):
-        yield shop
-
-
-@pytest.fixture(scope="module")
-def log_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    folder = tmp_path_factory.mktemp("atomic")
-    with open_log_shop(dynamodb_url, folder, MAPPING, (*TABLES, *TABLES_OF_SHEETS)) as shop:
-        yield shop
-
-
-@pytest.fixture(scope="module")
-def sqlite_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    folder: Path = tmp_path_factory.mktemp("atomic")
-    url = new_sqlite(folder / "shop.db")
-    with open_shop(
-        "sqlite", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
-    ) as shop:
-        yield shop
+def shops(
+    request: pytest.FixtureRequest, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Shop]]:
+    tables = (*TABLES, *TABLES_OF_SHEETS)
+    with opened_shops(request, dynamodb_url, tmp_path_factory, MAPPING, tables) as opened:
+        yield opened
 
 
 def fill(race: Race, parts: int) -> None:

@@ -108,18 +108,10 @@ def service(url: str) -> Iterator[Service]:
         yield made
 
 
-def full_identities(url: str) -> None:
-    """What capture from PostgreSQL's log needs of tables with links."""
+def open_shop(url: str, customers: int, more: Sequence[str] = ()) -> None:
+    """Tables with so many customers, twice as many orders and four times as many lines. `more`: statements after theirs."""
     with service(url) as shop:
-        for statement in TABLES:
-            shop.run(f"ALTER TABLE {statement.split()[2]} REPLICA IDENTITY FULL")
-        shop.connection.commit()
-
-
-def open_shop(url: str, customers: int) -> None:
-    """Tables with so many customers, twice as many orders and four times as many lines."""
-    with service(url) as shop:
-        for statement in TABLES:
+        for statement in (*TABLES, *more):
             shop.run(statement)
         shop.many("INSERT INTO product VALUES (%s, %s)", [(n, f"thing {n}") for n in range(1, 101)])
         shop.many(

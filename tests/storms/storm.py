@@ -18,7 +18,8 @@ from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.command import STOPPED, Project, project
-from tests.storms.shop import MAPPING, full_identities, items_by_hand, marks_left, marks_made, open_shop
+from tests.races.shop import log_needs
+from tests.storms.shop import MAPPING, TABLES, items_by_hand, marks_left, marks_made, open_shop
 from tests.storms.writers import HELD_UP, Known, Writers
 
 TUNING = (
@@ -120,9 +121,8 @@ def shop_project(folder: Path, url: str, endpoint: str, faults: Faults) -> Itera
 
 def rage(made: Project, url: str, storm: Storm, seed: int) -> Weather:
     """Lets it blow, then lets everything come to rest; each step that must succeed does."""
-    open_shop(url, storm.customers)
-    if storm.marked_by == "log":
-        full_identities(url)
+    is_log = storm.marked_by == "log"
+    open_shop(url, storm.customers, log_needs(url.partition(":")[0], TABLES) if is_log else ())
     made.done("capture", "install", str(made.job), "--by", storm.marked_by)
     weather = Weather()
     _blow(made, url, storm, seed, weather)

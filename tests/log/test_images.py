@@ -1,4 +1,4 @@
-"""Values in the binary log are written as triggers write them: of every type, and of every byte of a character set."""
+"""Values in the log are written as triggers write them: of every type, and of every byte of a character set of MySQL's."""
 
 from __future__ import annotations
 
@@ -8,12 +8,88 @@ from typing import Any, TypeAlias
 import pytest
 
 from migrator.mapping.model.live import MarkedBy
-from migrator.source.capture.log.mysql.install import BinlogCapture
-from migrator.source.capture.log.reader import LogMarks
-from tests.nightly.binlog.conftest import BinlogShop, open_reader
+from tests.log.shops import BinlogShop, LogShop, SlotShop
 from tests.support_capture import captured, capturing
 
-pytestmark = pytest.mark.xdist_group("binlog")
+pytestmark = pytest.mark.slow
+
+Images: TypeAlias = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
+
+
+def images_of(shop: LogShop, columns: list[str], marked_by: MarkedBy, *statements: str) -> list[Images]:
+    with capturing(shop.engine, shop.url) as opened, shop.open_marks() as (capture, marks):
+        table, job = captured(opened.table("odd"), ["id", *columns]), shop.project.job.stem
+        assert capture.refusals([table], marked_by) == []
+        for step in capture.install_steps([table], job, marked_by):
+            capture.do(step)
+        shop.sql(*statements)
+        marks.drain()
+        shown: list[Images] = [(mark.before, mark.after) for mark in marks.look(0, 1000)]
+        for step in capture.uninstall_steps():
+            capture.do(step)
+        return shown
+
+
+def differing(shop: LogShop, columns: list[str], *statements: str) -> tuple[int, list[str]]:
+    """How many marks triggers left, and the columns that differ in those of the log; their names, as some are very long."""
+    expected = images_of(shop, columns, "triggers", *statements)
+    shop.sql("DELETE FROM odd")
+    found = images_of(shop, columns, "log", *statements)
+    assert len(expected) == len(found)
+    return len(expected), [
+        f"{place}.{name}: {str((left or {}).get(name))[:40]} {str((right or {}).get(name))[:40]}"
+        for place, (pair, other) in enumerate(zip(expected, found, strict=True))
+        for left, right in zip(pair, other, strict=True)
+        for name in sorted((left or {}).keys() | (right or {}).keys())
+        if repr((left or {}).get(name)) != repr((right or {}).get(name))
+    ]
+
+
+# ── PostgreSQL ──
+
+OF_POSTGRESQL = {
+    "a": ("bigint", "9007199254740993"),
+    "b": ("numeric", "0.10"),
+    "c": ("text", "'ä \" \\ 漢'"),
+    "d": ("char(5)", "'x'"),
+    "e": ("uuid", "'00000000-0000-0000-0000-00000000000a'"),
+    "f": ("date", "'2024-02-29'"),
+    "g": ("timetz", "'10:11:12.5+02'"),
+    "h": ("timestamp", "'2024-02-29 01:02:03.000004'"),
+    "i": ("timestamptz", "'2024-02-29 01:02:03+05'"),
+    "j": ("bytea", "'\\x00ff'"),
+    "k": ("boolean", "true"),
+    "l": ("double precision", "0.1"),
+    "m": ("real", "'-Infinity'"),
+    "n": ("interval", "'1 month 2 days 03:00'"),
+    "o": ("inet", "'10.0.0.1/8'"),
+    "p": ("mood", "'so la la'"),
+    "q": ("short", "'yes'"),
+    "r": ("bit(3)", "'101'"),
+    "s": ("varchar", "NULL"),
+}
+
+
+@pytest.mark.engines("postgresql")
+def test_images_are_those_that_triggers_write(shop: SlotShop) -> None:
+    """Of every type, whatever the settings of the service's session are."""
+    declared = ", ".join(f"{name} {kind}" for name, (kind, _) in OF_POSTGRESQL.items())
+    shop.sql(
+        "CREATE TYPE mood AS ENUM ('so la la')",
+        "CREATE DOMAIN short AS varchar(3)",
+        f"CREATE TABLE odd (id integer PRIMARY KEY, {declared})",
+        "ALTER TABLE odd REPLICA IDENTITY FULL",
+    )
+    settings = (
+        *("SET DateStyle = 'German'", "SET TimeZone = 'Asia/Tokyo'", "SET IntervalStyle = 'sql_standard'"),
+        *("SET bytea_output = 'escape'", "SET extra_float_digits = 0"),
+    )
+    insert = f"INSERT INTO odd VALUES (1, {', '.join(value for _, value in OF_POSTGRESQL.values())})"
+    changes = (insert, "UPDATE odd SET id = 2", "DELETE FROM odd")
+    assert differing(shop, list(OF_POSTGRESQL), *settings, *changes) == (3, [])
+
+
+# ── MySQL ──
 
 SESSION = "SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+09:00'"
 TYPES: dict[str, tuple[str, list[str]]] = {
@@ -89,27 +165,9 @@ MORE = """
 """
 
 
-Images: TypeAlias = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
-
-
-def images_of(shop: BinlogShop, columns: list[str], marked_by: MarkedBy, *statements: str) -> list[Images]:
-    with capturing("mariadb", shop.url) as opened, open_reader(shop) as (writing, reader):
-        table, job = captured(opened.table("odd"), ["id", *columns]), shop.project.job.stem
-        marks = LogMarks(writing, reader)
-        capture = BinlogCapture(writing, job, marks)
-        assert capture.refusals([table], marked_by) == []
-        for step in capture.install_steps([table], job, marked_by):
-            capture.do(step)
-        shop.sql(SESSION, *statements)
-        marks.drain()
-        shown: list[Images] = [(mark.before, mark.after) for mark in marks.look(0, 1000)]
-        for step in capture.uninstall_steps():
-            capture.do(step)
-        return shown
-
-
-def test_images_are_those_that_triggers_write(shop: BinlogShop) -> None:
-    """Whatever the settings of the service's session are."""
+@pytest.mark.engines("mysql")
+def test_images_are_those_that_triggers_write_on_mysql(shop: BinlogShop) -> None:
+    """Of every type, whatever the settings of the service's session are."""
     declared = ", ".join(f"{name} {type_}" for name, (type_, _) in TYPES.items())
     shop.sql(SESSION, f"CREATE TABLE odd (id int PRIMARY KEY, {declared}, {MORE})")
     inserts = []
@@ -120,27 +178,11 @@ def test_images_are_those_that_triggers_write(shop: BinlogShop) -> None:
         )
     changes = ["UPDATE odd SET id = id + 10", "DELETE FROM odd"]
     columns = [*TYPES, "gen_v", "gen_s"]
-    by_triggers = images_of(shop, columns, "triggers", *inserts, *changes)
-    by_log = images_of(shop, columns, "log", *inserts, *changes)
-    assert len(by_triggers) == 9
-    assert differing(by_triggers, by_log) == []
+    assert differing(shop, columns, SESSION, *inserts, *changes) == (9, [])
 
 
-def differing(expected: list[Images], found: list[Images]) -> list[str]:
-    """Names of columns, not their values, of which some are very long."""
-    assert len(expected) == len(found)
-    return [
-        f"{place}.{name}: {str((left or {}).get(name))[:40]} {str((right or {}).get(name))[:40]}"
-        for place, (pair, other) in enumerate(zip(expected, found, strict=True))
-        for left, right in zip(pair, other, strict=True)
-        for name in sorted((left or {}).keys() | (right or {}).keys())
-        if repr((left or {}).get(name)) != repr((right or {}).get(name))
-    ]
-
-
-@pytest.mark.parametrize(
-    "charset",
-    [
+BYTES = (
+    *(
         "latin1",
         "latin2",
         "latin5",
@@ -152,21 +194,14 @@ def differing(expected: list[Images], found: list[Images]) -> list[str]:
         "cp1251",
         "cp1256",
         "cp1257",
-        "koi8r",
-        "koi8u",
-        "greek",
-        "hebrew",
-        "tis620",
-        "macroman",
-        "macce",
-        "keybcs2",
-        "armscii8",
-        "geostd8",
-        "hp8",
-        "dec8",
-        "ascii",
-    ],
+    ),
+    *("koi8r", "koi8u", "greek", "hebrew", "tis620", "macroman", "macce", "keybcs2", "armscii8", "geostd8"),
+    *("hp8", "dec8", "ascii"),
 )
+
+
+@pytest.mark.engines("mysql")
+@pytest.mark.parametrize("charset", BYTES)
 def test_each_byte_of_a_character_set(shop: BinlogShop, charset: str) -> None:
     shop.sql(f"CREATE TABLE odd (id int PRIMARY KEY, text varchar(9) CHARACTER SET {charset})")
     last = 127 if charset == "ascii" else 255
@@ -174,7 +209,4 @@ def test_each_byte_of_a_character_set(shop: BinlogShop, charset: str) -> None:
         f"INSERT IGNORE INTO odd VALUES ({n}, CONVERT(X'{n:02X}' USING {charset}))"
         for n in range(32, last + 1)
     ]
-    by_triggers = images_of(shop, ["text"], "triggers", *inserts)
-    shop.sql("DELETE FROM odd")
-    assert len(by_triggers) == last - 31
-    assert differing(by_triggers, images_of(shop, ["text"], "log", *inserts)) == []
+    assert differing(shop, ["text"], SESSION, *inserts) == (last - 31, [])

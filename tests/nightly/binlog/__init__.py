@@ -1,1 +1,0 @@
-"""Capture from MySQL's binary log."""
