@@ -17,7 +17,7 @@ from migrator.mapping.model.facts import Captured, Column, Kind, KindName, Table
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.settings.roles import SqlRole
-from migrator.source.engines.catalogue import Kinds, Links, Queries, Recorded, Reflected
+from migrator.source.engines.catalogue import Functions, Kinds, Links, Queries, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 
 if TYPE_CHECKING:  # the command line lists the roles, and waits for no driver
@@ -346,10 +346,7 @@ class Sql(Struct, frozen=True):
     comments, skipping texts and names. `forms`: conversions of values for the driver, by type. `comparable`: a value in
     the form in which a column of the kind is compared with it. `integer_bits`: the most that the driver binds, with the
     sign; None for any. `between`: blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a
-    name. `refused`: patterns of functions that reach past the tables; `refused_columns`: of those, what x.name calls.
-    `sized`: functions that make a value of any size, and which argument is the size; empty if connections limit values.
-    `volatile`: functions and words that give another value at another time. `folds_names`: unquoted names are lower case.
-    `recurses_unasked`: WITH needs no RECURSIVE.
+    name. `folds_names`: unquoted names are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
     reader: str | Callable[[], Any]
@@ -361,10 +358,6 @@ class Sql(Struct, frozen=True):
     between: re.Pattern[str]
     sets_variables: bool
     escapes_names: bool
-    refused: tuple[str, ...]
-    refused_columns: tuple[str, ...]
-    sized: Mapping[str, int]
-    volatile: frozenset[str]
     folds_names: bool
     recurses_unasked: bool
     traits: frozenset[Trait]
@@ -567,6 +560,7 @@ class Engine(Struct, frozen=True):
     `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views;
     `changing_triggers`: names of triggers that may change what is written to the table :name in :schema; those with
     functions of their own `routines`: why :name in :schema gives another value at another time.
+    `functions`: those of its SQL that a mapping may not call, or whose value depends on more than the row.
     """
 
     name: str
@@ -574,6 +568,7 @@ class Engine(Struct, frozen=True):
     title: str
     is_file: bool
     queries: Queries
+    functions: Functions
     connecting: Connecting
     sql: Sql
     schema: Schema

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 import sqlalchemy as sa
-from msgspec import Struct
+from msgspec import Struct, convert
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
@@ -151,6 +151,32 @@ class Queries(Struct, frozen=True, dict=True):
             name: _COMMENTS.sub("", query).strip()
             for name, query in zip(pieces[::2], pieces[1::2], strict=True)
         }
+
+
+# ── Functions of an engine's SQL: those of functions.toml beside it ──
+
+
+class FunctionNames(Struct, frozen=True):
+    """`refused`: patterns of those that reach past the tables, but for `harmless` ones; `refused_columns`: of those, what
+    x.name calls. `sized`: those that make a value of any size, and which argument is the size; empty if connections limit
+    values. `volatile`: those that give another value at another time."""
+
+    refused: tuple[str, ...]
+    volatile: frozenset[str]
+    refused_columns: tuple[str, ...] = ()
+    harmless: frozenset[str] = frozenset()
+    sized: Mapping[str, int] = {}
+
+
+class Functions(Struct, frozen=True, dict=True):
+    """`engine`: its package."""
+
+    engine: str
+
+    @cached_property
+    def names(self) -> FunctionNames:
+        text = (files(self.engine) / "functions.toml").read_text(encoding="utf-8")
+        return convert(tomllib.loads(text), FunctionNames)
 
 
 # ── The tables of one schema by the database's catalogue, by their real names ──

@@ -55,10 +55,6 @@ CLOCKS = frozenset(
     | {"utc_time", "current_user", "session_user", "current_role"}
 )
 """Words that are functions without parentheses, too."""
-OF_SEQUENCES = ("nextval", "setval")
-"""Functions that write."""
-SIZED = {"repeat": 1, "lpad": 1, "rpad": 1}
-"""Functions that make a text of any size, and which of their arguments is the size."""
 AS_TEXT: Mapping[type, Callable[[Any], Any]] = {
     # PostgreSQL converts text to the type it is compared with; SQLite by custom stores such values as text.
     datetime: lambda moment: moment.isoformat(" "),

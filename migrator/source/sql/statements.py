@@ -314,10 +314,10 @@ _INTRODUCER = re.compile(r"(?<![\w$])_[A-Za-z0-9]+\Z")
 
 
 def _refused_calls(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
-    words = engine_of(dialect).sql
+    words = engine_of(dialect).functions.names
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         name = token.text.lower()
-        called = _is(after, TokenType.L_PAREN) and _fits(name, words.refused) and name not in _HARMLESS
+        called = _is(after, TokenType.L_PAREN) and _fits(name, words.refused) and name not in words.harmless
         if called or (_is(before, TokenType.DOT) and _fits(name, words.refused_columns)):
             yield token
 
@@ -328,7 +328,7 @@ _MOST_CHARACTERS = 100_000
 def _unlimited(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
     """Calls in any schema that may make a value of any size: of sized functions, without a small number as the size or one
     in the other with a large product; format() by a width."""
-    if not (sized := engine_of(dialect).sql.sized):
+    if not (sized := engine_of(dialect).functions.names.sized):
         return
     for number, (token, after) in enumerate(pairwise(tokens)):
         if _is(after, TokenType.L_PAREN) and _is_large(token.text.lower(), tokens[number + 2 :], sized):
@@ -408,20 +408,6 @@ def _is(token: Token | None, kind: TokenType) -> bool:
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-_HARMLESS = frozenset(
-    (
-        *("pg_typeof", "pg_column_size", "pg_column_compression", "pg_size_pretty", "pg_size_bytes"),
-        *(
-            "pg_collation_for",
-            "pg_input_is_valid",
-            "pg_client_encoding",
-            "pg_backend_pid",
-            "pg_is_in_recovery",
-        ),
-    )
-)
 
 
 _OF_THE_DATABASE = ("pg_", "sqlite_")
@@ -555,7 +541,7 @@ def volatile_parts(connection: Connection, sql: str) -> list[str]:
     """What in an expression of one row gives another value though the row is the same, each with why."""
     dialect = connection.dialect.name
     tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
-    known = engine_of(dialect).sql.volatile
+    known = CLOCKS | engine_of(dialect).functions.names.volatile
     by_now = any(token.token_type == TokenType.STRING and token.text.lower() in _NOW for token in tokens)
     found = {}
     for call in _calls(tokens):

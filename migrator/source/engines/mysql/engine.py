@@ -18,7 +18,7 @@ from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.source.engines import base, shared
-from migrator.source.engines.catalogue import ACTS, Below, Links, Place
+from migrator.source.engines.catalogue import ACTS, Below, Functions, Links, Place
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.mysql.capture import CAPTURING, declared_word
 from migrator.source.engines.mysql.facts import QUERIES
@@ -196,35 +196,6 @@ _PARAMETERS = shared.lexer(
 )
 _BETWEEN = re.compile(rf"(?:{shared.BLANK}|{shared.BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*", re.DOTALL)
 _UTC = "+00:00"
-_REFUSED = (
-    *(
-        "load_file",
-        "sleep",
-        "benchmark",
-        "get_lock",
-        "release_lock",
-        "release_all_locks",
-        *shared.OF_SEQUENCES,
-    ),
-    *(
-        "sys_*",
-        "*_wait",
-        "wait_*",
-        "spider_*",
-        "keyring_*",
-        "audit_*",
-        "group_replication_*",
-        "asynchronous_*",
-        # Aurora's calls of Lambda functions.
-        "lambda_*",
-    ),
-)
-_VOLATILE = (
-    shared.CLOCKS
-    | {"now", "sysdate", "curdate", "curtime", "rand", "uuid", "uuid_short", "sys_guid", "random_bytes"}
-    | {"connection_id", "user", "system_user", "last_insert_id", "found_rows", "row_count", "nextval"}
-    | {"lastval", "setval", "sleep", "get_lock"}
-)
 
 
 def _without_zone(moment: datetime) -> str:
@@ -266,10 +237,6 @@ SQL = base.Sql(
     between=_BETWEEN,
     sets_variables=True,
     escapes_names=False,
-    refused=_REFUSED,
-    refused_columns=(),
-    sized=shared.SIZED | {"space": 0},
-    volatile=_VOLATILE,
     folds_names=False,
     recurses_unasked=False,
     traits=frozenset(
@@ -339,6 +306,7 @@ MYSQL = base.Engine(
     title="MySQL or MariaDB",
     is_file=False,
     queries=QUERIES,
+    functions=Functions(QUERIES.engine),
     connecting=base.Connecting(
         form="mysql://user@host:3306/database (MariaDB too)",
         schemes=(_NAME, _MARIADB, _SCHEME, "mariadb+pymysql"),

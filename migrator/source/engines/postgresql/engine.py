@@ -17,7 +17,7 @@ from migrator.runtime.errors import SettingsError
 from migrator.runtime.system import how_to_install
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import base, shared
-from migrator.source.engines.catalogue import Below, Links, Place, quoted
+from migrator.source.engines.catalogue import Below, Functions, Links, Place, quoted
 from migrator.source.engines.postgresql import facts
 from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA
 from migrator.source.engines.postgresql.facts import QUERIES
@@ -242,62 +242,6 @@ _PARAMETERS = shared.lexer(
     r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
     rf"|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}"
 )
-_SQL_AS_TEXT = (
-    *(
-        "query_to_xml*",
-        "cursor_to_xml*",
-        "table_to_xml*",
-        "schema_to_xml*",
-        "database_to_xml*",
-        "xpath_table",
-    ),
-    *("ts_stat", "ts_rewrite", "crosstab*", "connectby", "dblink*", "postgres_fdw_*"),
-)
-_OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
-_AS_A_COLUMN = (
-    *_SQL_AS_TEXT,
-    *_OF_LARGE_OBJECTS,
-    *shared.OF_SEQUENCES,
-    *(
-        "pg_read_*",
-        "pg_ls_*",
-        "pg_file_*",
-        "pg_stat_file",
-        "pg_stat_reset*",
-        "pg_log*",
-        "pg_sleep*",
-        "pg_*advisory*",
-    ),
-    *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
-    *("pg_replication_*", "pg_wal_*", "http_*"),
-)
-"""Functions of one argument, which PostgreSQL also calls for x.name; only names that are unlikely for a column."""
-_OF_EXTENSIONS = (
-    # aws_lambda, aws_s3, azure_storage: programs, files and rows of other services.
-    *("invoke", "lambda_*", "query_export_to_s3", "table_import_from_s3", "aws_*", "blob_*"),
-    # pg_cron: statements that the server runs later.
-    *("schedule", "schedule_in_database", "unschedule", "alter_job"),
-    # Citus: statements on other nodes, and their tables.
-    *("run_command_on_*", "master_*", "citus_*", "create_distributed_*", "create_reference_table"),
-    *("undistribute_table", "alter_distributed_table"),
-)
-# pg_*: the server's own functions, with some exceptions: files, other sessions, locks, replication, settings.
-_REFUSED = (
-    "pg_*",
-    "set_config",
-    *_OF_LARGE_OBJECTS,
-    *shared.OF_SEQUENCES,
-    *_SQL_AS_TEXT,
-    *_OF_EXTENSIONS,
-    "http",
-    "http_*",
-)
-_VOLATILE = (
-    shared.CLOCKS
-    | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
-    | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
-    | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"}
-)
 
 
 def _comparable(value: Any, _: Kind) -> Any:
@@ -324,10 +268,6 @@ SQL = base.Sql(
     between=shared.BETWEEN,
     sets_variables=False,
     escapes_names=True,
-    refused=_REFUSED,
-    refused_columns=_AS_A_COLUMN,
-    sized=shared.SIZED | {"array_fill": 1},
-    volatile=_VOLATILE,
     folds_names=True,
     recurses_unasked=False,
     traits=frozenset(
@@ -389,6 +329,7 @@ POSTGRESQL = base.Engine(
     title="PostgreSQL",
     is_file=False,
     queries=QUERIES,
+    functions=Functions(QUERIES.engine),
     connecting=base.Connecting(
         form="postgresql://user@host:5432/database",
         schemes=(_NAME, "postgres", _SCHEME),

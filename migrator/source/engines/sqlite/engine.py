@@ -673,11 +673,6 @@ ERRORS = base.Errors(_reasons, lambda _: False, lambda _: None)
 _PARAMETERS = shared.lexer(
     rf'{shared.ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}'
 )
-_REFUSED = (
-    *("load_extension", "readfile", "writefile", "edit", "fsdir", "lsmode", "zipfile", "fts?_tokenizer"),
-    "pragma_*",
-)
-_VOLATILE = shared.CLOCKS | {"random", "randomblob", "changes", "total_changes", "last_insert_rowid"}
 
 
 def _number(value: Decimal) -> int | float:
@@ -703,10 +698,6 @@ SQL = base.Sql(
     between=shared.BETWEEN,
     sets_variables=False,
     escapes_names=False,
-    refused=_REFUSED,
-    refused_columns=(),
-    sized={},
-    volatile=_VOLATILE,
     folds_names=False,
     recurses_unasked=True,
     traits=frozenset({"binds bytes as text"}),
@@ -951,6 +942,7 @@ SQLITE = base.Engine(
     title="SQLite",
     is_file=True,
     queries=QUERIES,
+    functions=catalogue.Functions(QUERIES.engine),
     connecting=base.Connecting(
         form="sqlite:///path, the path of an SQLite file",
         schemes=(_NAME,),
