@@ -19,6 +19,7 @@ from migrator.source.engines.base import Lock
 from migrator.source.engines.catalogue import Below, Place
 from migrator.source.engines.connect import engine_of
 from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.postgresql.facts import TEXTS
 from migrator.source.sql.spelling import fold
 
 # ── Keys of the rows that a service's statement writes, taken from the statement and its parameters ──
@@ -190,14 +191,7 @@ def refused(name: str, why: str) -> UnmarkedError:
 
 # ── Session settings on PostgreSQL that would make an image differ from the one that a trigger makes ──
 
-_WANTED = {
-    "DateStyle": "ISO",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "TimeZone": "UTC",
-}
-EVERY_SETTING = tuple(_WANTED)
+EVERY_SETTING = tuple(TEXTS)
 _WHOLE = {"row_security": "off"}
 """An error where a policy would leave rows out."""
 FOR_READING = (*EVERY_SETTING, *_WHOLE)
@@ -222,7 +216,7 @@ def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
         elif kind not in _AS_THEY_ARE or (
             kind == "text" and not column.declared.lower().startswith(_PLAIN_TEXT)
         ):
-            settings += _WANTED
+            settings += TEXTS
     return tuple(dict.fromkeys(settings))
 
 
@@ -237,7 +231,7 @@ def _test(name: str) -> str:
         return "LIKE 'ISO%'"
     if name == "extra_float_digits":
         return "IN ('1', '2', '3')"
-    return f"= '{_WANTED[name]}'"
+    return f"= '{TEXTS[name]}'"
 
 
 @contextmanager
@@ -245,7 +239,7 @@ def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
     """Sets the settings as images need them until the block ends, never longer than the transaction."""
     settings = ", ".join(f"current_setting('{name}')" for name in names)
     before = dict(zip(names, driver.rows(driver.sql(f"SELECT {settings}"))[0], strict=True))
-    _set(driver, {name: (_WANTED | _WHOLE)[name] for name in names})
+    _set(driver, {name: (TEXTS | _WHOLE)[name] for name in names})
     try:
         yield
     except BaseException:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Protocol
 
 from msgspec import Struct
@@ -305,50 +306,30 @@ class AwsCalls(Struct, frozen=True):
     endpoint: Callable[[], str | None] = lambda: None
 
     def dynamodb(self, command: str) -> str:
-        endpoint = self.endpoint()
-        return f"aws dynamodb {command}{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
-
-    def other(self, command: str) -> str:
-        """Of another service: a server that is not AWS's has them all, or none; AWS must not be asked in its place."""
-        endpoint = self.endpoint()
-        is_aws = endpoint is None or any(domain in endpoint for domain in _AWS)
-        return f"aws {command}{self.options}{'' if is_aws else f' --endpoint-url {endpoint}'}"
+        return f"aws dynamodb {command}{self._options(is_aws=False)}"
 
     def drop(self, table: str, stream: str) -> Iterator[str]:
         """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
 
         Scaling has alarms of its own, which go with it.
         """
-        named = shlex.quote(table)
-        dimension = f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}"
-        yield f"# {table}: who still uses it, readers of its stream, its scaling, alarms and a backup, then the table"
-        for metric, of in (("Read", "reads it"), ("Write", "writes it")):
-            daily = "--period 86400 --statistics Sum --start-time FROM --end-time TO"
-            used = f"{self.other('cloudwatch get-metric-statistics')} --metric-name Consumed{metric}CapacityUnits"
-            yield f"{used} {dimension} {daily} # 0 where nobody {of} any more"
-        if stream:
-            yield f"{self.other('lambda list-event-source-mappings')} --event-source-arn {stream} # others that read it"
-        yield from self._scaling(named)
-        yield (
-            f"{self.other('cloudwatch describe-alarms')} --query"
-            f" \"MetricAlarms[?Dimensions[?Name=='TableName' && Value=='{table}']].AlarmName\""
-        )
-        yield f"{self.other('cloudwatch delete-alarms')} --alarm-names NAMES # those that the line above gave"
-        yield f"{self.other('cloudwatch list-metrics')} {dimension} # what dashboards may still show"
-        backup = f"{self.dynamodb('create-backup')} --table-name {named} --backup-name {named}-last"
-        yield f"{backup} # AVAILABLE before the table goes"
-        update = f"{self.dynamodb('update-table')} --table-name {named}"
-        yield f"{update} --stream-specification StreamEnabled=false"
-        yield f"{update} --no-deletion-protection-enabled"
-        yield f"{self.dynamodb('delete-table')} --table-name {named}"
+        named, endpoint = shlex.quote(table), self.endpoint()
+        words = {
+            "dynamodb": self._options(is_aws=False),
+            # A server that is not AWS's has all services, or none; AWS must not be asked in its place.
+            "other": self._options(is_aws=any(domain in endpoint for domain in _AWS) if endpoint else True),
+            "dimension": f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}",
+            "daily": "--period 86400 --statistics Sum --start-time FROM --end-time TO",
+            "scaled": "--service-namespace dynamodb",
+        }
+        lines = (files("migrator.source.dynamodb") / "drop.txt").read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            if stream or "{stream}" not in line:
+                yield line.format(table=table, named=named, stream=stream, **words)
 
-    def _scaling(self, named: str) -> Iterator[str]:
-        space, command = "--service-namespace dynamodb", self.other("application-autoscaling {}")
-        look = f"{command.format('describe-scalable-targets')} {space}"
-        yield f"{look} --resource-ids table/{named} # indexes: table/{named}/index/NAME"
-        for dimension in ("ReadCapacityUnits", "WriteCapacityUnits"):
-            away = f"{command.format('deregister-scalable-target')} {space} --resource-id table/{named}"
-            yield f"{away} --scalable-dimension dynamodb:table:{dimension} # where the line above gave it"
+    def _options(self, *, is_aws: bool) -> str:
+        endpoint = None if is_aws else self.endpoint()
+        return f"{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
 
 
 # ── what streams hold behind their checkpoints ──

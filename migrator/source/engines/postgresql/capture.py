@@ -20,7 +20,7 @@ from migrator.source.engines.ddl import (
     refusal,
     words_note,
 )
-from migrator.source.engines.postgresql.facts import QUERIES
+from migrator.source.engines.postgresql.facts import QUERIES, TEXTS
 from migrator.source.engines.postgresql.server import named
 
 # ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
@@ -31,11 +31,7 @@ _SQL = Queries("migrator.source.engines.postgresql", "capture.sql")
 # Whatever the settings of the service's session, images are written with those of our own connections.
 _SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
-    "DateStyle": "'ISO'",
-    "TimeZone": "'UTC'",
-    "IntervalStyle": "'iso_8601'",
-    "extra_float_digits": "1",
-    "bytea_output": "'hex'",
+    **{name: value if value.isdecimal() else f"'{value}'" for name, value in TEXTS.items()},
     "row_security": "off",
 }
 PARTS = {"row": "migrator_row", "update": "migrator_update", "truncate": "migrator_truncate"}

@@ -24,15 +24,8 @@ from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.table import RowTree
 from migrator.runtime.errors import LongAnswerError
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.postgresql.facts import TEXTS
 
-TEXTS = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO",
-    "IntervalStyle": "iso_8601",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-}
-"""By which a value has the same text on every connection, and floats are exact."""
 _SETTINGS = {
     **TEXTS,
     # So that a text in a mapping's SQL ends where our check saw its end.

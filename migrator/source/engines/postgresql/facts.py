@@ -20,6 +20,14 @@ KINDS = catalogue.Kinds(
 )
 """What each declared type holds."""
 QUERIES = catalogue.Queries("migrator.source.engines.postgresql")
+TEXTS = {
+    "DateStyle": "ISO",
+    "TimeZone": "UTC",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
+"""Settings by which a value has the same text on every connection, and floats are exact."""
 
 
 # ── Kinds from the catalogue, with domains, enums, arrays, composites and ranges ──

@@ -26,7 +26,8 @@ from migrator.runtime.logs import get_logger
 from migrator.source.capture.log.postgresql.decoder import EPOCH_S, lsn_of, lsn_text
 from migrator.source.engines.base import Address
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.postgresql.connect import ALIVE, TEXTS
+from migrator.source.engines.postgresql.connect import ALIVE
+from migrator.source.engines.postgresql.facts import TEXTS
 from migrator.source.sql.transactions import Writing
 
 CONNECT_TIMEOUT_S = 10
