@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from threading import Lock as ThreadLock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import URL, Connection
 
+from migrator.mapping.items.values import decoder, json_text
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Captured, Column, Kind, KindName, TableFacts
+from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.settings.roles import SqlRole
 from migrator.source.engines.catalogue import Functions, Kinds, Links, Queries, Recorded, Reflected
 from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
-
-if TYPE_CHECKING:  # the command line lists the roles, and waits for no driver
-    from sqlalchemy.engine import Connection
-import struct
-from datetime import date, datetime, time
-from decimal import Decimal
-
-from sqlalchemy.engine import Connection
-
-from migrator.mapping.items.values import decoder, json_text
-from migrator.mapping.model.live import RefusalKind
 
 
 class RowWriting(Struct, frozen=True):
