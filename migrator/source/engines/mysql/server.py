@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -137,6 +137,19 @@ def is_denied(error: DBAPIError) -> bool:
     return getattr(error.orig, "args", ("",))[0] in _DENIED
 
 
+Result = TypeVar("Result")
+
+
+def _unless_denied(execute: Callable[[], Result]) -> Result | None:
+    """What it gives; None where the server refuses the statement for a missing right."""
+    try:
+        return execute()
+    except DBAPIError as error:
+        if not is_denied(error):
+            raise
+        return None
+
+
 def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
     named, source = ("counted_changes", "performance_schema")
     if not _may_count(connection):
@@ -154,22 +167,15 @@ def _may_count(connection: Connection) -> bool:
     """Whether the server counts changes by table and this user may read the counts."""
     if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
         return False
-    try:
-        connection.execute(QUERIES["counted_changes"], {"schema": "", "name": ""})
-    except DBAPIError as error:
-        if not is_denied(error):
-            raise
-        return False
-    return True
+    trial = {"schema": "", "name": ""}
+    return _unless_denied(lambda: connection.execute(QUERIES["counted_changes"], trial)) is not None
 
 
 def _open(connection: Connection) -> base.Open:
-    try:
-        return {str(id_): ("", str(who)) for id_, who in connection.execute(QUERIES["open_transactions"])}, ""
-    except DBAPIError as error:
-        if not is_denied(error):
-            raise
+    rows = _unless_denied(lambda: connection.execute(QUERIES["open_transactions"]))
+    if rows is None:
         return None, "the source's user may not see transactions of others; GRANT PROCESS ON *.* to it"
+    return {str(id_): ("", str(who)) for id_, who in rows}, ""
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
@@ -189,13 +195,8 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
 
 def _sees_all(connection: Connection) -> bool:
     """Whether information_schema shows this user the rights of others."""
-    try:
-        connection.exec_driver_sql("SELECT 1 FROM mysql.tables_priv LIMIT 0")
-    except DBAPIError as error:
-        if not is_denied(error):
-            raise
-        return False
-    return True
+    trial = "SELECT 1 FROM mysql.tables_priv LIMIT 0"
+    return _unless_denied(lambda: connection.exec_driver_sql(trial)) is not None
 
 
 WRITERS = base.Writers(
