@@ -7,13 +7,12 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from msgspec import Struct, convert
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
-from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Alike, Column, Kind, UniqueConflict
 from migrator.runtime.values import replace
@@ -220,68 +219,20 @@ def foreign_keys_of(
     return {name: list(keys) for (_, name), keys in inspector.get_multi_foreign_keys(schema=schema).items()}
 
 
-# ── Which texts the source takes as equal (by case, trailing spaces), and how many bytes its characters have ──
+# ── Which texts the source takes as equal (by case, trailing spaces) ──
 
 _ALIKE: tuple[Alike, ...] = ("case", "trailing spaces")
-_OF_FOUR_BYTES = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-_CHARACTER_SETS = sa.text("SELECT COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATIONS")
-_NONDETERMINISTIC = sa.text("""
-    SELECT c.oid, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname) AS name
-    FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
-    WHERE NOT c.collisdeterministic AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-""")
+Name = TypeVar("Name")
 
 
-def on_mysql(connection: Connection, names: Iterable[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By collation, the differences between texts that it ignores."""
-    sets = {row[0]: row[1] for row in connection.execute(_CHARACTER_SETS)}
-    alike_by_collation = {}
-    for name in sorted(set(names)):
-        # MariaDB lists its newer collations without the character set that their names begin with.
-        characters = sets.get(name) or name.partition("_")[0]
-        a, large, spaced = (
-            f"CONVERT('{text}' USING {characters}) COLLATE {name}" for text in ("a", "A", "a ")
-        )
-        alike_by_collation[name] = _alike(
-            connection.exec_driver_sql(f"SELECT {a} = {large}, {a} = {spaced}").one()
-        )
-    return alike_by_collation
-
-
-def on_postgresql(connection: Connection) -> Mapping[int, tuple[Alike, ...]]:
-    """By oid of a nondeterministic collation, the differences it ignores; all other collations ignore none."""
-    alike_by_oid = {}
-    for row in connection.execute(_NONDETERMINISTIC).all():
-        query = f"SELECT 'a' = 'A' COLLATE {row.name}, 'a' = 'a ' COLLATE {row.name}".replace("%", "%%")
-        alike_by_oid[row.oid] = _alike(connection.exec_driver_sql(query).one())
-    return alike_by_oid
-
-
-def on_sqlite(connection: Connection, table: str, columns: Sequence[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By column, the differences it ignores; empty where the table uses a collation that only the service defines."""
-    if not columns:
-        return {}
-    # In a UNION ALL a column's collation also applies to the rows below it.
-    named = ", ".join(f"{quoted(name)} AS c{n}" for n, name in enumerate(columns))
-    comparisons = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(columns)))
-    letters = ", ".join("'a'" for _ in columns)
-    rows = f"SELECT {named} FROM {quoted(table)} WHERE 0 UNION ALL SELECT {letters}"
-    statement = f"SELECT {comparisons} FROM ({rows})"
-    try:
-        answers = connection.exec_driver_sql(statement).one()
-    except DBAPIError:
-        return {}
-    return {name: _alike(answers[2 * n : 2 * n + 2]) for n, name in enumerate(columns)}
-
-
-def _alike(answers: Iterable[object]) -> tuple[Alike, ...]:
+def alike(answers: Iterable[object]) -> tuple[Alike, ...]:
+    """The differences that are ignored, of the answers whether 'a' equals 'A', and 'a '."""
     return tuple(name for name, is_one in zip(_ALIKE, answers, strict=True) if is_one)
 
 
-def widest_on_mysql(collation: str | None) -> int:
-    """The most UTF-8 bytes of a character in a column: most character sets hold nothing past U+FFFF."""
-    characters = (collation or "").partition("_")[0]
-    return {"ascii": 1}.get(characters, 4 if characters in _OF_FOUR_BYTES else 3)
+def alike_by(connection: Connection, queries: Mapping[Name, str]) -> Mapping[Name, tuple[Alike, ...]]:
+    """The same by queries of both answers."""
+    return {name: alike(connection.exec_driver_sql(query).one()) for name, query in queries.items()}
 
 
 # ── Links between tables: foreign keys with actions, partitions, inheriting tables ──

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
-from migrator.mapping.model.facts import Column, Kind
+from migrator.mapping.model.facts import Alike, Column, Kind
 from migrator.runtime.values import replace
 from migrator.source.engines import catalogue
 
@@ -102,7 +103,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     others = {} if getattr(connection.dialect, "is_mariadb", False) else _OF_MYSQL
     by_table: dict[str, list[Column]] = {}
     rows = connection.execute(QUERIES["columns"], {"schema": schema}).all()
-    alike = catalogue.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
+    alike = _alike(connection, {row.collation for row in rows if row.collation is not None})
     for row in rows:
         is_json = (row.table_name, row.name) in json
         kind = KINDS.kind_of("json" if is_json else row.declared)
@@ -116,7 +117,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             bool(row.nullable),
             row.declared + (UCS2 if (row.collation or "").startswith("ucs2_") else ""),
             alike=() if listed else alike.get(row.collation, ()),
-            widest=catalogue.widest_on_mysql(row.collation),
+            widest=_widest(row.collation),
             default=bool(row.has_default),
             generated=bool(row.computed),
             hidden=bool(row.hidden),
@@ -127,6 +128,29 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table
+
+
+def _alike(connection: Connection, collations: Iterable[str]) -> Mapping[str, tuple[Alike, ...]]:
+    """By collation, the differences between texts that it ignores."""
+    sets = {row[0]: row[1] for row in connection.execute(QUERIES["character_sets"])}
+    queries = {}
+    for name in sorted(collations):
+        # MariaDB lists its newer collations without the character set that their names begin with.
+        characters = sets.get(name) or name.partition("_")[0]
+        a, large, spaced = (
+            f"CONVERT('{text}' USING {characters}) COLLATE {name}" for text in ("a", "A", "a ")
+        )
+        queries[name] = f"SELECT {a} = {large}, {a} = {spaced}"
+    return catalogue.alike_by(connection, queries)
+
+
+_OF_FOUR_BYTES = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
+
+
+def _widest(collation: str | None) -> int:
+    """The most UTF-8 bytes of a character in a column: most character sets hold nothing past U+FFFF."""
+    characters = (collation or "").partition("_")[0]
+    return {"ascii": 1}.get(characters, 4 if characters in _OF_FOUR_BYTES else 3)
 
 
 def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, str]]:

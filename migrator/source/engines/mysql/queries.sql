@@ -61,6 +61,9 @@ ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 SELECT TABLE_NAME AS table_name, CHECK_CLAUSE AS clause
 FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE())
 
+-- name: character_sets
+SELECT COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATIONS
+
 -- name: mariadb_rows
 -- Not for a versioned table, whose count includes historical rows.
 SELECT TABLE_ROWS FROM information_schema.TABLES

@@ -165,7 +165,7 @@ def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
     """Per table, view and foreign table, its columns in order, by real names; without partitions."""
     types = Types.of(connection, schema)
-    alike = catalogue.on_postgresql(connection)
+    alike = _alike_by_oid(connection)
     by_table: dict[str, list[Column]] = {}
     for row in connection.execute(QUERIES["columns"], {"schema": schema}):
         column = Column(
@@ -187,6 +187,13 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
         )
         by_table.setdefault(row.table_name, []).append(column)
     return by_table
+
+
+def _alike_by_oid(connection: Connection) -> Mapping[int, tuple[Alike, ...]]:
+    """By oid of a nondeterministic collation, the differences it ignores; all other collations ignore none."""
+    ask = "SELECT 'a' = 'A' COLLATE {0}, 'a' = 'a ' COLLATE {0}"
+    rows = connection.execute(QUERIES["nondeterministic"]).all()
+    return catalogue.alike_by(connection, {row.oid: ask.format(row.name).replace("%", "%%") for row in rows})
 
 
 def _foreign_keys(

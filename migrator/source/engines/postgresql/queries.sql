@@ -98,6 +98,11 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
 WHERE k.contype = 'f' AND COALESCE(to_jsonb(k) ->> 'conenforced', 'true') = 'true'
     AND COALESCE(to_jsonb(k) ->> 'conperiod', 'false') = 'false'
 
+-- name: nondeterministic
+SELECT c.oid, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname) AS name
+FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
+WHERE NOT c.collisdeterministic AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+
 -- name: rows_at_least
 -- Changes since the last ANALYZE may all have been deletes. For a table emptied since, nothing is known (-1).
 SELECT CAST(SUM(GREATEST(t.reltuples, 0)) AS bigint)

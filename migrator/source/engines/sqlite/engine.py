@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, Connection, Inspector
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.edges import RawPage
-from migrator.mapping.model.facts import Captured, Column, Kind, UniqueConflict, columns_of, digest_of
+from migrator.mapping.model.facts import Alike, Captured, Column, Kind, UniqueConflict, columns_of, digest_of
 from migrator.mapping.model.live import RefusalKind
 from migrator.runtime.errors import LongAnswerError, SettingsError
 from migrator.source.engines import base, catalogue, ddl, shared
@@ -195,7 +195,7 @@ def _sqlite_columns(
     """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
     rows = {row.name: row for row in connection.execute(QUERIES["columns"], {"table": table})}
     columns = inspector.get_columns(table)
-    alike = catalogue.on_sqlite(connection, table, [column["name"] for column in columns])
+    alike = _alike(connection, table, [column["name"] for column in columns])
     for column in columns:
         name = column["name"]
         # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
@@ -211,6 +211,22 @@ def _sqlite_columns(
             default=rowid or rows[name].dflt_value not in (None, "NULL"),
             generated=rows[name].hidden in _GENERATED,
         )
+
+
+def _alike(connection: Connection, table: str, columns: Sequence[str]) -> Mapping[str, tuple[Alike, ...]]:
+    """By column, the differences it ignores; empty where the table uses a collation that only the service defines."""
+    if not columns:
+        return {}
+    # In a UNION ALL a column's collation also applies to the rows below it.
+    named = ", ".join(f"{catalogue.quoted(name)} AS c{n}" for n, name in enumerate(columns))
+    comparisons = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(columns)))
+    letters = ", ".join("'a'" for _ in columns)
+    rows = f"SELECT {named} FROM {catalogue.quoted(table)} WHERE 0 UNION ALL SELECT {letters}"
+    try:
+        answers = connection.exec_driver_sql(f"SELECT {comparisons} FROM ({rows})").one()
+    except DBAPIError:
+        return {}
+    return {name: catalogue.alike(answers[2 * n : 2 * n + 2]) for n, name in enumerate(columns)}
 
 
 def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
