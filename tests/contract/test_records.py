@@ -30,9 +30,9 @@ BOATS = KeptRecords[Boat]("boat", Boat)
 COUNTS = KeptRecords[int]("count", int)
 COUNTING = """
 import sys
-from migrator.journal.records import Records
+from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
-counts, journal = Records("count", int), SqlJournal(sys.argv[1])
+counts, journal = KeptRecords("count", int), SqlJournal(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(100):
