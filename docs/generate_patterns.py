@@ -24,7 +24,7 @@ from migrator.mapping.model.facts import ForeignKey, SchemaFacts, Slot, TableFac
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, RowTree, TableDesign
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.mapping.patterns.requests import request_for
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping

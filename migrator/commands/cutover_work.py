@@ -31,7 +31,7 @@ from migrator.mapping.model.evidence import (
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
 from migrator.mapping.model.live import MarksState
-from migrator.mapping.patterns.answers import read_member
+from migrator.mapping.patterns.params import read_member
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,

@@ -33,19 +33,19 @@ from migrator.mapping.language.redaction import json_ready, json_text, mask, val
 from migrator.mapping.model import mapping as mappings
 from migrator.mapping.model.evidence import SIDES, DiffKey
 from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.report import Curve
 from migrator.mapping.model.results import (
     Answer,
     Example,
-    Latency,
     PartAnswer,
     PatternReplay,
     ReplayResult,
     Request,
 )
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.runtime import logs
 from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount, did_you_mean
-from migrator.runtime.values import asdict, picked, replace
+from migrator.runtime.values import picked, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
@@ -264,8 +264,9 @@ def _kind_data(kind: DiffKey) -> dict[str, Any]:
     return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
 
 
-def _latency_data(latency: Latency) -> dict[str, Any]:
-    return {name.removesuffix("_ms"): value for name, value in asdict(latency).items()}
+def _latency_data(curve: Curve) -> dict[str, Any]:
+    shares = {f"p{share:.0f}": curve.at(share) for share in (50.0, 90.0, 99.0)}
+    return {"answers": curve.answers, **shares, "max": curve.max_ms}
 
 
 def _example(replay: PatternReplay, example: Example) -> dict[str, Any]:
@@ -317,8 +318,8 @@ def _names(result: ReplayResult) -> tuple[str, str]:
 
 def _milliseconds(replay: PatternReplay) -> Iterator[str]:
     for side in SIDES:
-        latency = replay.latency.get(side)
-        yield from (f"{ms:,.1f} ms" for ms in (latency.p50_ms, latency.p99_ms)) if latency else ("–", "–")
+        curve = replay.latency.get(side)
+        yield from (f"{curve.at(share):,.1f} ms" for share in (50.0, 99.0)) if curve else ("–", "–")
 
 
 def _drawn(replay: PatternReplay) -> str:

@@ -31,7 +31,7 @@ from migrator.mapping.items.wire import (
     units_of_writes,
     write_units,
 )
-from migrator.mapping.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
+from migrator.mapping.model.edges import Found, QueryPage, Receipt, ScanPage, WiredItem
 from migrator.mapping.model.table import (
     BATCH_GET_KEYS,
     BATCH_WRITE_BYTES,
@@ -269,13 +269,13 @@ class DynamoStore(Forked):
                 items[self.design.key_of(item)] = item
         return items
 
-    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
         for answer, next_start in self._answers(segment, segments, start, self.client.scan):
             yield ScanPage([decode_item(item) for item in answer.get("Items", [])], next_start)
 
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         return self._scanned(segment, segments, read_one_by_one(each), start)
 
     def scan_texts(
@@ -284,15 +284,15 @@ class DynamoStore(Forked):
         segments: int,
         see: Callable[[list[bytes], bytes], list[Found]],
         start: ItemKey | None = None,
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         return self._scanned(segment, segments, read_as_texts(see), start)
 
     def _scanned(
         self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None
-    ) -> Iterator[ScannedPage[Any]]:
+    ) -> Iterator[ScanPage[Any]]:
         call = partial(self.client.exchange.scan, self.client, read)
         for answer, next_start in self._answers(segment, segments, start, call):
-            yield ScannedPage(answer["Items"], next_start)
+            yield ScanPage(answer["Items"], next_start)
 
     def _answers(
         self, segment: int, segments: int, start: ItemKey | None, call: Callable[..., Any]

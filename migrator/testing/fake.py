@@ -30,7 +30,8 @@ from migrator.mapping.model.evidence import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.model.results import Rows
-from migrator.mapping.patterns.answers import Designs, Record, kinds_of, read_member, records_of, rows_of
+from migrator.mapping.patterns.answers import Designs, Record, kinds_of, records_of, rows_of
+from migrator.mapping.patterns.params import read_member
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping

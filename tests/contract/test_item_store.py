@@ -94,12 +94,12 @@ def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemSto
     items = [item(number, **VALUES) for number in range(40)]
     put_items(store, items)
     pages = [page for segment in range(2) for page in store.scan_encoded(segment, 2, decode_item)]
-    found = [one for page in pages for one in page.found]
+    found = [one for page in pages for one in page.items]
     assert sorted(found, key=lambda one: str(one["SK"])) == items
     first, *_ = pages
     rest = store.scan_encoded(0, 2, len, first.next_start) if first.next_start else iter(())
     whole = sum(len(page.items) for page in store.scan(0, 2))
-    assert len(first.found) + sum(len(page.found) for page in rest) == whole
+    assert len(first.items) + sum(len(page.items) for page in rest) == whole
 
 
 def test_deleted_items_are_gone(store: ItemStore) -> None:

@@ -20,7 +20,7 @@ from migrator.mapping.items.wire import decode_item
 from migrator.mapping.model.journal import RunIdentity, RunKind
 from migrator.mapping.model.results import Answer, BackfillResult, VerifyResult
 from migrator.mapping.model.table import Item, ItemKey
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings

@@ -26,7 +26,7 @@ from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.rows import decoder_of, decoding_steps, places_of
 from migrator.mapping.items.values import attribute
 from migrator.mapping.model.table import Item, RowTree
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource

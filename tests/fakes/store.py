@@ -19,7 +19,6 @@ from migrator.mapping.model.edges import (
     Kept,
     QueryPage,
     Receipt,
-    ScannedPage,
     ScanPage,
     WiredItem,
 )
@@ -182,7 +181,7 @@ class FakeStore:
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         return {key: copy.deepcopy(self.items[key]) for key in keys if key in self.items}
 
-    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
         own_keys = sorted(
             (
                 key
@@ -200,12 +199,12 @@ class FakeStore:
 
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         """Attributes come in another order than they were put, as DynamoDB promises none."""
         for page in self.scan(segment, segments, start):
             wired = [dict(reversed(encode_item(item).items())) for item in page.items]
             items = orjson.loads(orjson.dumps(wired, default=base64_text))
-            yield ScannedPage([each(item) for item in items], page.next_start)
+            yield ScanPage([each(item) for item in items], page.next_start)
 
     def scan_texts(
         self,
@@ -213,11 +212,9 @@ class FakeStore:
         segments: int,
         see: Callable[[list[bytes], bytes], list[Found]],
         start: ItemKey | None = None,
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         for page in self.scan_encoded(segment, segments, orjson.dumps, start):
-            yield ScannedPage(
-                see([text[2:-2] for text in page.found], b",".join(page.found)), page.next_start
-            )
+            yield ScanPage(see([text[2:-2] for text in page.items], b",".join(page.items)), page.next_start)
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """A page of few items, so that the reader has to go on; filtered after it is cut, as DynamoDB does."""

@@ -11,7 +11,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.mapping.patterns.requests import request_for
 from tests.golden import heart
 

@@ -134,7 +134,9 @@ def _strip_stage(
 ) -> Strip:
     stripping, tuning = stack.enter_context(target.stripping()), session.job.tuning
     segments, workers = tuning.scan_segments, tuning.workers
-    return Strip(target.store, stripping, target.design, names, check, segments, workers, session.stop)
+    return Strip(
+        target.store, target.design, names, check, segments, workers, session.stop, stripping=stripping
+    )
 
 
 def _refuse_early(session: JobSession) -> None:

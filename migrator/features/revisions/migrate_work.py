@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
-from threading import Event
 from typing import Any
 
 from msgspec import Struct
@@ -41,11 +40,10 @@ from migrator.mapping.difference.steps import (
 )
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.wire import Estimate
-from migrator.mapping.model.edges import ItemStore
 from migrator.mapping.model.instances import ChangeStep, RevisionChange, Share
 from migrator.mapping.model.journal import Page, Run, RunIdentity
 from migrator.mapping.model.live import Installation, OpenFindings, Outcome, Root
-from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey, TableDesign
+from migrator.mapping.model.table import TOMBSTONE, Item, ItemKey
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
@@ -60,7 +58,7 @@ from migrator.runtime.values import asdict, replace
 from migrator.settings.job import Job
 from migrator.stages.backfill.stage import Backfill, BackfillOptions, estimate
 from migrator.stages.backfill.write import ConditionalPath, Only, only_changed
-from migrator.stages.core.parallel import TableWalk
+from migrator.stages.core.removal import OwnItems
 from migrator.stages.live.capture import owned
 from migrator.stages.live.refresh import Refresh, drawn, highest_above, refuse_above
 from migrator.stages.live.writers import both, fence_off, outlive
@@ -80,24 +78,17 @@ from migrator.stages.verify.stage import VerifyOptions, keep_look
 # ── Items of entities that a new mapping has no more, replaced by tombstones ──
 
 
-@dataclass(frozen=True)
-class Gone:
-    """Reads every item of the table, a segment at a time; those whose `_src` names one of `entities` become tombstones of
-    their rows.
+@dataclass
+class Gone(OwnItems):
+    """Items and tombstones of ours become tombstones of their rows.
 
     No writer by an older mapping may be at work any more. Tombstones all the same, and no deletes: a request of such a
     writer that lands later than any should, or that the network repeats, finds a newer ticket there (rule 3) where else it
     would find nothing, and leave an item that no row of this mapping makes.
     """
 
-    refresh: Refresh
-    store: ItemStore
-    table: TableDesign
-    entities: frozenset[str]
-    open_findings: OpenFindings
-    segments: int
-    workers: int
-    stop: Event = field(default_factory=Event)
+    refresh: Refresh = field(kw_only=True)
+    open_findings: OpenFindings = field(kw_only=True)
 
     def run(self, session: JobSession, run: Run) -> int:
         """How many items were replaced, by all calls of this run; it goes on behind the last page of each segment.
@@ -107,19 +98,18 @@ class Gone:
         refresh = self.refresh
         # Before the look: what is found by it was read from rows under a lower ticket.
         ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
-        stopped = "stopped; what is done stays, and the same command goes on from there"
-        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        walk = self.walk("stopped; what is done stays, and the same command goes on from there")
         return walk.resumed(
             session.journal, run, lambda items: Counter(replaced=self._replace(items, ticket))
         )["replaced"]
 
     def _replace(self, items: Sequence[Item], ticket: int) -> int:
         refresh, table = self.refresh, self.table
-        own = [(item, root) for item in items if (root := self._root(item)) is not None]
+        own = [(item, root) for item in items if (root := self.root(item)) is not None]
         live = [(table.key_of(item), root) for item, root in own if table.type_of(item) != TOMBSTONE]
         outcomes: Sequence[Outcome] = ()
         if live:
-            refresh.check()
+            self.check()
             outcomes = refresh.store.write([refresh.tombstone(root, key, ticket) for key, root in live])
             self._refuse(outcomes, ticket)
         # Also of tombstones: a call that was killed had written them, and offered their keys to no row yet.
@@ -144,11 +134,6 @@ class Gone:
         if wanted:
             refreshed = self.refresh(wanted)
             self.open_findings.settle(refreshed.tickets, refreshed.findings)
-
-    def _root(self, item: Item) -> Root | None:
-        """The row that an item or a tombstone of these entities is of; None for every other item."""
-        root = self.table.root_of(item)
-        return root if root is not None and root[0] in self.entities else None
 
 
 _AT_ONCE = 200
@@ -374,8 +359,10 @@ class Revising:
         run = begin(journal, identity, again=False, after=0)
         with self._writing() as check, RunEnd(journal.end_run, run, self.job.hooks):
             stage = Gone(
-                *(edges.refresh(check), edges.target.store, edges.target.design, names, edges.open_findings),
+                *(edges.target.store, edges.target.design, names, check),
                 *(tuning.scan_segments, tuning.workers, self.session.stop),
+                refresh=edges.refresh(check),
+                open_findings=edges.open_findings,
             )
             replaced = stage.run(self.session, run)
         return f"{amount(replaced, 'item')} of {', '.join(sorted(names))} replaced by tombstones"

@@ -19,7 +19,7 @@ from migrator.mapping.capacity.design import (
     places_of,
 )
 from migrator.mapping.items.wire import Price
-from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Way, WriteRates
+from migrator.mapping.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Way, Weight, WriteRates
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.table import ITEM_BYTES, Index
@@ -213,10 +213,9 @@ def _items(design: Design) -> Iterator[Advice]:
 def _local(design: Design) -> Iterator[Advice]:
     largest = design.with_local.largest[0].bytes if design.with_local and design.with_local.largest else 0
     if largest > NEAR * LOCAL_COLLECTION_BYTES:
-        weight = "misfit" if largest > LOCAL_COLLECTION_BYTES else "warning"
         what = f"the largest item collection takes {largest / 1024**3:,.1f} GB with its entries in local indexes, of 10 GB"
         way_out = "make it a global index, or end the partition key with a time or a shard"
-        yield Advice(weight, "local index", "the table", what, way_out)  # type: ignore[arg-type]
+        yield Advice(_weight(largest, LOCAL_COLLECTION_BYTES), "local index", "the table", what, way_out)
 
 
 def write_units_per_s(design: Design, index: str, collection: ItemCollection) -> float | None:
@@ -238,11 +237,10 @@ def _busy(design: Design) -> Iterator[Advice]:
             units = write_units_per_s(design, index, collection)
             if units is None or units <= NEAR * PARTITION_WRITE_UNITS:
                 continue
-            weight = "misfit" if units > PARTITION_WRITE_UNITS else "warning"
             types = ", ".join(sorted(collection.types))
             what = f"one partition ({types}) takes {units:,.0f} write units a second, of {PARTITION_WRITE_UNITS:,}"
             way_out = "spread it: a shard of the row's key at the end of the partition key, and query all shards with a *"
-            yield Advice(weight, "write units", _at(index), what, way_out)  # type: ignore[arg-type]
+            yield Advice(_weight(units, PARTITION_WRITE_UNITS), "write units", _at(index), what, way_out)
             break
 
 
@@ -252,10 +250,9 @@ def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Itera
         pattern = design.mapping.patterns[reads.pattern]
         units = reads.units * (reads.calls_per_s or 0.0)
         if is_constant(pattern.key) and units > NEAR * PARTITION_READ_UNITS:
-            weight = "misfit" if units > PARTITION_READ_UNITS else "warning"
             what = f"reads one partition with {units:,.0f} read units a second, of {PARTITION_READ_UNITS:,}"
             way_out = "spread the partition over shards, or keep the answer in a cache"
-            yield Advice(weight, "read units", reads.pattern, what, way_out)  # type: ignore[arg-type]
+            yield Advice(_weight(units, PARTITION_READ_UNITS), "read units", reads.pattern, what, way_out)
 
 
 # ── what grows ──
@@ -338,6 +335,11 @@ def narrowed(
             names = ", ".join(index.projection) if isinstance(index.projection, tuple) else ""
             what = f"its patterns need {saved:.0%} less than it contains ({now[name] / _MB:,.1f} MB)"
             yield Advice("advice", "projection", name, what, f"project: [{names}]")
+
+
+def _weight(number: float, limit: float) -> Weight:
+    """Of what is near the limit."""
+    return "misfit" if number > limit else "warning"
 
 
 def _at(index: str) -> str:

@@ -23,7 +23,6 @@ from migrator.mapping.difference.meaning import (
     Meant,
     Parts,
     PatternDifference,
-    TypeMeaning,
     asks_for,
     meanings,
     pattern_differences,
@@ -173,7 +172,7 @@ def _renamed(
 
 def _identity(entity: EntityMeaning) -> tuple[frozenset[tuple[str, Meant]], frozenset[Meant]]:
     """What names the rows of an entity and their items, apart from its own name."""
-    return frozenset(entity.rows.items()), frozenset(one.parts[BASE_KEY] for one in entity.types.values())
+    return frozenset(entity.rows.items()), frozenset(parts[BASE_KEY] for parts in entity.types.values())
 
 
 def _entity(before: EntityMeaning | None, after: EntityMeaning | None) -> EntityDifference | None:
@@ -187,24 +186,21 @@ def _entity(before: EntityMeaning | None, after: EntityMeaning | None) -> Entity
     types = tuple(
         found
         for type_ in dict.fromkeys([*after.types, *before.types])
-        if (found := _type(before.types.get(type_), after.types.get(type_), rows)) is not None
+        if (found := _type(type_, before.types.get(type_), after.types.get(type_), rows)) is not None
     )
     return EntityDifference(there.name, there.written, "changed", rows, types) if types else None
 
 
 def _type(
-    before: TypeMeaning | None, after: TypeMeaning | None, rows: tuple[ChangedPart, ...]
+    type_: str, before: Parts | None, after: Parts | None, rows: tuple[ChangedPart, ...]
 ) -> TypeDifference | None:
-    if before is None:
-        assert after is not None
-        return TypeDifference(after.type, "new")
-    if after is None:
-        return TypeDifference(before.type, "gone")
-    parts = tuple(_parts(*_without_renamed(before.parts, after.parts)))
+    if before is None or after is None:
+        return TypeDifference(type_, "new" if before is None else "gone")
+    parts = tuple(_parts(*_without_renamed(before, after)))
     if not parts and not rows:
         return None
     moved = any(part.name == BASE_KEY for part in parts)
-    return TypeDifference(after.type, "moved" if moved else "changed", parts)
+    return TypeDifference(type_, "moved" if moved else "changed", parts)
 
 
 def _without_renamed(before: Parts, after: Parts) -> tuple[Parts, Parts]:
@@ -431,9 +427,9 @@ def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator
     plans = {plan.entity.name: plan for plan in revision.plans}
     for entity in entities_of(revision.mapping):
         there = known.get(entity.name)
-        keys = set() if there is None else {meaning.parts[BASE_KEY] for meaning in there.types.values()}
+        keys = set() if there is None else {parts[BASE_KEY] for parts in there.types.values()}
         for design in entity.items:
-            if here[entity.name].types[design.type].parts[BASE_KEY] not in keys:
+            if here[entity.name].types[design.type][BASE_KEY] not in keys:
                 yield entity, (plans.get(entity.name), design)
 
 
@@ -462,9 +458,9 @@ def items_digest(mapping: MappingModel, plans: Sequence[EntityPlan]) -> str:
         sorted([index.name, index_text(index)] for index in table.indexes),
     ]
     items = sorted(
-        [entity.name, type_.type, _forms(entity.rows), _forms(type_.parts)]
+        [entity.name, type_, _forms(entity.rows), _forms(parts)]
         for entity in meant.values()
-        for type_ in entity.types.values()
+        for type_, parts in entity.types.items()
     )
     # The code of a transform is part of the mapping's revision, and of nothing else.
     code = mapping.revision if any(entity.transform for entity in mapping.entities.values()) else ""
@@ -488,9 +484,9 @@ def _items(
     """Of each item type that the pattern reaches, the rows that it has and the parts that the answer is made of."""
     types = reached(mapping, pattern)
     for entity in meant.values():
-        for type_ in entity.types.values():
-            if (entity.written, type_.type) in types:
-                yield [entity.name, type_.type, _forms(entity.rows), _forms(_asked(pattern, type_.parts))]
+        for type_, parts in entity.types.items():
+            if (entity.written, type_) in types:
+                yield [entity.name, type_, _forms(entity.rows), _forms(_asked(pattern, parts))]
 
 
 def _asked(pattern: Pattern, parts: Parts) -> Parts:

@@ -50,20 +50,14 @@ class Meant:
 Parts = Mapping[str, Meant]
 
 
-class TypeMeaning(Struct, frozen=True):
-    """The items of one type that an entity makes."""
-
-    type: str
-    parts: Parts
-
-
 class EntityMeaning(Struct, frozen=True):
-    """`rows`: which rows there are, and what names them; `reads`: columns that its items are made of."""
+    """`rows`: which rows there are, and what names them; `types`: by item type what its items are; `reads`: columns that
+    its items are made of."""
 
     name: str
     written: str
     rows: Parts
-    types: Mapping[str, TypeMeaning]
+    types: Mapping[str, Parts]
     reads: frozenset[Meant]
 
 
@@ -177,7 +171,7 @@ class _Meaning:
             names = {column.name for column in self.plan.key}
             names |= {name for design in entity.items for name in kept_columns(self.plan, design)}
             reads |= {Meant(self._form_of(name, None), name) for name in names}
-        types = {design.type: TypeMeaning(design.type, dict(self._type(design))) for design in entity.items}
+        types = {design.type: dict(self._type(design)) for design in entity.items}
         return EntityMeaning(entity.name, entity.written, dict(self._rows()), types, frozenset(reads))
 
     def _rows(self) -> Iterator[tuple[str, Meant]]:
@@ -197,9 +191,11 @@ class _Meaning:
             yield WHEN, self._conditions(design.when)
         for entry in entries_of(self.mapping.table, design):
             meant, when = self._templates([key.template for key in entry.keys]), self._conditions(entry.when)
-            written = _beside(meant, when, " when ") if entry.when else meant
             own = ", ".join(f"{key.name} {key.attribute.type}" for key in entry.keys)
-            yield f"{ENTRY}{entry.index}", replace(written, form=f"{own} = {written.form}")
+            form, shown = f"{own} = {meant.form}", meant.shown
+            if entry.when:
+                form, shown = f"{form} when {when.form}", f"{shown} when {when.shown}"
+            yield f"{ENTRY}{entry.index}", Meant(form, shown)
         expiry = design.expiry
         if expiry is not None and self.mapping.table.ttl is not None:
             zone = self.mapping.timezone or "UTC"
@@ -293,10 +289,6 @@ def _facts(plan: CollectionPlan | None) -> TableFacts | None:
     return None if plan is None else plan.table
 
 
-def _beside(first: Meant, second: Meant, between: str) -> Meant:
-    return Meant(f"{first.form}{between}{second.form}", f"{first.shown}{between}{second.shown}")
-
-
 ItemType = tuple[str, str]
 """(entity as written, item type)."""
 ChangedParts = Mapping[ItemType, frozenset[str] | None]
@@ -346,7 +338,8 @@ def _both(
     forms = [pattern_form(mapping, pattern) for mapping, pattern in ((old, before), (new, after))]
     parts = tuple(name for name in forms[1] if forms[0][name] != forms[1][name])
     types = reached(old, before) | reached(new, after)
-    items = any(_concerns(after, changed.get(key, frozenset())) for key in types)
+    names = [changed.get(key, frozenset()) for key in types]
+    items = any(some is None or any(asks_for(after, some)) for some in names)
     answers = items or after.index in indexes or bool(set(parts) - set(JUDGED))
     return PatternDifference(
         after.name,
@@ -367,11 +360,6 @@ def reached(mapping: MappingModel, pattern: Pattern) -> set[ItemType]:
 def _lost(old: MappingModel, before: Pattern, new: MappingModel, after: Pattern) -> tuple[str, ...]:
     """Types that `before` reaches in `old` and `after` does not in `new`, in one word each."""
     return tuple(sorted(f"{entity}.{type_}" for entity, type_ in reached(old, before) - reached(new, after)))
-
-
-def _concerns(pattern: Pattern, names: frozenset[str] | None) -> bool:
-    """Whether what changed of an item type is part of the pattern's answer. `names`: None for all of it."""
-    return names is None or any(asks_for(pattern, names))
 
 
 def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:

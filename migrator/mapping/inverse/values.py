@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -102,12 +103,16 @@ def _spelled(kind: Kind) -> Reading:
     form = values.PYTHON_FORMS[kind.name][1]
 
     def read(text: str) -> Any:
-        value = str(form(text)) if kind.name == "uuid" else form(text)
-        if values.text(value) != text:
-            raise ValueError("it is not in the form that migrator writes")
-        return value
+        return spelled(str(form(text)) if kind.name == "uuid" else form(text), text)
 
     return read
+
+
+def spelled(value: Any, text: str, form: Callable[[Any], str] = values.text) -> Any:
+    """The value, if this is the text that migrator writes of it. Raises: ValueError."""
+    if form(value) != text:
+        raise ValueError("it is not in the form that migrator writes")
+    return value
 
 
 def _as_it_is(_: Kind) -> Reading:
@@ -146,9 +151,7 @@ def text_reader(kind: Kind) -> Reading | Loss:
             value = in_attribute(of_text(text))
         except (InvalidOperation, KeyError):
             raise ValueError(f"the text is not a valid {kind.name}") from None
-        if values.text(value) != text:
-            raise ValueError("it is not in the form that migrator writes")
-        return value
+        return spelled(value, text)
 
     return read
 
@@ -309,13 +312,11 @@ _ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 def _escape(used: Filter, value: Undone, _: Kind, around: FilterContext, __: bool) -> Undone:
     def unescaped(text: Any) -> str:
         text = text_itself(text)
-        try:
+        with suppress(UnicodeDecodeError):
             plain = _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode(), text)
-        except UnicodeDecodeError:
-            raise ValueError("it is not escaped as migrator escapes") from None
-        if FILTERS[used.name].make((), around)(plain) != text:
-            raise ValueError("it is not escaped as migrator escapes")
-        return plain
+            if FILTERS[used.name].make((), around)(plain) == text:
+                return plain
+        raise ValueError("it is not escaped as migrator escapes")
 
     return both(after(value.of_text, unescaped))
 
@@ -357,10 +358,7 @@ def _moment_reader(kind: Kind, forward: Callable[[Any], str]) -> Reading:
     def read(text: Any) -> Any:
         text = text_itself(text)
         moment = datetime.fromisoformat(_BASIC.sub(r"\1-\2-\3T\4:\5:\6", text))
-        value = moment.date() if kind.name == "date" else moment
-        if forward(value) != text:
-            raise ValueError("it is not in the form that migrator writes")
-        return value
+        return spelled(moment.date() if kind.name == "date" else moment, text, forward)
 
     return read
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from migrator.mapping.items.items import (
     CompiledEntity,
+    Projection,
     items_for,
     objects_for,
     row_key,
@@ -77,15 +78,7 @@ class Encoder(Struct, frozen=True):
         return frozenset() if isinstance(self.program, str) or self.native is None else self.program.raw
 
 
-class EncodedPage(Struct, frozen=True):
-    """What a page's rows became. `expired`: items that are left out because their TTL has passed. `objects`: what items only
-    point to, by name."""
-
-    rows: int
-    items: list[EncodedItem]
-    expired: list[EncodedItem]
-    refused: list[Finding]
-    objects: dict[str, bytes]
+EncodedPage: TypeAlias = Projection[EncodedItem]
 
 
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:

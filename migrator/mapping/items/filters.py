@@ -158,9 +158,7 @@ def _from(unit: str, moment: datetime) -> Iterator[str]:
 
 def _moment(value: Any) -> datetime:
     """The date and time as it is written: in UTC where it has a zone, which the text of a key leaves out."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    return datetime(value.year, value.month, value.day)
+    return moment_of(value).replace(tzinfo=None)
 
 
 def _next_month(moment: datetime) -> datetime:

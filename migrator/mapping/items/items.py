@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -42,6 +42,7 @@ from migrator.mapping.items.values import Decoder, NoFormError, Undecodable, dec
 from migrator.mapping.items.wire import item_bytes, value_bytes
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
+from migrator.mapping.model.live import Image, Root
 from migrator.mapping.model.mapping import Entity, Mapping, Stored, paths_in
 from migrator.mapping.model.table import (
     ITEM_BYTES,
@@ -315,32 +316,33 @@ def _check_size(item: Item) -> None:
 # ── Rows of a page as items and refusals: what every stage does before it writes or compares ──
 
 
-class Projection(Struct, frozen=True):
-    """Items of a page's rows, in the rows' order, and the objects that they point to. `expired` items are left out."""
+Made = TypeVar("Made")
+
+
+class Projection(Struct, Generic[Made], frozen=True):
+    """What a page's rows became: items in the rows' order, and by name the objects that they point to. `expired`: items
+    that are left out because their TTL has passed."""
 
     rows: int
-    items: list[Item]
-    expired: list[Item]
+    items: list[Made]
+    expired: list[Made]
     refused: list[Finding]
     objects: dict[str, bytes]
 
 
-def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
+def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection[Item]:
     """The items of `rows`; a row that `items_for` refuses is a finding, and the others go on."""
-    items: list[Item] = []
-    expired: list[Item] = []
-    refused: list[Finding] = []
-    objects: dict[str, bytes] = {}
+    made = Projection[Item](len(rows), [], [], [], {})
     for row in rows:
         try:
-            made = items_for(entity, row)
-            objects |= objects_for(entity, row)
+            items = items_for(entity, row)
+            made.objects.update(objects_for(entity, row))
         except RowError as error:
-            refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
+            made.refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
             continue
-        for item in made:
-            (expired if is_expired(item, entity.table, now_s) else items).append(item)
-    return Projection(len(rows), items, expired, refused, objects)
+        for item in items:
+            (made.expired if is_expired(item, entity.table, now_s) else made.items).append(item)
+    return made
 
 
 def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
@@ -430,9 +432,6 @@ def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -
 
 
 # ── Root rows that a change affects, from the images of a mark: named directly, or found by lookups ──
-
-Root: TypeAlias = tuple[str, SourceKey]
-Image: TypeAlias = Dict[str, Any]
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 Pair: TypeAlias = tuple[str, str]
 """SQL's value and the item's as JSON text; a redacted value is a mask, which is not JSON."""
 _Values: TypeAlias = tuple[Any, Any]
+_Those: TypeAlias = Callable[[Sequence[_Values]], Sequence[Any]]
 
 UNKNOWN = ""
 _QUARTER = timedelta(minutes=15)
@@ -26,7 +27,8 @@ def value_cause(pairs: Sequence[Pair]) -> str:
         readable = [pair for pair in read if pair is not None]
         if not readable or len(readable) < len(read):
             return UNKNOWN
-        return next((cause for rule in _RULES if (cause := rule(readable))), UNKNOWN)
+        tried = (rule(found) for those, rule in _RULES if (found := those(readable)))
+        return next(filter(None, tried), UNKNOWN)
     except (RecursionError, ArithmeticError):
         return UNKNOWN
 
@@ -39,12 +41,15 @@ def _read(pair: Pair) -> _Values | None:
     return row, item
 
 
-# ── rules: each gets all pairs, and returns a sentence that is true for all of them ─────────────
+# ── rules: each gets all pairs, which are of its type, and returns a sentence that is true for all of them ──
+
+_Numbers: TypeAlias = Sequence[tuple[Decimal, Decimal]]
+_Texts: TypeAlias = Sequence[tuple[str, str]]
+_Times: TypeAlias = Sequence[tuple[datetime, datetime]]
 
 
-def _factor(pairs: Sequence[_Values]) -> str:
-    numbers = _numbers(pairs)
-    if not numbers or any(not row or not item for row, item in numbers):
+def _factor(numbers: _Numbers) -> str:
+    if any(not row or not item for row, item in numbers):
         return ""
     factors = {(item / row).normalize() for row, item in numbers}
     if len(factors) != 1 or factors == {Decimal(1)}:
@@ -71,10 +76,7 @@ def _is_unit(factor: Decimal) -> bool:
     )
 
 
-def _rounded(pairs: Sequence[_Values]) -> str:
-    numbers = _numbers(pairs)
-    if not numbers:
-        return ""
+def _rounded(numbers: _Numbers) -> str:
     for coarse, fine, side in ((1, 0, "the item"), (0, 1, "SQL")):
         places = [max(0, -_exponent(pair[coarse])) for pair in numbers]
         if all(
@@ -86,8 +88,7 @@ def _rounded(pairs: Sequence[_Values]) -> str:
     return ""
 
 
-def _shifted(pairs: Sequence[_Values]) -> str:
-    numbers = _numbers(pairs)
+def _shifted(numbers: _Numbers) -> str:
     steps = {item - row for row, item in numbers}
     if len(set(numbers)) < 2 or len(steps) != 1:
         return ""
@@ -97,10 +98,7 @@ def _shifted(pairs: Sequence[_Values]) -> str:
     return f"the item is {abs(step):f} {'more' if step > 0 else 'less'} each time: a constant shift"
 
 
-def _zone(pairs: Sequence[_Values]) -> str:
-    times = _times(pairs)
-    if not times:
-        return ""
+def _zone(times: _Times) -> str:
     steps = {item - row for row, item in times}
     if steps == {timedelta()}:
         return "the same moment, written in another form"
@@ -113,32 +111,23 @@ def _zone(pairs: Sequence[_Values]) -> str:
     return f"the item is {abs(hours):f} h {'later' if step > timedelta() else 'earlier'} each time: another time zone"
 
 
-def _cut_times(pairs: Sequence[_Values]) -> str:
-    times = _times(pairs)
-    if not times or any(abs(row - item) >= timedelta(seconds=1) for row, item in times):
+def _cut_times(times: _Times) -> str:
+    if any(abs(row - item) >= timedelta(seconds=1) for row, item in times):
         return ""
     return "less than a second apart: fractions of a second are rounded or cut"
 
 
-def _days(pairs: Sequence[_Values]) -> str:
-    texts = _texts(pairs)
-    if texts and all(len(a) != len(b) and 10 in (len(a), len(b)) and a[:10] == b[:10] for a, b in texts):
-        return "one side has only the date, the other also the time of day" if _times(pairs) else ""
+def _days(texts: _Texts) -> str:
+    if all(len(a) != len(b) and 10 in (len(a), len(b)) and a[:10] == b[:10] for a, b in texts):
+        return "one side has only the date, the other also the time of day" if _times(texts) else ""
     return ""
 
 
-def _of_text(same: Callable[[str], Any], sentence: str) -> Callable[[Sequence[_Values]], str]:
-    def rule(pairs: Sequence[_Values]) -> str:
-        texts = _texts(pairs)
-        return sentence if texts and all(same(row) == same(item) for row, item in texts) else ""
-
-    return rule
+def _of_text(same: Callable[[str], Any], sentence: str) -> tuple[_Those, Callable[[_Texts], str]]:
+    return _texts, lambda texts: sentence if all(same(row) == same(item) for row, item in texts) else ""
 
 
-def _truncated(pairs: Sequence[_Values]) -> str:
-    texts = _texts(pairs)
-    if not texts:
-        return ""
+def _truncated(texts: _Texts) -> str:
     for short, long, side in ((1, 0, "the item"), (0, 1, "SQL")):
         if all(pair[long].startswith(pair[short]) and len(pair[long]) > len(pair[short]) for pair in texts):
             lengths = {len(pair[short]) for pair in texts}
@@ -153,11 +142,9 @@ def _empty(pairs: Sequence[_Values]) -> str:
     return ""
 
 
-def _reordered(pairs: Sequence[_Values]) -> str:
-    lists = [pair for pair in pairs if all(isinstance(side, list) for side in pair)]
-    if len(lists) == len(pairs) and all(sorted(map(repr, a)) == sorted(map(repr, b)) for a, b in lists):
-        return "the same elements in another order"
-    return ""
+def _reordered(lists: Sequence[tuple[list[Any], list[Any]]]) -> str:
+    same = all(sorted(map(repr, a)) == sorted(map(repr, b)) for a, b in lists)
+    return "the same elements in another order" if same else ""
 
 
 # ── rules of types ──
@@ -195,37 +182,15 @@ def _json_as_text(pairs: Sequence[_Values]) -> str:
     return "the same JSON; one side has it as text" if all(map(inside, pairs)) else ""
 
 
-_RULES: tuple[Callable[[Sequence[_Values]], str], ...] = (
-    _empty,
-    _number_as_text,
-    _truth,
-    _json_as_text,
-    _rounded,
-    _factor,
-    _shifted,
-    _days,
-    _zone,
-    _cut_times,
-    _of_text(str.casefold, "differs only in upper and lower case"),
-    _of_text(lambda text: "".join(text.split()), "differs only in white space"),
-    _of_text(lambda text: unicodedata.normalize("NFKC", text), "the same text in another Unicode form"),
-    _of_text(lambda text: text.lstrip("0"), "differs only in leading zeros"),
-    _truncated,
-    _reordered,
-)
-"""In this order: the narrower explanation first."""
-
-
 # ── values by type ──
 
 
-def _numbers(pairs: Sequence[_Values]) -> list[tuple[Decimal, Decimal]]:
-    """All pairs, if all of them are numbers."""
-    return list(pairs) if all(isinstance(side, Decimal) for pair in pairs for side in pair) else []
+def _all(type_: type) -> _Those:
+    """All pairs, if both sides of each are of the type; else none."""
+    return lambda pairs: pairs if all(isinstance(side, type_) for pair in pairs for side in pair) else ()
 
 
-def _texts(pairs: Sequence[_Values]) -> list[tuple[str, str]]:
-    return list(pairs) if all(isinstance(side, str) for pair in pairs for side in pair) else []
+_numbers, _texts, _lists = _all(Decimal), _all(str), _all(list)
 
 
 def _times(pairs: Sequence[_Values]) -> list[tuple[datetime, datetime]]:
@@ -259,6 +224,27 @@ def _exponent(number: Decimal) -> int:
 def _places(number: Decimal) -> int:
     """Decimals without trailing zeros."""
     return max(0, -_exponent(number.normalize()))
+
+
+_RULES: tuple[tuple[_Those, Callable[[Any], str]], ...] = (
+    (list, _empty),
+    (list, _number_as_text),
+    (list, _truth),
+    (list, _json_as_text),
+    (_numbers, _rounded),
+    (_numbers, _factor),
+    (_numbers, _shifted),
+    (_texts, _days),
+    (_times, _zone),
+    (_times, _cut_times),
+    _of_text(str.casefold, "differs only in upper and lower case"),
+    _of_text(lambda text: "".join(text.split()), "differs only in white space"),
+    _of_text(lambda text: unicodedata.normalize("NFKC", text), "the same text in another Unicode form"),
+    _of_text(lambda text: text.lstrip("0"), "differs only in leading zeros"),
+    (_texts, _truncated),
+    (_lists, _reordered),
+)
+"""In this order: the narrower explanation first."""
 
 
 def pairs_of(

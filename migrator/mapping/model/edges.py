@@ -248,22 +248,16 @@ class Receipt(Struct, frozen=True):
     owned_by_other: Mapping[ItemKey, str] = {}
 
 
-class ScanPage(Struct, frozen=True):
-    """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
-
-    items: list[Item]
-    next_start: ItemKey | None
-
-
 WiredItem: TypeAlias = dict[str, Any]
 """An item in DynamoDB's form: {"S": …}, {"N": …}; binary values as base64 text."""
 Found = TypeVar("Found")
 
 
-class ScannedPage(Struct, Generic[Found], frozen=True):
-    """As ScanPage, with what was made of each item."""
+class ScanPage(Struct, Generic[Found], frozen=True):
+    """Items of one request of a scan, or what was made of each, and where the next one starts (None: the segment is
+    done)."""
 
-    found: list[Found]
+    items: list[Found]
     next_start: ItemKey | None
 
 
@@ -297,16 +291,16 @@ class ItemStore(Protocol):
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""
 
-    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]: ...
 
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         """What `each` gives of every item in DynamoDB's form."""
 
     def scan_texts(
         self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         """What `see` gives of the texts of each page's items."""
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:

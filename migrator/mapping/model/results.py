@@ -15,6 +15,7 @@ from migrator.mapping.model.evidence import Diff, DiffKey, Side
 from migrator.mapping.model.journal import Finding, Run, Tally
 from migrator.mapping.model.live import KeyRequest, Root
 from migrator.mapping.model.mapping import Operation, Part, Pattern
+from migrator.mapping.model.report import Curve
 from migrator.mapping.model.table import Item, ItemKey
 
 # ── What DynamoDB is asked for an access pattern ──
@@ -282,16 +283,6 @@ class Hidden(Struct, frozen=True):
 # ── What a replay came to: made by its stage, shown by report ──
 
 
-class Latency(Struct, frozen=True):
-    """What the answers of one side took."""
-
-    answers: int
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    max_ms: float
-
-
 class Example(Struct, frozen=True):
     """One difference with the parameters that show it. `compared`: the attributes that the rows of `diff` are made of.
 
@@ -329,7 +320,7 @@ class PatternReplay:
     found: Counter[DiffKey] = field(default_factory=Counter)
     examples: dict[DiffKey, list[Example]] = field(default_factory=dict)
     failed: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    latency: dict[Side, Latency] = field(default_factory=dict)
+    latency: dict[Side, Curve] = field(default_factory=dict)
     histograms: dict[Side, str] = field(default_factory=dict)
     missing_why: str = ""
 

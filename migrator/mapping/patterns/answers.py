@@ -1,14 +1,12 @@
-"""Parameters and answers of access patterns: from texts, items and SQL rows, and as a service's callers get them."""
+"""Answers of access patterns: from items and SQL rows, and as a service's callers get them."""
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from functools import partial
 from typing import Any, TypeAlias, TypeGuard
 from uuid import UUID
@@ -17,20 +15,17 @@ from migrator.mapping.items import values
 from migrator.mapping.items.filters import FilterContext, distance_m, specs_of
 from migrator.mapping.items.rows import RowPlaces, compile_ref
 from migrator.mapping.items.values import (
-    NotHeldError,
     attribute,
     checked_number,
     decoder,
     stored,
-    without_advice,
 )
-from migrator.mapping.model.evidence import Member, Side
+from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of, kind_of
-from migrator.mapping.model.mapping import Expression, Param, ParamType, Part, Pattern, Ref
+from migrator.mapping.model.mapping import Expression, Part, Pattern, Ref
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
-from migrator.mapping.patterns.params import param_text
 from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 from migrator.runtime.values import replace
 
@@ -116,160 +111,7 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
     return read
 
 
-# ── Parameters from texts, and answers from items and rows ──
-
-_TRUTHS = {"true": True, "false": False}
-
-
-# ── parameters ──────────────────────────────────────────────────────────────────────────────────
-
-
-def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
-    """The pattern's parameters parsed from texts by their declared types; an unset optional parameter is None.
-
-    A list is written with commas, or as a JSON array; binary values are base64.
-    Raises: SettingsError naming every parameter that is unknown, missing or not of its type.
-    """
-    params = {param.name: param for param in pattern.params}
-    faults = [
-        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}"
-        for name in given.keys() - params.keys()
-    ]
-    values: dict[str, Any] = {}
-    for param in pattern.params:
-        try:
-            values[param.name] = _param(param, given.get(param.name))
-        except (ValueError, InvalidOperation, RowError) as error:
-            faults.append(f"parameter '{param.name}' is not of type {_type(param)}{_how(param, error)}")
-        except KeyError:
-            faults.append(
-                f"parameter '{param.name}' ({_type(param)}) is missing; give it with -p {param.name}=…"
-            )
-    if faults:
-        raise SettingsError("\n".join(sorted(faults)))
-    return values
-
-
-def read_member(pattern: Pattern, given: str) -> Member:
-    """What `NAME=VALUE` aims a ramp of the pattern at.
-
-    Raises: SettingsError where the pattern has no such parameter, or the value is not of its type; without the value.
-    """
-    name, is_there, text = given.partition("=")
-    params = {param.name: param for param in pattern.params}
-    if not is_there:
-        raise SettingsError("--for takes a parameter and its value, such as user_id=42")
-    if name not in params:
-        raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}")
-    if params[name].many:
-        raise SettingsError(
-            f"{pattern.name}: parameter '{name}' is a list; choose one that takes a single value"
-        )
-    try:
-        return name, param_text(_param(params[name], text), params[name].type)
-    except (ValueError, InvalidOperation, RowError) as error:
-        what = f"{pattern.name}: parameter '{name}' is not of type {params[name].type}"
-        raise SettingsError(f"{what}{_how(params[name], error)}") from None
-
-
-def sample_params(pattern: Pattern) -> dict[str, Any]:
-    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL where any type takes it."""
-    samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
-    return {
-        param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
-    }
-
-
-def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]) -> str | None:
-    """The schema whose tables the pattern's SQL reads; None for the default one.
-
-    Raises: SettingsError for one that the mapping does not list.
-    """
-    if pattern.schema is None:
-        return None
-    schema = str(params[pattern.schema])
-    if schema not in mapping.schemas:
-        what = f"source.schemas has no '{schema}'{did_you_mean(schema, mapping.schemas)}"
-        raise SettingsError(f"parameter '{pattern.schema}': {what}")
-    return schema
-
-
-def _how(param: Param, error: Exception) -> str:
-    """Why a text is not of its parameter's type, if that can be said without quoting it, and how to write it."""
-    why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
-    written = _WRITTEN[param.type]
-    return f"{why}; write it as {f'{written},{_WRITTEN_TOO[param.type]}' if param.many else written}"
-
-
-def _type(param: Param) -> str:
-    return f"list of {param.type}" if param.many else param.type
-
-
-def _param(param: Param, text: str | None) -> Any:
-    if text is None:
-        if param.optional:
-            return None
-        raise KeyError(param.name)
-    read = _READERS[param.type]
-    return [read(part) for part in _listed(text)] if param.many else read(text)
-
-
-def _listed(text: str) -> list[str]:
-    """The texts of a list; numbers of a JSON array as they are written, so that they stay exact."""
-    if not text.strip():
-        return []
-    if not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(",")]
-    values = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_number)
-    if any(not isinstance(value, (str, bool)) for value in values):
-        raise ValueError("a list of plain values is taken")
-    return [value if isinstance(value, str) else str(value).lower() for value in values]
-
-
-def _no_number(text: str) -> str:
-    raise ValueError(text)
-
-
-def _truth(text: str) -> bool:
-    truth = _TRUTHS.get(text.lower())
-    if truth is None:
-        raise ValueError(text)
-    return truth
-
-
-def _number(text: str) -> Decimal:
-    return checked_number(Decimal(text))
-
-
-_READERS: dict[ParamType, Callable[[str], Any]] = {
-    "integer": int,
-    "number": _number,
-    "text": str,
-    "boolean": _truth,
-    "date": values.decoder(Kind("date")),
-    "timestamp": values.decoder(Kind("timestamp")),
-    "uuid": values.decoder(Kind("uuid")),
-    "binary": lambda text: base64.b64decode(text, validate=True),
-}
-
-
-_WRITTEN: dict[ParamType, str] = {
-    "integer": "42",
-    "number": "12.50",
-    "text": "text",
-    "boolean": "true",
-    "date": "2024-05-31",
-    "timestamp": "2024-05-31T12:00:00Z",
-    "uuid": "123e4567-e89b-12d3-a456-426614174000",
-    "binary": "aGVsbG8=",
-}
-_WRITTEN_TOO: dict[ParamType, str] = {**_WRITTEN, "integer": "43", "boolean": "false"}
-
-# Numbers are sent with their type, and LIMIT takes no NULL everywhere; all else is text that the source reads.
-_SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean": False}
-
-
-# ── answers ─────────────────────────────────────────────────────────────────────────────────────
+# ── Answers from items and rows ──
 
 
 def answer_of(mapping: MappingModel, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:

@@ -1,14 +1,16 @@
-"""Parameters of access patterns: validation of a caller's values, and their text form for the command line."""
+"""Parameters of access patterns: read from texts, checked as a program gives them, and written as texts."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from migrator.mapping.items.filters import bucket, following
 from migrator.mapping.items.values import (
@@ -19,9 +21,136 @@ from migrator.mapping.items.values import (
     text,
     without_advice,
 )
+from migrator.mapping.model.evidence import Member
 from migrator.mapping.model.facts import Kind
+from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Param, ParamType, Pattern
+from migrator.mapping.model.table import Value
 from migrator.runtime.errors import RowError, SettingsError, did_you_mean
+
+# ── Parameters from texts ──
+
+
+def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
+    """The pattern's parameters parsed from texts by their declared types; an unset optional parameter is None.
+
+    A list is written with commas, or as a JSON array; binary values are base64.
+    Raises: SettingsError naming every parameter that is unknown, missing or not of its type.
+    """
+    faults, values = _unknown(pattern, given), dict[str, Any]()
+    for param in pattern.params:
+        try:
+            values[param.name] = _param(param, given.get(param.name))
+        except (ValueError, InvalidOperation, RowError) as error:
+            faults.append(f"parameter '{param.name}' is not of type {_type(param)}{_how(param, error)}")
+        except KeyError:
+            faults.append(
+                f"parameter '{param.name}' ({_type(param)}) is missing; give it with -p {param.name}=…"
+            )
+    if faults:
+        raise SettingsError("\n".join(sorted(faults)))
+    return values
+
+
+def read_member(pattern: Pattern, given: str) -> Member:
+    """What `NAME=VALUE` aims a ramp of the pattern at.
+
+    Raises: SettingsError where the pattern has no such parameter, or the value is not of its type; without the value.
+    """
+    name, is_there, text = given.partition("=")
+    params = {param.name: param for param in pattern.params}
+    if not is_there:
+        raise SettingsError("--for takes a parameter and its value, such as user_id=42")
+    if unknown := _unknown(pattern, [name]):
+        raise SettingsError(unknown[0])
+    if params[name].many:
+        raise SettingsError(
+            f"{pattern.name}: parameter '{name}' is a list; choose one that takes a single value"
+        )
+    try:
+        return name, param_text(_param(params[name], text), params[name].type)
+    except (ValueError, InvalidOperation, RowError) as error:
+        what = f"{pattern.name}: parameter '{name}' is not of type {params[name].type}"
+        raise SettingsError(f"{what}{_how(params[name], error)}") from None
+
+
+def _unknown(pattern: Pattern, given: Iterable[str]) -> list[str]:
+    """The faults of names that no parameter has."""
+    names = [param.name for param in pattern.params]
+    return [
+        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, names)}"
+        for name in given
+        if name not in names
+    ]
+
+
+def sample_params(pattern: Pattern) -> dict[str, Any]:
+    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL where any type takes it."""
+    samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
+    return {
+        param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
+    }
+
+
+def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]) -> str | None:
+    """The schema whose tables the pattern's SQL reads; None for the default one.
+
+    Raises: SettingsError for one that the mapping does not list.
+    """
+    if pattern.schema is None:
+        return None
+    schema = str(params[pattern.schema])
+    if schema not in mapping.schemas:
+        what = f"source.schemas has no '{schema}'{did_you_mean(schema, mapping.schemas)}"
+        raise SettingsError(f"parameter '{pattern.schema}': {what}")
+    return schema
+
+
+def _how(param: Param, error: Exception) -> str:
+    """Why a text is not of its parameter's type, if that can be said without quoting it, and how to write it."""
+    why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
+    of = _TYPES[param.type]
+    return f"{why}; write it as {f'{of.written},{of.another}' if param.many else of.written}"
+
+
+def _type(param: Param) -> str:
+    return f"list of {param.type}" if param.many else param.type
+
+
+def _param(param: Param, text: str | None) -> Any:
+    if text is None:
+        if param.optional:
+            return None
+        raise KeyError(param.name)
+    read = _TYPES[param.type].read
+    return [read(part) for part in _listed(text)] if param.many else read(text)
+
+
+def _listed(text: str) -> list[str]:
+    """The texts of a list; numbers of a JSON array as they are written, so that they stay exact."""
+    if not text.strip():
+        return []
+    if not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",")]
+    values = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_number)
+    if any(not isinstance(value, (str, bool)) for value in values):
+        raise ValueError("a list of plain values is taken")
+    return [value if isinstance(value, str) else str(value).lower() for value in values]
+
+
+def _no_number(text: str) -> str:
+    raise ValueError(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+# Numbers are sent with their type, and LIMIT takes no NULL everywhere; all else is text that the source reads.
+_SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean": False}
+
 
 # ── Parameters as text for the command line, from the decoded values of rows. Pure ──
 
@@ -99,13 +228,7 @@ def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]
     Times and UUIDs may also be given as their texts. Raises: SettingsError naming every parameter that is unknown, missing,
     not of its type or an integer beyond 64 bits, without any value.
     """
-    params = {param.name: param for param in pattern.params}
-    faults = [
-        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}"
-        for name in given
-        if name not in params
-    ]
-    values: dict[str, Any] = {}
+    faults, values = _unknown(pattern, given), dict[str, Any]()
     for param in pattern.params:
         value = given.get(param.name)
         try:
@@ -149,7 +272,7 @@ def _fault(pattern: Pattern, param: Param, value: Any, *, missing: bool) -> str:
 
 
 def _checked(param: Param, value: Any) -> Any:
-    check = _CHECKS[param.type]
+    check = _TYPES[param.type].check
     if not param.many:
         return check(value)
     if not isinstance(value, (list, tuple)):
@@ -188,15 +311,34 @@ def _date(value: Any) -> date:
     return date.fromisoformat(value) if isinstance(value, str) else _of(date, but=datetime)(value)
 
 
-_timestamp_of = decoder(Kind("timestamp"))
-_uuid_of = decoder(Kind("uuid"))
-_CHECKS: dict[ParamType, Checked] = {
-    "integer": _integer,
-    "number": _number,
-    "text": _text,
-    "boolean": _of(bool),
-    "date": _date,
-    "timestamp": lambda value: _timestamp_of(_of(datetime, str)(value)),
-    "uuid": lambda value: _uuid_of(_of(str, UUID)(value)),
-    "binary": lambda value: bytes(_of(bytes, bytearray, memoryview)(value)),
+_date_of, _timestamp_of, _uuid_of = (decoder(Kind(name)) for name in ("date", "timestamp", "uuid"))
+
+
+class _ParamForm(Struct, frozen=True):
+    """A type of parameters: what reads it of a text, what checks a program's value of it, and two texts as examples."""
+
+    read: Callable[[str], Any]
+    check: Checked
+    written: str
+    another: str
+
+
+_UUID = "123e4567-e89b-12d3-a456-426614174000"
+_MOMENT = "2024-05-31T12:00:00Z"
+_TYPES: dict[ParamType, _ParamForm] = {
+    "integer": _ParamForm(int, _integer, "42", "43"),
+    "number": _ParamForm(lambda text: checked_number(Decimal(text)), _number, "12.50", "12.50"),
+    "text": _ParamForm(str, _text, "text", "text"),
+    "boolean": _ParamForm(_truth, _of(bool), "true", "false"),
+    "date": _ParamForm(_date_of, _date, "2024-05-31", "2024-05-31"),
+    "timestamp": _ParamForm(
+        _timestamp_of, lambda value: _timestamp_of(_of(datetime, str)(value)), _MOMENT, _MOMENT
+    ),
+    "uuid": _ParamForm(_uuid_of, lambda value: _uuid_of(_of(str, UUID)(value)), _UUID, _UUID),
+    "binary": _ParamForm(
+        lambda text: base64.b64decode(text, validate=True),
+        lambda value: bytes(_of(bytes, bytearray, memoryview)(value)),
+        "aGVsbG8=",
+        "aGVsbG8=",
+    ),
 }

@@ -162,7 +162,7 @@ CONDITIONS: dict[Operator, str] = {
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    """The request for these parameters (see answers.read_params); a caller with many requests keeps a `Requests`.
+    """The request for these parameters (see params.read_params); a caller with many requests keeps a `Requests`.
 
     Raises: SettingsError where a parameter of the key is not set or does not fit it.
     """

@@ -170,7 +170,7 @@ class TableWalk(Struct, frozen=True):
         """
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
-    def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+    def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
         """The pages of one segment, from behind `start`. Raises: Interrupted after `stop`, with a page that is not given."""
         for page in self.store.scan(number, self.segments, start):
             if self.stop.is_set():

@@ -44,12 +44,9 @@ class AnyRevision:
 
 
 @dataclass
-class Undo:
-    """Reads every item of the table, a segment at a time; those whose `_src` names one of `entities` are ours.
-
-    Tombstones stay until they expire: without them, a write still under way could come after the delete.
-    `check` is called before each delete and raises when the run must stop.
-    """
+class OwnItems:
+    """Every item of the table, read a segment at a time; those whose `_src` names one of `entities` are ours. `check` is
+    called before each page is changed, and raises when the run must stop."""
 
     store: ItemStore
     table: TableDesign
@@ -58,6 +55,20 @@ class Undo:
     segments: int = 4
     workers: int = 4
     stop: Event = field(default_factory=Event)
+
+    def walk(self, stopped: str) -> TableWalk:
+        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+
+    def root(self, item: Item) -> Root | None:
+        """The row that an item or a tombstone of ours is of; None for every other item."""
+        root = self.table.root_of(item)
+        return root if root is not None and root[0] in self.entities else None
+
+
+@dataclass
+class Undo(OwnItems):
+    """Tombstones stay until they expire: without them, a write still under way could come after the delete."""
+
     gone: int = 0
     """How many items were deleted by now."""
     _lock: Lock = field(default_factory=Lock)
@@ -74,16 +85,16 @@ class Undo:
         return self._all(self._delete)
 
     def _all(self, work: Callable[[list[Item]], int]) -> UndoCounts:
-        stopped = "stopped; the same command goes on"
-        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        walk = self.walk("stopped; the same command goes on")
         counted = walk.total(lambda page: self._page(page, work))
         gone, others = counted.pop(_GONE, 0), counted.pop(_OTHERS, 0)
         return UndoCounts(counted, gone, others)
 
     def _page(self, page: list[Item], work: Callable[[list[Item]], int]) -> Counter[tuple[str, str]]:
         items = [item for item in page if not self.table.is_hidden(item)]
-        ours = [item for item in items if self._entity(item) in self.entities]
-        types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
+        roots = [(item, root) for item in items if (root := self.root(item)) is not None]
+        ours = [item for item, _ in roots]
+        types = Counter((entity, self.table.type_of(item)) for item, (entity, _) in roots)
         return types + Counter({_GONE: work(ours), _OTHERS: len(items) - len(ours)})
 
     def _delete(self, items: list[Item]) -> int:
@@ -92,11 +103,6 @@ class Undo:
         with self._lock:
             self.gone += gone
         return gone
-
-    def _entity(self, item: Item) -> str:
-        """The entity that the item belongs to; '' for an item that migrator did not write."""
-        root = self.table.root_of(item)
-        return root[0] if root is not None else ""
 
 
 _GONE, _OTHERS = ("", "gone"), ("", "others")
@@ -118,17 +124,8 @@ class StripCounts(Struct, frozen=True):
 
 
 @dataclass
-class Strip:
-    """Reads every item, a segment at a time. `check` raises when the run must stop."""
-
-    store: ItemStore
-    stripping: Stripping
-    table: TableDesign
-    entities: frozenset[str]
-    check: Callable[[], None]
-    segments: int = 4
-    workers: int = 4
-    stop: Event = field(default_factory=Event)
+class Strip(OwnItems):
+    stripping: Stripping = field(kw_only=True)
 
     def count(self) -> StripCounts:
         return StripCounts(**self._walk.total(self._counted))
@@ -142,8 +139,7 @@ class Strip:
 
     @property
     def _walk(self) -> TableWalk:
-        stopped = "stopped; what is stripped stays so, and the same command goes on from there"
-        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        return self.walk("stopped; what is stripped stays so, and the same command goes on from there")
 
     def _counted(self, items: list[Item]) -> Counter[str]:
         ours, own, others = self._sorted(items)
@@ -159,12 +155,8 @@ class Strip:
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
         """Items of ours, items that are our own, and how many are others'."""
         own = [item for item in items if self.table.is_hidden(item)]
-        ours = [item for item in items if not self.table.is_hidden(item) and self._is_ours(item)]
+        ours = [item for item in items if not self.table.is_hidden(item) and self.root(item) is not None]
         return ours, own, len(items) - len(own) - len(ours)
-
-    def _is_ours(self, item: Item) -> bool:
-        root = self.table.root_of(item)
-        return root is not None and root[0] in self.entities
 
 
 # ── Forget: all that is kept of a deleted row, removed as soon as no writer needs it any more ──

@@ -11,7 +11,6 @@ from itertools import accumulate
 from threading import Lock
 
 from migrator.mapping.model.report import Curve
-from migrator.mapping.model.results import Latency
 
 _LONGEST_US = 3_600_000_000
 _DIGITS = 3
@@ -57,20 +56,13 @@ class Latencies:
         """How many answers took longer."""
         return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
 
-    def summary(self) -> Latency | None:
+    def curve(self) -> Curve | None:
         """None where nothing was recorded."""
         with self._lock:
             if not self._answers:
                 return None
-            p50, p90, p99, longest = self._percentiles([50.0, 90.0, 99.0, 100.0])
-            return Latency(self.answers, p50, p90, p99, longest)
-
-    def curve(self) -> Curve | None:
-        """None where nothing was recorded."""
-        if not self._answers:
-            return None
-        *points, longest = self._percentiles([*CURVE, 100.0])
-        return Curve(self.answers, tuple(zip(CURVE, points, strict=True)), longest)
+            *points, longest = self._percentiles([*CURVE, 100.0])
+            return Curve(self.answers, tuple(zip(CURVE, points, strict=True)), longest)
 
     def _percentiles(self, shares: Sequence[float]) -> list[float]:
         """Milliseconds within which each share of the answers came; `shares` in rising order."""

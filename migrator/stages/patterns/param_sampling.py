@@ -20,14 +20,13 @@ from migrator.mapping.model.facts import Alike, EntityPlan, column_of
 from migrator.mapping.model.mapping import SCHEMA_PATH, Param, ParamType, Pattern, paths_in
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import SourceKey
-from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.param_sources import (
     EntityParamSources,
     ParamSource,
     origins_of,
     plans_by_entity,
 )
-from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
+from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text, read_params
 from migrator.mapping.patterns.requests import Requests, cut_params
 from migrator.runtime.errors import RowError, SettingsError
 

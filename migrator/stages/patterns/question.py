@@ -21,17 +21,9 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Part, Pattern
 from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, Took
 from migrator.mapping.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
-from migrator.mapping.patterns.answers import (
-    Designs,
-    answer_of,
-    kinds_for,
-    nearest,
-    plain_rows,
-    readers_for,
-    sample_params,
-    schema_of,
-)
+from migrator.mapping.patterns.answers import Designs, answer_of, kinds_for, nearest, plain_rows, readers_for
 from migrator.mapping.patterns.diff import diffs, row_key, ruled
+from migrator.mapping.patterns.params import sample_params, schema_of
 from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import SettingsError, amount
 

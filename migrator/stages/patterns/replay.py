@@ -399,9 +399,7 @@ def _sum_up(
     replay.kinds = kinds_of(compared)
     replay.absent = sum(params.absent for params in compared)
     replay.latency = {
-        side: summary
-        for side, latencies_of_side in latencies.items()
-        if (summary := latencies_of_side.summary()) is not None
+        side: curve for side, of_side in latencies.items() if (curve := of_side.curve()) is not None
     }
     replay.histograms = {side: latencies[side].text() for side in replay.latency}
     if len(compared) < drawn:

@@ -295,7 +295,7 @@ class DigestScan(TableScan):
         for page in self.store.scan_texts(number, self.walk.segments, self._seen_page):
             if self.walk.stop.is_set():
                 raise Interrupted(self.walk.stopped)
-            for seen in page.found[:1]:
+            for seen in page.items[:1]:
                 totals = totals + seen.totals
                 into.add(seen.digests)
             if into.count() > DIGESTS_AT_MOST:
@@ -403,7 +403,7 @@ class DigestScan(TableScan):
         for page in self.store.scan_encoded(number, self.walk.segments, see, start):
             if self.walk.stop.is_set():
                 raise Interrupted(self.walk.stopped)
-            yield [seen for seen in page.found if seen is not None], page.next_start
+            yield [seen for seen in page.items if seen is not None], page.next_start
 
     def _seen(self, item: WiredItem, wanted: Callable[[WiredItem], Found]) -> _Seen[Found] | None:
         kind = self._kind(item)

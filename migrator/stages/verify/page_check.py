@@ -61,7 +61,7 @@ class PageCheck(Struct, frozen=True):
         self.journal.finish_page(self.run, page, tally, [*refused, *differing], parts=parts)
         return page, tally, round((time.monotonic() - started) * 1000)
 
-    def _differing(self, projected: Projection, places: Places) -> list[Finding]:
+    def _differing(self, projected: Projection[Item], places: Places) -> list[Finding]:
         """What is found of items that are read by their keys and compared attribute by attribute."""
         entity, look = self.entity, self.look
         expected = projected.items
@@ -101,7 +101,7 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
 
 
 def missing_objects(
-    entity: CompiledEntity, projected: Projection, objects: ObjectStore | None
+    entity: CompiledEntity, projected: Projection[Item], objects: ObjectStore | None
 ) -> list[Finding]:
     """A finding for each object that an item points to and that S3 lacks, or has in another size."""
     if not projected.objects or objects is None:

@@ -13,8 +13,8 @@ import pytest
 from migrator.features.exports.model import Model, RowModel, model_of
 from migrator.mapping.items.items import items_for
 from migrator.mapping.model.table import split_source
-from migrator.mapping.patterns.answers import Designs, read_params
-from migrator.mapping.patterns.params import checked_params
+from migrator.mapping.patterns.answers import Designs
+from migrator.mapping.patterns.params import checked_params, read_params
 from migrator.runtime.values import replace
 from migrator.stages.patterns.question import Question
 from tests.designs.golden import DESIGNS, NAMES, Golden, GoldenQuery, exactly, script_of

@@ -21,8 +21,7 @@ import pytest
 
 from migrator.features.exports.model import model_of
 from migrator.features.exports.python.module import python_module
-from migrator.mapping.patterns.answers import read_params
-from migrator.mapping.patterns.params import checked_params
+from migrator.mapping.patterns.params import checked_params, read_params
 from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping

@@ -17,7 +17,8 @@ from migrator.commands.query_work import print_replay, replay_data
 from migrator.features.report.work import print_report
 from migrator.mapping.model.evidence import Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
-from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.mapping.model.report import Curve
+from migrator.mapping.model.results import Example, Hidden, PatternReplay, ReplayResult
 from migrator.runtime.values import replace
 from tests import pins
 from tests.support_report import MODEL
@@ -77,7 +78,7 @@ def result(*, hidden: Hidden = HIDDEN, found: bool = True, diff: Diff = SEEN) ->
         different=int(found),
         found=Counter({VALUE: 3} if found else {}),
         examples={VALUE: [Example({"id": "1", "whose": HOSTILE}, ("id", "email"), diff)]},
-        latency={"table": Latency(10, 1.5, 2, 1234.5, 2000)},
+        latency={"table": Curve(10, ((50.0, 1.5), (90.0, 2), (99.0, 1234.5)), 2000)},
     )
     return ReplayResult([one], seed=5, control=False, took_s=1.25)
 

@@ -44,7 +44,9 @@ class Leaving:
     def stage(self, check: Any = no_fence, segments: int = 1) -> Gone:
         shop, refresh = self.shop, replace(self.refresh, check=check)
         return Gone(
-            *(refresh, shop.store, refresh.table, frozenset({"nicks"}), shop.open_findings, segments, 1)
+            *(shop.store, refresh.table, frozenset({"nicks"}), check, segments, 1),
+            refresh=refresh,
+            open_findings=shop.open_findings,
         )
 
     def replaced(self, **chosen: Any) -> int:

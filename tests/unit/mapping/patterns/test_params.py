@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from migrator.mapping.model.mapping import Param, ParamType, Pattern
-from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import (
     absent_value,
     bucket_text,
@@ -18,6 +17,7 @@ from migrator.mapping.patterns.params import (
     kind_of,
     list_text,
     param_text,
+    read_params,
     texts_of,
 )
 from migrator.runtime.errors import RowError, SettingsError

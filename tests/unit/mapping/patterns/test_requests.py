@@ -13,7 +13,8 @@ import pytest
 from migrator.mapping.model.mapping import Mapping, Param, ParamType, Pattern
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
-from migrator.mapping.patterns.answers import answer_of, nearest, read_params
+from migrator.mapping.patterns.answers import answer_of, nearest
+from migrator.mapping.patterns.params import read_params
 from migrator.mapping.patterns.requests import Requests, request_for
 from migrator.runtime.errors import SettingsError
 from tests import pins

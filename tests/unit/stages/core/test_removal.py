@@ -44,7 +44,9 @@ class Shop:
         self.stripping = FakeStripping(self.store)
         self.journal = SqlJournal.in_memory()
         self.run: Run = self.journal.start_run(RunIdentity("strip", "shop", "T", "rev"))
-        self.stage = Strip(self.store, self.stripping, TABLE, ENTITIES, no_fence, segments=1, workers=1)
+        self.stage = Strip(
+            self.store, TABLE, ENTITIES, no_fence, segments=1, workers=1, stripping=self.stripping
+        )
 
 
 @pytest.fixture

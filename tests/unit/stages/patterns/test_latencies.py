@@ -8,17 +8,17 @@ from migrator.stages.patterns.latencies import Latencies, added
 
 
 def test_nothing_recorded_is_nothing() -> None:
-    assert Latencies().summary() is None
+    assert Latencies().curve() is None
 
 
 def test_percentiles_are_exact_to_three_digits() -> None:
     latencies = Latencies()
     for ms in range(1, 1001):
         latencies.record(ms)
-    found = latencies.summary()
+    found = latencies.curve()
     assert found is not None
     assert found.answers == 1000
-    shares = (found.p50_ms, found.p90_ms, found.p99_ms, found.max_ms)
+    shares = (*map(found.at, (50.0, 90.0, 99.0)), found.max_ms)
     assert shares == pytest.approx((500, 900, 990, 1000), rel=0.001)
 
 
@@ -26,7 +26,7 @@ def test_percentiles_are_exact_to_three_digits() -> None:
 def test_what_is_out_of_its_range_counts_at_its_end(ms: float, kept: float) -> None:
     latencies = Latencies()
     latencies.record(ms)
-    found = latencies.summary()
+    found = latencies.curve()
     assert found is not None
     assert found.max_ms == pytest.approx(kept, rel=0.001)
 

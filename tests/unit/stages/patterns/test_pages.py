@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from migrator.mapping.model.table import TOMBSTONE
-from migrator.mapping.patterns.answers import Designs, read_params
+from migrator.mapping.patterns.answers import Designs
+from migrator.mapping.patterns.params import read_params
 from migrator.mapping.patterns.requests import Cursor, digest_of, opened, signed
 from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.question import Question

@@ -13,7 +13,7 @@ from migrator.commands.query_work import answer_data, explanation
 from migrator.mapping.model.edges import QueryPage
 from migrator.mapping.model.results import Answer
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.params import read_params
 from migrator.runtime.values import replace
 from migrator.stages.patterns.question import ReadMeter, ask, fetch
 from tests import pins

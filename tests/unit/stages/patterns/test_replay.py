@@ -12,7 +12,8 @@ import pytest
 
 from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, PatternPhase, State
 from migrator.mapping.model.mapping import Param, Part, Pattern
-from migrator.mapping.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.mapping.model.report import Curve
+from migrator.mapping.model.results import Example, Hidden, PatternReplay, ReplayResult
 from migrator.runtime.errors import Interrupted, SourceError, amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
@@ -101,7 +102,8 @@ def test_equal_answers_are_clean() -> None:
     assert (found.samples, found.same, found.different, found.transient) == (20, 20, 0, 0)
     assert found.empty == found.absent > 0
     assert {side: one.answers for side, one in found.latency.items()} == {"table": 20, "sql": 20}
-    assert all(0 < one.p50_ms <= one.p90_ms <= one.p99_ms <= one.max_ms for one in found.latency.values())
+    times = [(*map(one.at, (50.0, 90.0, 99.0)), one.max_ms) for one in found.latency.values()]
+    assert all(0 < one[0] <= one[1] <= one[2] <= one[3] for one in times)
 
 
 def spoiled(replayed: Replayed, how: str) -> None:
@@ -419,7 +421,10 @@ REPLAYED = PatternReplay(
         VALUE: [Example({"id": "4711"}, ("id", "email"), Diff("value", "email", (1, "ann@x"), (1, "bob@x")))],
         ERROR: [Example({"id": "4712"}, why="the table does not answer")],
     },
-    latency={"table": Latency(9, 1, 2, 3, 4), "sql": Latency(10, 1, 2, 3, 4)},
+    latency={
+        "table": Curve(9, ((50.0, 1), (90.0, 2), (99.0, 3)), 4),
+        "sql": Curve(10, ((50.0, 1), (90.0, 2), (99.0, 3)), 4),
+    },
     histograms={"table": "HIST-T", "sql": "HIST-S"},
 )
 RESULT = ReplayResult([REPLAYED], seed=1, control=False, took_s=1.5)

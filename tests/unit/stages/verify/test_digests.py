@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import compile_texts, encode_texts
 from migrator.mapping.items.items import project
-from migrator.mapping.model.edges import Found, RawPage, ScannedPage, WiredItem
+from migrator.mapping.model.edges import Found, RawPage, ScanPage, WiredItem
 from migrator.mapping.model.journal import Run, RunIdentity, SegmentState
 from migrator.mapping.model.results import StoredRead, VerifyResult
 from migrator.mapping.model.table import CONTROL, TOMBSTONE, Item, ItemKey
@@ -228,7 +228,7 @@ class CountedStore(FakeStore):
 
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScannedPage[Found]]:
+    ) -> Iterator[ScanPage[Found]]:
         for page in super().scan_encoded(segment, segments, each, start):
             self.pages += 1
             yield page
