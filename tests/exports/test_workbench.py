@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.language.workbench import head_of_model
+from migrator.features.init.workbench import head_of_model
 from tests import pins
 from tests.exports.shipped import MAPPINGS, ROOT
 from tests.journeys.in_process import Ended, run_here

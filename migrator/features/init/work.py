@@ -19,6 +19,7 @@ from migrator.cli.template import text_template
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.placing import Access, PlacedTables
+from migrator.features.init.workbench import LONGEST_BYTES, head_of_model
 from migrator.features.init.written import (
     Proposal,
     ProposalInput,
@@ -33,7 +34,6 @@ from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.language.workbench import LONGEST_BYTES, head_of_model
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
 from migrator.mapping.model.facts import SchemaFacts

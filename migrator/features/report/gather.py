@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from migrator.features.report.causes import pairs_of
 from migrator.features.report.verdict import (
     SINCE_GONE,
     Cause,
@@ -23,7 +24,6 @@ from migrator.features.report.verdict import (
 )
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.language.causes import pairs_of
 from migrator.mapping.language.plan import columns_digest
 from migrator.mapping.model.capacity import SECONDS_A_MONTH, Capacity, Costs, PatternCost
 from migrator.mapping.model.edges import ItemStore, Rows

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from migrator.mapping.language.causes import Pair, value_cause
+from migrator.features.report.causes import Pair, value_cause
 from migrator.mapping.model.durations import minute
 from migrator.mapping.model.evidence import SIDES, Side
 from migrator.mapping.model.report import Group, LagReport, PatternReport, Refused, RunReport, Verdict

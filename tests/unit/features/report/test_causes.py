@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from migrator.mapping.language.causes import UNKNOWN, pairs_of, value_cause
+from migrator.features.report.causes import UNKNOWN, pairs_of, value_cause
 
 CASES = [
     (
