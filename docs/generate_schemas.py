@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.forms import MappingForm
 from migrator.settings.job import IS_DURATION, JobFile
 
@@ -87,7 +86,7 @@ def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
 
     Raises: KeyError for a word of which words.yaml says nothing.
     """
-    words = YAML(typ="safe", pure=True).load(Path(__file__).with_name("words.yaml"))[of]
+    words = plain_of(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))[of]
     forms = {root: schema, **schema.get("$defs", {})}
     for form, definition in forms.items():
         # Names and docstrings are the code's, for its readers.

@@ -87,7 +87,7 @@ def _mapping(ctx: click.Context) -> Mapping[str, Any]:
 
 
 def _words(file: Path) -> Mapping[str, Any]:
-    from ruamel.yaml import YAML  # here, so that a help does not wait for it
+    from migrator.mapping.language.document import plain_of  # here, so that a help does not wait for it
 
-    words = YAML(typ="safe", pure=True).load(file)
+    words = plain_of(file.read_text(encoding="utf-8"))
     return words if isinstance(words, dict) else {}

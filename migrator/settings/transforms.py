@@ -16,12 +16,11 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.items.changes import captured_name, captured_tables
 from migrator.mapping.items.transforms import Transform
 from migrator.mapping.items.wire import Price
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import ComputingSource
 from migrator.runtime.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
@@ -211,7 +210,7 @@ def known_regions() -> list[str]:
 @cache
 def _read() -> Any:
     text = (files("migrator.settings") / FILE).read_text(encoding="utf-8")
-    return YAML(typ="safe", pure=True).load(text)
+    return plain_of(text)
 
 
 # ── A mapping laid over its open source: with the faults and doubts that only the source can tell ──

@@ -10,9 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from migrator.mapping.items.wire import encode_item
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.model.table import Item, SetOf
 from tests import support_mysql
 
@@ -66,7 +65,7 @@ def in_mysql(text: str) -> str:
 
 def read_golden(name: str) -> Golden:
     """The golden file of the design. Raises: KeyError where `items`, `count` or `queries` are not there."""
-    return golden_of(YAML(typ="safe").load((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")))
+    return golden_of(plain_of((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def golden_of(written: dict[str, Any]) -> Golden:

@@ -11,8 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.documents import facts_of, key_type
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.settings.job import DocumentSettings, SourceSettings
@@ -64,7 +63,7 @@ def on_old_tables(name: str, folder: Path) -> tuple[Path, Documents]:
     """The design's mapping over old tables like those of its SQL, without what SQL was asked; and its rows as documents."""
     with source_with(folder, script_of(name, "sqlite")) as source:
         tables = {table.real: table for table in source.facts().tables.values()}
-    written = YAML(typ="safe").load((DESIGNS / f"{name}.yaml").read_text(encoding="utf-8"))
+    written = plain_of((DESIGNS / f"{name}.yaml").read_text(encoding="utf-8"))
     read = {entity["table"] for entity in written["entities"].values()}
     joins = [join for entity in written["entities"].values() for join in entity.get("join", {}).values()]
     read |= {key.table for table in tables.values() for key in table.foreign_keys if key.columns[0] in joins}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from ruamel.yaml import YAML
 
 from docs.generate_schemas import job_schema, mapping_schema
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
@@ -63,7 +63,7 @@ def faults(kind: str, data: Any, form: str = "") -> list[str]:
 
 
 def plain(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
+    return plain_of(text)
 
 
 # ── every word ──

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
+from migrator.mapping.language.document import plain_of
 from migrator.stages.patterns.question import statement_faults
 from tests.designs.golden import NAMES, ROOT, golden_of, read_golden, value_of
 from tests.designs.moved import Moved
@@ -31,7 +31,7 @@ def test_a_design_has_the_items_of_its_golden_file(name: str, tmp_path: Path, dy
 
 
 def test_four_tables_of_one_service_become_one(dynamodb_url: str) -> None:
-    written = YAML(typ="safe").load(GOLDEN.read_text(encoding="utf-8"))
+    written = plain_of(GOLDEN.read_text(encoding="utf-8"))
     documents = {name: [_document(one) for one in of] for name, of in written["documents"].items()}
     with moved_tables(BY_HAND, documents, dynamodb_url, golden_of(written), INDEXES) as design:
         assert list(statement_faults(design.source, design.checked.mapping)) == []

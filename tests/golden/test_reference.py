@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
+from migrator.mapping.language.document import plain_of
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.runtime.values import replace
 from tests.golden import heart
@@ -21,7 +21,7 @@ BLOCKS: list[tuple[str, str]] = BLOCK.findall(README.read_text(encoding="utf-8")
 
 
 def plain(text: str) -> Any:
-    return YAML(typ="safe", pure=True).load(text)
+    return plain_of(text)
 
 
 def the(kind: str) -> str:

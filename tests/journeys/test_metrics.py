@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from ruamel.yaml import YAML
 
 from migrator.api import Migration
 from migrator.mapping.model.evidence import Move, PatternPhase, State
@@ -157,7 +157,7 @@ def test_every_sample_has_its_job_and_its_process(texts: Mapping[str, str]) -> N
 
 
 def rules() -> Iterator[Mapping[str, Any]]:
-    for group in YAML(typ="safe").load(ALERTS.read_text())["groups"]:
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
         yield from group["rules"]
 
 

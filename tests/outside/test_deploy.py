@@ -19,8 +19,8 @@ import boto3
 import click
 import kubernetes_validate
 import pytest
+import yaml
 from botocore.validate import ParamValidator
-from ruamel.yaml import YAML, Node
 
 from docs.generate_site import ROOT
 from migrator.main import cli
@@ -28,6 +28,7 @@ from migrator.runtime.errors import DIFFERENT, WRONG_USE
 from migrator.settings.job import Tuning
 from migrator.settings.roles import ROLES, rights_of
 from tests.journeys.in_process import run_here
+from tests.outside.cloudformation import template_of
 
 DEPLOY = ROOT / "docs" / "deploy"
 UNIT = DEPLOY / "migrator-relay@.service"
@@ -38,7 +39,7 @@ _OF_OTHERS = {"MIGRATOR_IMAGE"}
 
 @functools.cache
 def kubernetes() -> dict[str, dict[str, Any]]:
-    read = YAML(typ="safe").load((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))
+    read = yaml.safe_load((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))
     return {manifest["kind"]: manifest for manifest in read["items"]}
 
 
@@ -57,15 +58,8 @@ def pods() -> dict[str, dict[str, Any]]:
 @functools.cache
 def ecs() -> dict[str, Any]:
     """The template's resources; what `!Ref` and its like stand for is a text."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.constructor.add_multi_constructor("!", _text_of_tag)
-    read = yaml.load((DEPLOY / "ecs.yaml").read_text(encoding="utf-8"))
-    resources: dict[str, Any] = read["Resources"]
+    resources: dict[str, Any] = template_of(DEPLOY / "ecs.yaml")["Resources"]
     return resources
-
-
-def _text_of_tag(constructor: Any, suffix: str, node: Node) -> str:
-    return str(node.value)
 
 
 def unit() -> configparser.ConfigParser:

@@ -11,11 +11,10 @@ from typing import Any
 import click
 import hcl2
 import pytest
-from ruamel.yaml import YAML
-from ruamel.yaml.nodes import Node
 
 from migrator.main import cli
 from migrator.settings.transforms import price_of
+from tests.outside.cloudformation import template_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
@@ -65,14 +64,7 @@ def test_a_size_is_what_its_slots_give(cells: list[str]) -> None:
 
 
 def template(name: str) -> dict[str, Any]:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.constructor.add_multi_constructor("!", _text_of_tag)
-    read: dict[str, Any] = yaml.load((SPARK / f"{name}.yaml").read_text(encoding="utf-8"))
-    return read
-
-
-def _text_of_tag(constructor: Any, suffix: str, node: Node) -> str:
-    return str(node.value)
+    return template_of(SPARK / f"{name}.yaml")
 
 
 def terraform(name: str, kind: str) -> dict[str, Any]:

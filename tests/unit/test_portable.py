@@ -52,7 +52,7 @@ def test_no_library_that_must_be_compiled_stands_between_us_and_arm() -> None:
     compiled = {
         "sqlalchemy",
         "greenlet",
-        "ruamel-yaml-clib",
+        "pyyaml",
         "pydantic-core",
         "pygeohash",
         "psutil",

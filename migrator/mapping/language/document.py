@@ -6,21 +6,22 @@ import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
+import yaml
 from msgspec import Struct
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml import MappingNode, MarkedYAMLError, Node, ScalarNode, SequenceNode, YAMLError
 
 from migrator.runtime.errors import Fault, MappingError, did_you_mean
 
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 100
+_NO_FILES_DEPTH = 10 * MAX_DEPTH
 _ENOUGH_WORDS = 2
-_QUOTED = re.compile(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"")
+_QUOTED = re.compile(r"('.'|'<[^']*'|\".\")|'[^']*'|\"[^\"]*\"")
+"""In the first group: signs of YAML, which a message keeps."""
 MAX_NODES = 1_000_000
 """More than any mapping needs; an alias of aliases of aliases reaches it at once."""
 
@@ -108,10 +109,17 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
     try:
         node = _composed(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        last = len(text.rstrip().splitlines())
+        began, line = (
+            min(mark.line + 1, last) if mark else 0 for mark in (error.context_mark, error.problem_mark)
+        )
         # The parser quotes what it stumbled over.
-        what = _QUOTED.sub("…", " ".join(str(error.problem or error.context or "cannot be read").split()))
-        raise MappingError([Fault(file, mark.line + 1 if mark else 0, "", f"not YAML: {what}")]) from None
+        what = _QUOTED.sub(
+            lambda found: found[1] or "…",
+            " ".join(str(error.problem or error.context or "cannot be read").split()),
+        )
+        context = f" ({error.context}, which begins in line {began})" if 0 < began < line else ""
+        raise MappingError([Fault(file, line, "", f"not YAML: {what}{context}")]) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise MappingError([Fault(file, 0, "", f"not YAML: {type(error).__name__}")]) from None
     walk = _Walk(file)
@@ -125,10 +133,46 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
     return Document(file, data, walk.lines)
 
 
+def plain_of(text: str) -> Any:
+    """What a text of YAML 1.2 says, as plain data.
+
+    Raises: YAMLError for text that is not YAML; MappingError for too many values, or aliases in a loop.
+    """
+    node = _composed(text)
+    return None if node is None else _Walk("").value(node, ())
+
+
+# libyaml where the package was built with it, as its wheels are: some 17 times as quick.
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """What plain words mean in YAML 1.2's core schema, with `_` between digits; all others are text."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+_TAG = "tag:yaml.org,2002:"
+_MEANINGS = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9][0-9_]*|0o[0-7_]+|0x[0-9a-fA-F_]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+}
+for _name, _words in _MEANINGS.items():
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_words})$"), None)
+
+
 @lru_cache(maxsize=8)
 def _composed(text: str) -> Node | None:
-    """A file's nodes, cached because a command or a service reads its mapping more than once; nothing changes them."""
-    node: Node | None = YAML(typ="safe", pure=True).compose(text)
+    """A file's nodes, cached because a command or a service reads its mapping more than once; nothing changes them.
+
+    Raises: YAMLError, ValueError.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):  # compose() would go through the stack's end
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _NO_FILES_DEPTH:
+            what = f"nested deeper than {MAX_DEPTH} levels"
+            raise MarkedYAMLError(problem=what, problem_mark=event.start_mark)  # type: ignore[arg-type]
+    node: Node | None = yaml.compose(text, Loader=_Loader)
     return node
 
 
@@ -262,14 +306,12 @@ def _integer(text: str) -> int:
     return int(plain, 0) if plain.lstrip("+-").lower().startswith(("0x", "0o")) else int(plain)
 
 
-_TAG = "tag:yaml.org,2002:"
 _SCALARS: dict[str, Any] = {
     f"{_TAG}str": str,
     f"{_TAG}null": lambda text: None,
     f"{_TAG}bool": lambda text: text.lower() == "true",
     f"{_TAG}int": _integer,
     f"{_TAG}float": float,
-    f"{_TAG}timestamp": str,
 }
 
 

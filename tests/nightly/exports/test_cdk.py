@@ -11,7 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 from tests.exports.shipped import Shipped, all_shipped
 
@@ -34,7 +34,7 @@ def test_the_constructs_make_the_template_that_cloudformation_is_given(
         jobs += all_shipped(tmp_path / str(number), dynamodb_url, options)
     templates = _synthesised(node, jobs)
     for job in jobs:
-        written = YAML(typ="safe").load(job.exported("cloudformation"))["Resources"]
+        written = yaml.safe_load(job.exported("cloudformation"))["Resources"]
         (wanted,) = written.values()
         made = templates[job.table]["Resources"]
         (resource,) = [one for one in made.values() if one["Type"] == "AWS::DynamoDB::Table"]

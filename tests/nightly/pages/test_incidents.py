@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 from migrator.runtime.values import replace
 from tests.journeys.command import ROOT
@@ -57,7 +57,7 @@ def test_an_incident_of_a_server_is_told_and_mended_as_the_page_says(
 def test_the_page_has_each_incident_and_an_alert_leads_to_its_section() -> None:
     assert list(SECTIONS) == list(INCIDENTS)
     assert with_blocks(TEXT, [block for blocks in SECTIONS.values() for block in blocks]) == TEXT
-    rules = YAML(typ="safe").load(ROOT / "docs" / "operations" / "alerts.yml")["groups"][0]["rules"]
+    rules = yaml.safe_load((ROOT / "docs" / "operations" / "alerts.yml").read_text())["groups"][0]["rules"]
     for rule in rules:
         page, _, place = rule["annotations"]["runbook"].partition("#")
         assert ROOT / page == PAGE

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 from migrator.features.exports.definitions import (
     cdk_python,
@@ -123,7 +123,7 @@ def test_a_key_of_several_attributes_has_a_block_for_each() -> None:
 )
 def test_the_lines_of_a_part_in_cloudformation_are_yaml(part: str, wanted: object) -> None:
     text = "\n".join(cloudformation(part, WANTED))
-    assert YAML(typ="safe").load(text) == wanted
+    assert yaml.safe_load(text) == wanted
 
 
 def test_an_index_of_a_provisioned_table_says_its_capacity() -> None:
@@ -141,7 +141,7 @@ def test_every_option_has_lines_in_both() -> None:
 
 
 def test_a_whole_template_has_every_property_and_outlives_its_stack() -> None:
-    template = YAML(typ="safe").load(cloudformation_file(WANTED, ["made"]))
+    template = yaml.safe_load(cloudformation_file(WANTED, ["made"]))
     (table,) = template["Resources"].values()
     assert table["Properties"] == {**WANTED, "StreamSpecification": {"StreamViewType": "NEW_IMAGE"}}
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
@@ -178,7 +178,7 @@ def test_no_text_of_a_mapping_is_read_as_code() -> None:
     wanted = definition(replace(DESIGN, indexes=(index,)), OPTIONS)
     (table,) = json.loads(terraform_file(wanted, []))["resource"]["aws_dynamodb_table"].values()
     assert table["attribute"][-1]["name"] == '"); $${boom} %%{if}\n'
-    read_back = YAML(typ="safe").load(cloudformation_file(wanted, []))
+    read_back = yaml.safe_load(cloudformation_file(wanted, []))
     assert strange in [
         name["AttributeName"]
         for name in next(iter(read_back["Resources"].values()))["Properties"]["AttributeDefinitions"]

@@ -53,7 +53,7 @@ def loaded(folder: Path, *lines: list[str]) -> frozenset[str]:
 def test_no_help_loads_what_only_work_needs(tmp_path: Path) -> None:
     helps = [[*words, "--help"] for words in commands(cli)]
     assert len(helps) > 30
-    assert not loaded(tmp_path, *helps) & (SLOW | {"pydantic", "ruamel", "asyncio", "logging"})
+    assert not loaded(tmp_path, *helps) & (SLOW | {"pydantic", "yaml", "asyncio", "logging"})
 
 
 def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.language.document import Document, schema_faults
+from migrator.mapping.language.document import Document, plain_of, schema_faults
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.language.value_forms import Form
 from migrator.runtime.errors import MappingError
@@ -63,6 +63,34 @@ def test_aliases_of_aliases_end_in_a_message() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pins.refused(MappingError):
         parse_mapping("\n".join(lines), "m.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 200_000, "- " * 100_000, "a: " + "{b: " * 20_000])
+def test_no_nesting_goes_through_the_end_of_the_stack(text: str) -> None:
+    with pins.refused(MappingError):
+        parse_mapping(text, "m.yaml")
+
+
+def test_a_fault_names_the_line_where_what_is_open_begins() -> None:
+    with pins.refused(MappingError):
+        parse_mapping("mapping: 1\ntable: {name: Shop\nentities: 1\n", "m.yaml")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("NO", "NO"),
+        ("on", "on"),
+        ("0o17", 15),
+        ("010", 10),
+        ("1_000", 1000),
+        ("1e3", 1000.0),
+        ("2026-01-02", "2026-01-02"),
+    ]
+    + [("~", None), ("True", True), ("=", "="), (".inf", ".inf"), ("'1'", "1"), ("1:20", "1:20")],
+)
+def test_plain_words_are_those_of_yaml_1_2(word: str, value: object) -> None:
+    assert plain_of(f"a: [{word}]") == {"a": [value]}
 
 
 def test_access_patterns_do_not_change_the_revision() -> None:
