@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +27,7 @@ from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.language.redaction import json_text
 from migrator.mapping.model.edges import Questions, Source
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts, tables_of
+from migrator.mapping.model.questions import Clauses
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
@@ -60,16 +61,16 @@ def check_on_source(
         checked = checked_on(source, parsed)
         # Old tables of DynamoDB's are declared, and checked without a source.
         workload = Workload(cast("Questions", source), source.facts())
+        clauses = workload.clauses(checked.mapping)
         refused = list(statement_faults(workload.source, checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)
         unread = unread_tables(workload.facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
         doubts += _zeros(workload, parsed, checked.plans)
         doubts += _unpadded(workload, parsed, checked.plans)
-        clauses = workload.clauses(checked.mapping)
         doubts += [
             parsed.document.fault(("access_patterns", name, "sql"), what, warning=True)
-            for name, what in null_doubts(source, checked)
+            for name, what in _nulls(workload, checked, clauses)
         ]
     doubts += question_warnings(checked.mapping, parsed.document, checked.plans, clauses)
     faults = [
@@ -148,9 +149,13 @@ def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
     workload = Workload(cast("Questions", source), source.facts())
-    for name, index, table, column in sparse_keys(
-        checked.mapping, checked.plans, workload.clauses(checked.mapping)
-    ):
+    yield from _nulls(workload, checked, workload.clauses(checked.mapping))
+
+
+def _nulls(
+    workload: Workload, checked: Checked, clauses: Mapping[tuple[str, str], Clauses]
+) -> Iterator[tuple[str, str]]:
+    for name, index, table, column in sparse_keys(checked.mapping, checked.plans, clauses):
         if _has_row(workload, table, column, "IS NULL"):
             what = f"its SQL returns rows with NULL in '{column.name}', and {index} does not hold them"
             yield (

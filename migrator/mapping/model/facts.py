@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence, Set
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -150,7 +151,7 @@ class TableFacts(Struct, frozen=True):
         return next((column for column in self.columns if column.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SchemaFacts:
     """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
 
@@ -165,6 +166,14 @@ class SchemaFacts:
     left_out: Dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
     unread: tuple[TableFacts, ...] = field(default=(), compare=False, kw_only=True)
     loosely_typed: bool = field(kw_only=True)
+
+    @cached_property
+    def by_real_name(self) -> Dict[str, list[TableFacts]]:
+        """Tables of all schemas by their name in the database, in lower case."""
+        named: dict[str, list[TableFacts]] = {}
+        for table in self.tables.values():
+            named.setdefault(table.real.lower(), []).append(table)
+        return named
 
     def referring(self, names: Set[str]) -> Iterator[tuple[TableFacts, ForeignKey]]:
         """Tables with each foreign key of theirs to a table of these written names."""

@@ -176,7 +176,7 @@ def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
     schemas = (None, table.db.lower())
     real = {
         known.real: known
-        for known in facts.tables.values()
+        for known in facts.by_real_name.get(table.name.lower(), ())
         if not table.db or (known.schema and known.schema.lower()) in schemas
     }
     named = folded(real, exp.to_identifier(table.this)) or folded(real, exp.to_identifier(table.name))

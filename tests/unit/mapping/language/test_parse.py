@@ -86,8 +86,13 @@ def test_a_fault_names_the_line_where_what_is_open_begins() -> None:
         ("1_000", 1000),
         ("1e3", 1000.0),
         ("2026-01-02", "2026-01-02"),
-    ]
-    + [("~", None), ("True", True), ("=", "="), (".inf", ".inf"), ("'1'", "1"), ("1:20", "1:20")],
+        ("~", None),
+        ("True", True),
+        ("=", "="),
+        (".inf", ".inf"),
+        ("'1'", "1"),
+        ("1:20", "1:20"),
+    ],
 )
 def test_plain_words_are_those_of_yaml_1_2(word: str, value: object) -> None:
     assert plain_of(f"a: [{word}]") == {"a": [value]}
