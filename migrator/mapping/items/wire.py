@@ -121,7 +121,7 @@ def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
             size += len(value) if value.isascii() else text_bytes(value)
             continue
         try:
-            wired[name], value_size = _encode_sized(value, 1)
+            wired[name], value_size = encode_value(value)
         except TypeError as error:
             raise RowError(f"the attribute {name} has no DynamoDB type ({error})") from None
         size += value_size
@@ -135,16 +135,12 @@ def decode_item(wired: Mapping[str, Wire]) -> Item:
 
 def encode(value: Value) -> Wire:
     """One value in wire form; equal numbers have equal text."""
-    return {"S": value} if type(value) is str else _encode_sized(value, 1)[0]
+    return {"S": value} if type(value) is str else encode_value(value)[0]
 
 
-def encode_value(value: Value) -> tuple[Wire, int]:
-    """One value in wire form, and its bytes. Raises: TypeError where it has no DynamoDB type."""
-    return _encode_sized(value, 1)
-
-
-def _encode_sized(value: Value, level: int) -> tuple[Wire, int]:
-    """A value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError."""
+def encode_value(value: Value, level: int = 1) -> tuple[Wire, int]:
+    """One value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError where it has no DynamoDB
+    type. `level`: how deep it stands in others."""
     if isinstance(value, str):
         return {"S": value}, text_bytes(value)
     if isinstance(value, bool):
@@ -158,15 +154,15 @@ def _encode_sized(value: Value, level: int) -> tuple[Wire, int]:
     if level > NESTING_LEVELS:
         raise TypeError(f"nested deeper than {NESTING_LEVELS} levels")
     if isinstance(value, SetOf) and value:
-        members = [_encode_sized(member, level + 1) for member in value]
+        members = [encode_value(member, level + 1) for member in value]
         ((form, _),) = members[0][0].items()
         return {f"{form}S": [wired[form] for wired, _ in members]}, sum(size for _, size in members)
     if isinstance(value, list):
-        listed = [_encode_sized(child, level + 1) for child in value]
+        listed = [encode_value(child, level + 1) for child in value]
         size = _CONTAINER_BYTES + sum(size + _ELEMENT_BYTES for _, size in listed)
         return {"L": [wired for wired, _ in listed]}, size
     if isinstance(value, dict):
-        named = {name: _encode_sized(child, level + 1) for name, child in value.items()}
+        named = {name: encode_value(child, level + 1) for name, child in value.items()}
         inner = sum(text_bytes(name) + size + _ELEMENT_BYTES for name, (_, size) in named.items())
         return {"M": {name: wired for name, (wired, _) in named.items()}}, _CONTAINER_BYTES + inner
     raise TypeError(type(value).__name__)

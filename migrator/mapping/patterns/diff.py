@@ -284,14 +284,19 @@ class _KeyPlaces(Struct, frozen=True):
         """Pairs of rows and items with the same key; empty where a side has a key twice, or there are too many values."""
         if self.places is None or not rows or not items:
             return []
-        if (len(rows) + len(items)) * len(rows[0]) > _PAIRED_AT_MOST:
-            return []
-        by_row, by_item = (
-            {as_text(self.key(row) or ()): at for at, row in enumerate(side)} for side in (rows, items)
-        )
-        if len(by_row) < len(rows) or len(by_item) < len(items):
-            return []
-        return [(at, by_item[text]) for text, at in by_row.items() if text in by_item]
+        is_few = (len(rows) + len(items)) * len(rows[0]) <= _PAIRED_AT_MOST
+        return _by_values(rows, items, self.places) if is_few else []
+
+
+def _by_values(rows: Sequence[Row], items: Sequence[Row], places: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of rows and items with the same values in these places; none where a side has such values twice."""
+    by_row, by_item = (
+        {as_text(tuple(row[place] for place in places)): at for at, row in enumerate(side)}
+        for side in (rows, items)
+    )
+    if len(by_row) < len(rows) or len(by_item) < len(items):
+        return []
+    return [(at, by_item[text]) for text, at in by_row.items() if text in by_item]
 
 
 def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -334,12 +339,7 @@ def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list
     if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
         return []
     for place in range(len(rows[0])):
-        by_row, by_item = (
-            {as_text((row[place],)): at for at, row in enumerate(side)} for side in (rows, items)
-        )
-        both = by_row.keys() & by_item.keys()
-        if both and len(by_row) == len(rows) and len(by_item) == len(items):
-            pairs = [(at, by_item[text]) for text, at in by_row.items() if text in both]
+        if pairs := _by_values(rows, items, (place,)):
             return [pair for pair in pairs if 2 * same.count(rows[pair[0]], items[pair[1]]) >= len(rows[0])]
     return []
 

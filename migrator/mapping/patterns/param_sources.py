@@ -262,12 +262,13 @@ def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list
     for key in reachable_keys(mapping, pattern, index):
         for plan in plans.get(key.entity.name, ()):
             design = next(item for item in plan.entity.items if item.type == key.item.type)
-            paired = _Pairing(pattern, key, plan, design).origins(
-                [attribute.name for attribute in index.attributes]
-            )
-            sources.append(
-                EntityParamSources(plan, {name: source for name, source in paired.items() if name in names})
-            )
+            by_name: dict[str, ParamSource] = {}
+            for name, source in _pairs(pattern, key, attributes_of(plan, design), index):
+                # Equality before bounds.
+                is_better = source.role == "equal" and by_name.get(name, source).role != "equal"
+                if name in names and (name not in by_name or is_better):
+                    by_name[name] = source
+            sources.append(EntityParamSources(plan, by_name))
     most = max((len(source.of) for source in sources), default=0)
     return [source for source in sources if len(source.of) == most]
 
@@ -284,37 +285,22 @@ def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> 
     return frozenset(hidden)
 
 
-class _Pairing:
-    """A pattern beside one item design that its key can reach."""
-
-    def __init__(self, pattern: Pattern, key: StoredKey, plan: EntityPlan, design: ItemDesign) -> None:
-        self.pattern = pattern
-        self.key = key
-        self.plan = plan
-        self.written = attributes_of(plan, design)
-
-    def origins(self, attributes: Sequence[str]) -> dict[str, ParamSource]:
-        """Sources by parameter, equality before bounds. `attributes`: names of the attributes of the queried key."""
-        by_name: dict[str, ParamSource] = {}
-        for name, origin in self._pairs(attributes):
-            if name not in by_name or (origin.role == "equal" and by_name[name].role != "equal"):
-                by_name[name] = origin
-        return by_name
-
-    def _pairs(self, attributes: Sequence[str]) -> Iterator[tuple[str, ParamSource]]:
-        count = len(self.key.partition)
-        stored = zip(attributes, self.key.forms, strict=False)
-        forms = [_written_form(self.written, name, form) for name, form in stored]
-        for template, form in zip(self.pattern.key, forms[:count], strict=False):
-            yield from _paired(template, form, "equal")
-        for condition, form in zip(self.pattern.sort, forms[count:], strict=False):
-            for role, template in zip(_ROLES[condition.operator], condition.values, strict=False):
-                yield from _paired(template, form, role)
-        for comparison in self.pattern.filters:
-            form = _written_form(self.written, comparison.attribute)
-            for role, value in zip(_ROLES[comparison.operator], comparison.values, strict=False):
-                if isinstance(value, (Ref, Template)):
-                    yield from _paired(_as_template(value), form, role)
+def _pairs(
+    pattern: Pattern, key: StoredKey, written: Dict[str, Expression], index: Index
+) -> Iterator[tuple[str, ParamSource]]:
+    """Parameters of the pattern beside what an item that its key can reach is made of."""
+    count, stored = len(key.partition), zip(index.attributes, key.forms, strict=False)
+    forms = [_written_form(written, attribute.name, form) for attribute, form in stored]
+    for template, form in zip(pattern.key, forms[:count], strict=False):
+        yield from _paired(template, form, "equal")
+    for condition, form in zip(pattern.sort, forms[count:], strict=False):
+        for role, template in zip(_ROLES[condition.operator], condition.values, strict=False):
+            yield from _paired(template, form, role)
+    for comparison in pattern.filters:
+        form = _written_form(written, comparison.attribute)
+        for role, value in zip(_ROLES[comparison.operator], comparison.values, strict=False):
+            if isinstance(value, (Ref, Template)):
+                yield from _paired(_as_template(value), form, role)
 
 
 def _written_form(written: Dict[str, Expression], name: str, form: Form = None) -> Form:
