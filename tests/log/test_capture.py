@@ -101,6 +101,27 @@ def test_generated_columns_are_followed(live: LogShop) -> None:
     assert {changed[f"g_{kind.lower()}"] for kind in kinds} == {14}
 
 
+def test_names_that_need_quotes(live: LogShop) -> None:
+    columns = '"Row No" integer PRIMARY KEY, "n:o" varchar(9), "Per%Cent" varchar(9), "Όνομα" varchar(9)'
+    name = '"It\'s ""odd"": Ä%"'
+    identity = [f"ALTER TABLE {name} REPLICA IDENTITY FULL"] if live.engine == "postgresql" else []
+    live.sql(
+        f"CREATE TABLE {name} ({columns})",
+        *identity,
+        f"INSERT INTO {name} VALUES (1, 'a', 'b', 'γ'), (2, 'a', 'b', 'γ'), (3, 'a', 'b', 'γ')",
+    )
+    live.grown(
+        "  odd:\n    table: 'It''s \"odd\": Ä%'\n"
+        "    items: {Odd: {key: ['ODD#{Row No}', '{\"n:o\"}'], keep: [Per%Cent, Όνομα]}}\n"
+    )
+    live.sql(
+        f'UPDATE {name} SET "n:o" = \'x%y\', "Όνομα" = \'Ω\' WHERE "Row No" = 1',
+        f'DELETE FROM {name} WHERE "Row No" = 2',
+    )
+    live.come_to_rest()
+    assert {(item["PK"], item["SK"]) for item in live.items_of("Odd")} == {("ODD#1", "x%y"), ("ODD#3", "a")}
+
+
 # ── install and uninstall ──
 
 
@@ -227,6 +248,22 @@ def test_counts_for_evidence_hold_what_is_not_copied_yet(live: LogShop) -> None:
     with live.open_marks() as (_, marks):
         assert marks.state().waiting == 0
         assert marks.exact().state().waiting == 1
+
+
+def test_decommission_waits_for_what_is_not_copied_yet(live: LogShop) -> None:
+    live.relay()
+
+    def marks() -> tuple[str, str]:
+        ended = live.project.run("decommission", "check", live.job, "--json")
+        return next(
+            (line["verdict"], line["found"]) for line in ended.data["lines"] if line["name"] == "marks"
+        )
+
+    assert marks()[0] == "ok"
+    live.sql("UPDATE customer SET name = 'unread' WHERE id = 1")
+    assert marks()[0] == "no"
+    live.relay()
+    assert marks()[0] == "ok"
 
 
 def test_a_relay_serves_the_logs_bytes_as_metrics(live: LogShop) -> None:

@@ -220,3 +220,16 @@ def test_a_server_without_logical_log_is_refused(shop: SlotShop, postgres_url: s
             told = shop.install_refused()
     assert "rds.logical_replication" in told
     assert "REPLICA IDENTITY FULL" in told
+
+
+def test_a_name_that_another_slot_has_is_refused(shop: SlotShop) -> None:
+    shop.sql(f"SELECT pg_create_physical_replication_slot('{shop.name}')")
+    try:
+        told = shop.install_refused()
+    finally:
+        shop.sql(f"SELECT pg_drop_replication_slot('{shop.name}')")
+    assert (
+        f"the replication slot {shop.name} is of another database or plugin; give the job another name"
+        in told
+    )
+    assert shop.of_ours() == []
