@@ -288,7 +288,7 @@ def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> 
 def _pairs(
     pattern: Pattern, key: StoredKey, written: Dict[str, Expression], index: Index
 ) -> Iterator[tuple[str, ParamSource]]:
-    """Parameters of the pattern beside what an item that its key can reach is made of."""
+    """Parameters of the pattern, each with what gives it of an item that the key can reach."""
     count, stored = len(key.partition), zip(index.attributes, key.forms, strict=False)
     forms = [_written_form(written, attribute.name, form) for attribute, form in stored]
     for template, form in zip(pattern.key, forms[:count], strict=False):
