@@ -1,4 +1,4 @@
-"""Marks left in the transaction of a service's change, as triggers would leave them."""
+"""Marks of a service's changes, left as triggers would: rows read before and after each statement, and transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values for one SQL statement of a service: its placeholders and what it writes; and a filter for sqlglot's log."""
+"""One SQL statement of a service: its placeholders, and the table, rows, values and keys that it writes."""
 
 from __future__ import annotations
 

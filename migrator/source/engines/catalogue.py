@@ -1,4 +1,4 @@
-"""Catalogue of a schema: tables and columns by real names, kinds of columns, collations, foreign keys, partitions."""
+"""Catalogue of a schema: tables and columns by real names, kinds of columns, keys, links; and files beside an engine."""
 
 from __future__ import annotations
 

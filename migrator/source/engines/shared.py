@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
+from importlib import import_module
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.server_errors import refuses_login
+from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
 
 # ──
@@ -195,6 +197,14 @@ def refuse_stray_at(url: URL) -> None:
     if any("@" in part for part in (url.host or "", url.database or "")):
         what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
         raise SettingsError(what)
+
+
+def need_driver(module: str, what: str, extra: str) -> None:
+    """Raises: SettingsError where the driver, which SQLite does without, is not installed."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise SettingsError(f"source: {what}; {how_to_install(extra)}") from None
 
 
 def split(connection: Connection, name: str) -> tuple[str, str]:

@@ -16,7 +16,6 @@ from sqlalchemy.engine import URL, Connection
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
-from migrator.runtime.system import how_to_install
 from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import ACTS, Below, Functions, Links, Place
 from migrator.source.engines.mysql import facts
@@ -264,11 +263,7 @@ def _checked_url(url: URL, _: str) -> URL:
     shared.refuse_stray_at(url)
     if not url.database:
         raise SettingsError("source: the URL names no database; write mysql://user@host:3306/database")
-    try:
-        import pymysql  # noqa: F401  (an extra: SQLite alone needs no driver)
-    except ImportError:
-        what = "source: MySQL and MariaDB need their driver, PyMySQL"
-        raise SettingsError(f"{what}; {how_to_install('mysql')}") from None
+    shared.need_driver("pymysql", "MySQL and MariaDB need their driver, PyMySQL", "mysql")
     return url.set(drivername=_SCHEME)
 
 

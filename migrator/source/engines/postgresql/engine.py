@@ -14,7 +14,6 @@ from sqlalchemy.engine import URL, Connection
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
-from migrator.runtime.system import how_to_install
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import base, shared
 from migrator.source.engines.catalogue import Below, Functions, Links, Place, quoted
@@ -292,11 +291,7 @@ _SCHEME = "postgresql+psycopg"
 
 def _checked_url(url: URL, _: str) -> URL:
     shared.refuse_stray_at(url)
-    try:
-        import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
-    except ImportError:
-        what = "source: PostgreSQL needs its driver, psycopg"
-        raise SettingsError(f"{what}; {how_to_install('postgres')}") from None
+    shared.need_driver("psycopg", "PostgreSQL needs its driver, psycopg", "postgres")
     return url.set(drivername=_SCHEME)
 
 

@@ -1,4 +1,4 @@
-"""SQLite as a source: the engine object, how its SQL is read and written, and its errors."""
+"""SQLite as a source: its schema, its triggers, how its SQL is read and written, its errors, and the engine object."""
 
 from __future__ import annotations
 
