@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
@@ -234,7 +234,7 @@ class Driver:
 
     def cursor(self) -> Any:
         """A cursor that returns rows as sequences: in a dict, columns of the same name would be lost."""
-        made = self._whole()
+        made = self.engine.sessions.cursor(self.connection, self.raw)
         exempt(made)
         return made
 
@@ -243,45 +243,30 @@ class Driver:
         exempt(made)
         return made
 
-    def _whole(self) -> Any:
-        return self.engine.sessions.cursor(self.connection, self.raw)
-
     def rows(self, sql: SqlText) -> list[Row]:
-        cursor = self.cursor()
-        try:
+        with closing(self.cursor()) as cursor:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return [tuple(row) for row in plain(cursor)]
-        finally:
-            cursor.close()
 
     def run(self, sql: SqlText) -> int:
         """How many rows the statement wrote, as the driver counts them."""
-        cursor = self._plain()
-        try:
+        with closing(self._plain()) as cursor:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return int(cursor.rowcount)
-        finally:
-            cursor.close()
 
     def many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        cursor = self._plain()
-        try:
+        with closing(self._plain()) as cursor:
             if len(rows) == 1:
                 cursor.execute(text, tuple(rows[0]))
             else:
                 cursor.executemany(text, [tuple(row) for row in rows])
-        finally:
-            cursor.close()
 
     def hold(self) -> None:
         """Takes a lock where the engine needs one so that rows do not change between reading and writing."""
         begins = self.engine.sessions.begins
         if begins and not self.raw.in_transaction:
-            cursor = self._plain()
-            try:
+            with closing(self._plain()) as cursor:
                 cursor.execute(begins)
-            finally:
-                cursor.close()
 
     def last_key(self, cursor: Any) -> int | None:
         """The key that the database made for the last row of an INSERT; None where it made none."""

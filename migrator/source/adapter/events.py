@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -236,15 +237,12 @@ class EventHooks:
             or not engine_of(context.dialect.name).outcomes.returns_keys
         ):
             return False
-        own = driver_of(context.root_connection).connection.cursor()
-        adapter_driver.exempt(own)
-        try:
+        with closing(driver_of(context.root_connection).connection.cursor()) as own:
+            adapter_driver.exempt(own)
             text = statement.rstrip().rstrip(";") + pending.returning
             own.execute(text, *rest[:-1])
             pending.made = [tuple(row) for row in plain(own)]
             context._rowcount = own.rowcount
-        finally:
-            own.close()
         return True
 
 

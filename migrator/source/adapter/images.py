@@ -45,23 +45,21 @@ class StatementKeys(Struct, frozen=True):
         return [self._inserted(row, parameters) for parameters in self.parameters for row in self.write.rows]
 
     def _inserted(self, row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
+        cells = self._cells(row, self.table.key)
+        return key_of([None if given is None else given.of(parameters) for given in cells])
+
+    def _cells(
+        self, row: Sequence[StatementValue | None], names: Sequence[str]
+    ) -> list[StatementValue | None]:
+        """What the row gives for the columns; None where it gives nothing, or what only the database knows."""
         places = {name: at for at, name in enumerate(self._columns())}
-        values = []
-        for name in self.table.key:
-            at = places.get(self.fold(name))
-            given = row[at] if at is not None and at < len(row) else None
-            values.append(None if given is None else given.of(parameters))
-        return key_of(values)
+        given = (places.get(self.fold(name), len(row)) for name in names)
+        return [row[at] if at < len(row) else None for at in given]
 
     @property
     def says_inserted(self) -> bool:
         """Whether each row gives its whole key."""
-        names = {self.fold(name) for name in self.table.key}
-        at = [place for place, name in enumerate(self._columns()) if name in names]
-        whole = len(at) == len(names)
-        return whole and all(
-            place < len(row) and row[place] is not None for row in self.write.rows for place in at
-        )
+        return all(None not in self._cells(row, self.table.key) for row in self.write.rows)
 
     @property
     def returned(self) -> list[int]:
@@ -78,15 +76,10 @@ class StatementKeys(Struct, frozen=True):
 
         Raises: UnmarkedError where there is none.
         """
-        places = {name: at for at, name in enumerate(self._columns())}
         met = False
         for columns in dict.fromkeys([self.table.key, *self.table.unique]):
-            at = [places.get(self.fold(name)) for name in columns]
-            cells = [
-                [row[place] for place in at if place is not None and place < len(row)]
-                for row in self.write.rows
-            ]
-            if any(None in row or len(row) < len(columns) for row in cells):
+            cells = [self._cells(row, columns) for row in self.write.rows]
+            if any(None in row for row in cells):
                 continue
             met = True
             yield columns, [_values(row, parameters) for parameters in self.parameters for row in cells]

@@ -692,10 +692,7 @@ class Marking(Struct, frozen=True):
             for columns, keys in statement.met():
                 state |= self.images.met(driver, statement.table, keys, columns)
             pending.own_keys = list(state)
-            if statement.write.replaces:
-                self.images.reach(driver, pending.states, statement.table, pending.own_keys, is_delete=True)
-            elif statement.moves_children:
-                self.images.reach(driver, pending.states, statement.table, pending.own_keys, is_delete=False)
+            self._reach(driver, pending)
         elif not statement.says_inserted and not statement.returned:
             pending.returning = self._returning(pending)
 
@@ -711,10 +708,15 @@ class Marking(Struct, frozen=True):
         pending.states[table.place] = state
         pending.own_keys = list(state)
         pending.statement.moved(pending.own_keys)
-        if write.action == "delete":
-            self.images.reach(driver, pending.states, table, pending.own_keys, is_delete=True)
-        elif pending.statement.moves_children:
-            self.images.reach(driver, pending.states, table, pending.own_keys, is_delete=False)
+        self._reach(driver, pending)
+
+    def _reach(self, driver: Driver, pending: Pending) -> None:
+        """Reads the rows that foreign keys will change."""
+        statement = pending.statement
+        is_delete = statement.write.replaces or statement.write.action == "delete"
+        if is_delete or statement.moves_children:
+            keys = pending.own_keys
+            self.images.reach(driver, pending.states, statement.table, keys, is_delete=is_delete)
 
     def _by_where(self, driver: Driver, pending: Pending, lock: Lock) -> State:
         write, name = pending.statement.write, pending.statement.table.name

@@ -14,6 +14,7 @@ from migrator.mapping.model.facts import Captured, columns_of
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
 from migrator.source.adapter.statement import words_of
+from migrator.source.engines.base import Engine
 from migrator.source.engines.catalogue import Below, Links, Pairs, Place
 from migrator.source.engines.connect import engine_at
 
@@ -173,15 +174,12 @@ def _spelled(names: Iterable[str]) -> Iterator[str]:
 
 def watched_tables(connection: Connection, captured: Sequence[Captured]) -> CapturedTables:
     """Raises: SettingsError naming every captured table without a primary key."""
-    inspector = sa.inspect(connection)
     engine = engine_at(connection)
-    home = inspector.default_schema_name if engine.schema.has_schemas else None
+    home = sa.inspect(connection).default_schema_name if engine.schema.has_schemas else None
     keyless = [table.name for table in captured if not table.table.primary_key]
     if keyless:
         what = f"dual write: {', '.join(keyless)} has no primary key, so a changed row cannot be found again"
-        raise SettingsError(
-            f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
-        )
+        raise SettingsError(f"{what}; {_ADVICE}")
     by_place = {_place(table, home): table for table in captured}
     links = engine.outcomes.links(connection, {place.schema for place in by_place})
     tables: dict[Place, CapturedTable] = {}
@@ -189,41 +187,29 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     for place in places:
         below = tuple(tie for parent, tie in links.acting if parent == place and tie.child in places)
         own = by_place.get(place)
-        skips = engine.statements.skips_generated
-        tables[place] = (
-            _captured(place, own, below, skips_generated=skips)
-            if own
-            else _parent(
-                inspector,
-                place,
-                below,
-                frozenset(engine.outcomes.hidden(connection, place.schema, place.name)),
-                skips_generated=skips,
-            )
-        )
-    folds = engine.outcomes.folds_tables(connection)
+        tables[place] = _captured(engine, place, own, below) if own else _parent(connection, place, below)
     if engine.outcomes.has_conflict_rules:
         tables = _with_conflicts(connection, tables)
-    if engine.outcomes.knows_heirs:
-        through = [*links.heirs, *links.views, *((written, ruled) for written, ruled, _ in links.rules)]
-        hidden = frozenset(beneath(through, tables) - tables.keys())
-        views = _names(hidden)
-    else:
-        hidden, names = frozenset[Place](), {place.name.lower() for place in tables}
-        views = _views(inspector, {place.schema for place in tables}, names)
-    inherited = above(links.heirs, {parent for parent, heir in links.heirs if heir in tables})
-    ruled = _ruled(links, tables.keys(), hidden)
+    hidden = _hidden(links, tables) if engine.outcomes.knows_heirs else frozenset[Place]()
     return CapturedTables(
         engine.name,
         home,
         tables,
-        views,
-        folds,
-        hidden,
-        ruled,
-        frozenset(inherited),
-        _emptied(links, by_place),
+        views=_names(hidden) if engine.outcomes.knows_heirs else _views(connection, tables),
+        folds_names=engine.outcomes.folds_tables(connection),
+        hidden=hidden,
+        ruled=_ruled(links, tables.keys(), hidden),
+        inherited=frozenset(above(links.heirs, {parent for parent, heir in links.heirs if heir in tables})),
+        emptied=_emptied(links, by_place),
     )
+
+
+_ADVICE = "give it one, or let triggers leave the marks (`migrator capture install`)"
+
+
+def _hidden(links: Links, tables: Mapping[Place, CapturedTable]) -> frozenset[Place]:
+    through = [*links.heirs, *links.views, *((written, ruled) for written, ruled, _ in links.rules)]
+    return frozenset(beneath(through, tables) - tables.keys())
 
 
 def _ruled(links: Links, watched: Set[Place], hidden: Set[Place]) -> Mapping[Place, frozenset[str]]:
@@ -257,10 +243,11 @@ def _with_conflicts(
     return updated
 
 
-def _views(inspector: sa.Inspector, schemas: Iterable[str | None], names: set[str]) -> frozenset[str]:
+def _views(connection: Connection, tables: Iterable[Place]) -> frozenset[str]:
     """Views whose text names a table, or another such view."""
+    inspector, names = sa.inspect(connection), {place.name.lower() for place in tables}
     texts: dict[str, frozenset[str]] = {}
-    for schema in schemas:
+    for schema in {place.schema for place in tables}:
         for name in inspector.get_view_names(schema):
             definition = inspector.get_view_definition(name, schema)
             texts[name.lower()] = words_of(str(definition or ""))
@@ -279,14 +266,13 @@ def _place(captured: Captured, home: str | None) -> Place:
     return Place(captured.table.schema or home, captured.table.real)
 
 
-def _captured(
-    place: Place, captured: Captured, below: tuple[Below, ...], *, skips_generated: bool
-) -> CapturedTable:
+def _captured(engine: Engine, place: Place, captured: Captured, below: tuple[Below, ...]) -> CapturedTable:
     table = captured.table
     columns = [column for column in table.columns if column.sql is None]
     real = {column.name: column.real for column in columns}
     hidden = frozenset(column.real for column in columns if column.hidden)
-    computed = {column.real for column in columns if skips_generated and column.generated}
+    skips = engine.statements.skips_generated
+    computed = {column.real for column in columns if skips and column.generated}
     return CapturedTable(
         place,
         tuple(real.values()),
@@ -300,14 +286,8 @@ def _captured(
     )
 
 
-def _parent(
-    inspector: sa.Inspector,
-    place: Place,
-    below: tuple[Below, ...],
-    hidden: frozenset[str],
-    *,
-    skips_generated: bool,
-) -> CapturedTable:
+def _parent(connection: Connection, place: Place, below: tuple[Below, ...]) -> CapturedTable:
+    inspector, engine = sa.inspect(connection), engine_at(connection)
     columns = inspector.get_columns(place.name, place.schema)
     key = tuple(inspector.get_pk_constraint(place.name, place.schema)["constrained_columns"])
     types = {
@@ -320,10 +300,10 @@ def _parent(
         what = (
             f"dual write: {place.name} has no primary key, and its foreign keys change tables of the mapping"
         )
-        raise SettingsError(
-            f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
-        )
-    computed = frozenset(column["name"] for column in columns if skips_generated and column.get("computed"))
+        raise SettingsError(f"{what}; {_ADVICE}")
+    hidden = frozenset(engine.outcomes.hidden(connection, place.schema, place.name))
+    skips = engine.statements.skips_generated
+    computed = frozenset(column["name"] for column in columns if skips and column.get("computed"))
     unfilled = hidden | computed
     return CapturedTable(place, tuple(types), key, (), None, below, types, hidden=hidden, unfilled=unfilled)
 

@@ -239,10 +239,7 @@ class _RowSql:
             columns = [column for name in unique if (column := _column(table, name))]
             names = [one.name for one in columns if one.nullable and not one.generated]
             freed |= dict.fromkeys([name for name in names if name not in {*key, *referred}][:1])
-        if freed:
-            where, bound = self._where(table, key)
-            sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in freed)
-            self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
+        self._set_null(table, key, list(freed))
 
     def need_parents(self, changes: Sequence[IntendedRow]) -> None:
         """Raises: _Unready with the rows that refer to one that is neither there nor among them."""
@@ -290,9 +287,12 @@ class _RowSql:
 
     def loosen(self, table: TableFacts, key: Row) -> None:
         """The row refers to no other one, as far as its columns may be NULL."""
-        if names := _loose(table, key):
+        self._set_null(table, key, sorted(_loose(table, key)))
+
+    def _set_null(self, table: TableFacts, key: Row, names: Sequence[str]) -> None:
+        if names:
             where, bound = self._where(table, key)
-            sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in sorted(names))
+            sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in names)
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
     def delete(self, change: IntendedRow, gone: Sequence[IntendedRow] = ()) -> None:
