@@ -116,6 +116,8 @@ class Race:
     def command_through(self, endpoint: str, *words: str) -> Ended:
         """The same by way of another endpoint."""
         path, job = self._job_file(endpoint), self.shop.job
+        # Else the command waits for a reader of the log that reads nothing meanwhile.
+        self.shop.leave_log()
         position = 2 if words[0] == "capture" else 1
         return run_here([*words[:position], str(path), *words[position:]], job.path.parent, dict(os.environ))
 

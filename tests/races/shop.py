@@ -150,6 +150,11 @@ class Shop:
         if isinstance(self.live.marks, AtOnceMarks):
             self.live.marks.drain()
 
+    def leave_log(self) -> None:
+        """Another reader may have the log."""
+        if isinstance(self.live.marks, LogMarks):
+            self.live.marks.leave()
+
     def new_target(self) -> Target:
         """A new table, by the one client of all races: making one takes as long as a whole race."""
         design = replace(self.opened.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
