@@ -18,7 +18,7 @@ from migrator.runtime.errors import Fault, MappingError, did_you_mean
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 100
-_NO_FILES_DEPTH = 10 * MAX_DEPTH
+_DEEPEST = 10 * MAX_DEPTH
 _ENOUGH_WORDS = 2
 _QUOTED = re.compile(r"('.'|'<[^']*'|\".\")|'[^']*'|\"[^\"]*\"")
 """In the first group: signs of YAML, which a message keeps."""
@@ -167,9 +167,9 @@ def _composed(text: str) -> Node | None:
     Raises: YAMLError, ValueError.
     """
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):  # compose() would go through the stack's end
+    for event in yaml.parse(text, Loader=_Loader):  # compose() recurses in C and would overflow the stack
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _NO_FILES_DEPTH:
+        if depth > _DEEPEST:
             what = f"nested deeper than {MAX_DEPTH} levels"
             raise MarkedYAMLError(problem=what, problem_mark=event.start_mark)  # type: ignore[arg-type]
     node: Node | None = yaml.compose(text, Loader=_Loader)
