@@ -95,6 +95,29 @@ def test_init_names_what_it_leaves_out(sqlite: Capturing, tmp_path: Path) -> Non
     assert pins.said(ended.err, "source")
 
 
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("--leave-out audit_*", {"orders", "order_lines", "users", "weird[x]"}),
+        ("--leave-out *s --leave-out audit_?", {"weird[x]"}),
+        ("--leave-out weird[x]", {"audit_a", "audit_b", "orders", "order_lines", "users"}),
+        ("--entity order*", {"orders", "order_lines"}),
+        ("--entity order* --entity users --leave-out *_lines", {"orders", "users"}),
+    ],
+)
+def test_init_takes_patterns_of_tables(words: str, kept: set[str], sqlite: Capturing, tmp_path: Path) -> None:
+    tables = {"audit_a", "audit_b", "orders", "order_lines", "users", "weird[x]"}
+    sqlite.run(*(f'CREATE TABLE "{name}" (id INTEGER PRIMARY KEY)' for name in sorted(tables)))
+    out = tmp_path / "shop.yaml"
+    common = ["init", sqlite.url, "--out", str(out), "--statements", "none", "--no-prove"]
+    ended = run_here([*common, *words.split(), "--leave-out", "first_of_al*"], tmp_path, {})
+    assert ended.code == 0, ended.err
+    sheet = out.with_name("shop.patterns.md").read_text()
+    assert {name for name in tables if f"| {name} | --" in sheet} == tables - kept
+    ended = run_here([*common, "--force", "--entity", "ordr*", "--leave-out", "x*"], tmp_path, {})
+    assert ended.err.count("the source has no table") == 2
+
+
 def test_a_mapping_of_a_shadow_table_is_refused(sqlite: Capturing) -> None:
     seen(sqlite, SQLITE)
     text = 'entities: {notes_fts_data: {items: {Data: {key: ["D#{id}", D]}}}}'

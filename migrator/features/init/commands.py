@@ -21,7 +21,7 @@ class _Url(click.types.StringParamType):
 @cli.option(
     "--statements auto|none|FILE",
     "auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
-    " (-- 12.5/s); FILE.csv or FILE.md: a team's own list of questions: name, question, SQL, rate, latency, who asks."
+    " (-- 300/min); FILE.csv or FILE.md: a team's own list of questions: name, question, SQL, rate, latency, who asks."
     " Give a list alone, or with one of the others.",
     multiple=True,
 )
@@ -43,8 +43,14 @@ class _Url(click.types.StringParamType):
     show_default=True,
 )
 @cli.option(
-    "--leave-out TABLE",
-    "A table that the mapping must not contain; repeat it for more.",
+    "--entity PATTERN",
+    "Tables to make entities of, by name or shell pattern ('order*'); default: all. Repeat it for more.",
+    "only",
+    multiple=True,
+)
+@cli.option(
+    "--leave-out PATTERN",
+    "Tables that the mapping must not contain, by name or shell pattern ('audit_*'). Repeat it for more.",
     "leave_out",
     multiple=True,
 )

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.capacity import PatternReads
 from migrator.mapping.model.edges import Source
-from migrator.mapping.model.facts import SchemaFacts
+from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     NO_QUESTIONS,
     REASONS,
@@ -73,7 +74,7 @@ from migrator.stages.session.workload import Workload
 
 _UNTRIED = Proof(missing="--no-prove")
 _LINES = 20
-"""Questions that are not served, on a terminal."""
+"""Questions that are not served, and tables that are left out, on a terminal."""
 _TITLE = 60
 """Characters of it where it has no name."""
 _SHOWN = 300
@@ -193,7 +194,10 @@ def summary_text(sheet: Sheet) -> str:
         lines.append(f"not served: {_title(other)} ({frequency(other.statement)}): {why}{what}; {instead}")
     if len(sheet.not_served) > _LINES:
         lines.append(f"not served: {len(sheet.not_served) - _LINES:,} more, which the worksheet has")
-    lines += [f"left out: {plain(name)} ({why})" for name, why in sheet.left_out.items()]
+    left_out = [f"left out: {plain(name)} ({why})" for name, why in sheet.left_out.items()]
+    lines += left_out[:_LINES]
+    if len(left_out) > _LINES:
+        lines.append(f"left out: {len(left_out) - _LINES:,} more, which the worksheet has")
     lines += _proof_lines(sheet)
     lines += (
         ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]
@@ -403,6 +407,7 @@ def init(
     table: str | None,
     max_indexes: int,
     rows_exact: int,
+    only: tuple[str, ...],
     leave_out: tuple[str, ...],
     strict: bool,
     force: bool,
@@ -424,7 +429,7 @@ def init(
         named, limits = table or _table_name(out.stem), (max_indexes, rows_exact)
         asked_of = _statements_and_list(statements)
         asking = _Asking(opened, workload, file, named, *asked_of, *limits, nulls=not strict)
-        asked, sheet = asking.without(leave_out).sheet()
+        asked, sheet = asking.without(only, leave_out).sheet()
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
         sheet = _proved(source, files, asked, sheet)
@@ -461,6 +466,14 @@ def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet
     return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
 
 
+def _names(table: TableFacts) -> set[str]:
+    return {table.name, table.real}
+
+
+def _are_named(names: set[str], patterns: Sequence[str]) -> bool:
+    return any(name == each or fnmatchcase(name, each) for name in names for each in patterns)
+
+
 def _table_name(stem: str) -> str:
     """A name that DynamoDB takes for a table."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in stem)
@@ -489,12 +502,25 @@ class _Asking(Struct, frozen=True):
     def facts(self) -> SchemaFacts:
         return self.workload.facts
 
-    def without(self, names: Sequence[str]) -> _Asking:
-        """Raises: SettingsError for a table that the source does not have."""
-        known = {name for table in self.facts.tables.values() for name in (table.name, table.real)}
-        if unknown := [name for name in names if name not in known and name not in self.facts.left_out]:
-            raise SettingsError(f"--leave-out: the source has no table {', '.join(map(repr, unknown))}")
-        return self._without(names)
+    def without(self, only: Sequence[str], leave_out: Sequence[str]) -> _Asking:
+        """Only tables that a pattern of `only` names, and none that one of `leave_out` does.
+
+        Raises: SettingsError for patterns that name no table of the source.
+        """
+        tables, options = self.facts.tables.values(), {"--entity": only, "--leave-out": leave_out}
+        known = {name for table in tables for name in _names(table)} | set(self.facts.left_out)
+        unknown = {
+            option: [repr(pattern) for pattern in patterns if not _are_named(known, [pattern])]
+            for option, patterns in options.items()
+        }
+        if any(unknown.values()):
+            faults = (
+                f"{option}: the source has no table {', '.join(of)}" for option, of in unknown.items() if of
+            )
+            raise SettingsError("\n".join(faults))
+        others = [table.name for table in tables if not _are_named(_names(table), only)] if only else []
+        named = [table.name for table in tables if _are_named(_names(table), leave_out)]
+        return self._without(others, "--entity")._without(named)
 
     def _without(self, names: Sequence[str], *why: str) -> _Asking:
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))

@@ -190,14 +190,27 @@ STATEMENTS_TAKE = "--statements takes a file of SQL, auto or none"
 def statements_of(text: str, dialect: str) -> list[Statement]:
     """The statements of a file of SQL, each form of them once.
 
-    Each has the rate of a comment such as `-- 12.5/s` before it, else one call; a word before the rate, or alone in the
-    comment, is the statement's name.
+    Each has the rate of a comment such as `-- 12.5/s` or `-- 300/min` before it, else one call; a word before the rate,
+    or alone in the comment, is the statement's name.
     """
     return merged(_written(text, dialect), dialect)
 
 
-_RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*/\s*s\b")
-_NAME = re.compile(r"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?:\d[\d.]*\s*/\s*s\b|$)")
+_UNITS_S = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "m": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86_400,
+    "day": 86_400,
+}
+_RATE_TEXT = rf"(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>{'|'.join(_UNITS_S)})s?\b"
+_RATE = re.compile(_RATE_TEXT)
+_NAME = re.compile(rf"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?:{_RATE_TEXT}|$)")
 
 
 def _written(text: str, dialect: str) -> Iterator[Statement]:
@@ -229,7 +242,7 @@ def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, st
     """The rate and the name that a comment says, or those before."""
     said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
     new = named["name"] if named is not None and named["name"] else ""
-    return float(said["rate"]) if said else rate, new or name
+    return float(said["number"]) / _UNITS_S[said["unit"]] if said else rate, new or name
 
 
 def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
@@ -313,18 +326,6 @@ _TITLES = {
 """What the head of a column may say, in any case; other columns are left alone."""
 _COLUMNS = {title: column for column, titles in _TITLES.items() for title in titles}
 _KNOWN = "; ".join(f"{titles[0]} (or {', '.join(titles[1:])})" for titles in _TITLES.values())
-_UNITS_S = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "min": 60,
-    "m": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86_400,
-    "day": 86_400,
-}
 _FREQUENCY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:(?:/|per|a)\s*(?P<unit>[a-z]+))?", re.IGNORECASE)
 _WORDS_OF_RATES = {"very high": 1000.0, "high": 100.0, "medium": 10.0, "low": 1.0}
 """Where no number is told: how they weigh against each other."""

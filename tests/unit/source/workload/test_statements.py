@@ -28,6 +28,23 @@ SELECT 2 FROM orders;
     assert made["SELECT 4"].calls == 1.0
 
 
+@pytest.mark.parametrize(
+    ("comment", "per_s", "name"),
+    [
+        ("-- recent_orders 300/min", 5.0, "recent_orders"),
+        ("/* recent_orders: 36/h */", 0.01, "recent_orders"),
+        ("-- name: nightly (86400/day)", 1.0, "nightly"),
+        ("-- 7200 / hours", 2.0, ""),
+        ("-- recent_orders 12.5/s", 12.5, "recent_orders"),
+        ("-- recent_orders 3/week", None, ""),
+        ("-- see page 3/min-max.md", 0.05, ""),
+    ],
+)
+def test_a_rate_has_the_units_of_a_list(comment: str, per_s: float | None, name: str) -> None:
+    (made,) = statements_of(f"{comment}\nSELECT 1 FROM orders", "sqlite")
+    assert (made.per_s, made.name) == (per_s, name)
+
+
 @pytest.mark.parametrize("dialect", ENGINES)
 def test_a_semicolon_in_a_text_or_a_name_ends_nothing(dialect: str) -> None:
     text = """SELECT a FROM t WHERE b = 'x;y'; SELECT c FROM "t;u" -- ; no
