@@ -23,7 +23,7 @@ entities:
         key: ["{owner}", "{name}"]
         ByTotal: ["{owner}", "T#{total:06.2f}"]
         ByCost: ["{owner}", "{total}"]
-        keep: [owner, name, total, n]
+        keep: [owner, name, total, n, told]
   visit:
     items:
       Visit: {key: ["{place}#{at|month}", "{at|iso:s}"], keep: [n]}
@@ -56,6 +56,16 @@ access_patterns:
     query: {key: ["{owner}"], filter: {name: {begins_with: label}}}
     returns: [n]
     sql: SELECT n FROM note WHERE owner = :owner AND substr(name, 1, length(:label)) = :label
+  told:
+    params: {owner: text}
+    query: {key: ["{owner}"], filter: {told: {exists: true}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND told IS NOT NULL
+  untold:
+    params: {owner: text}
+    query: {key: ["{owner}"], filter: {told: {exists: false}}}
+    returns: [n]
+    sql: SELECT n FROM note WHERE owner = :owner AND told IS NULL
   priced:
     params: {owner: text, total: number}
     query: {key: ["{owner}"], filter: {total: {le: total}}}
@@ -154,12 +164,12 @@ access_patterns:
 """
 SCRIPT = """
 CREATE TABLE note (owner TEXT NOT NULL, name TEXT NOT NULL, total NUMERIC(5, 2) NOT NULL, n INTEGER NOT NULL,
-    PRIMARY KEY (owner, name));
+    told TEXT, PRIMARY KEY (owner, name));
 CREATE TABLE visit (place TEXT NOT NULL, at TIMESTAMP NOT NULL, n INTEGER NOT NULL, PRIMARY KEY (place, at));
 CREATE TABLE token (id UUID NOT NULL PRIMARY KEY, n INTEGER NOT NULL);
 INSERT INTO token VALUES ('0b3f2a52-7a8e-4d53-9e0c-6a1f00000001', 7);
 INSERT INTO visit VALUES ('ann', '2026-01-01 00:00:00', 1), ('ann', '2026-01-20 10:00:00', 2), ('ann', '2026-02-03 00:00:00', 3);
-INSERT INTO note VALUES ('ann', 'a', 0, 1), ('ann', 'b', 9.99, 2), ('ann', 'c', 10, 3), ('bo', 'a', 9.99, 4);
+INSERT INTO note VALUES ('ann', 'a', 0, 1, 'yes'), ('ann', 'b', 9.99, 2, NULL), ('ann', 'c', 10, 3, ''), ('bo', 'a', 9.99, 4, NULL);
 """
 REFUSED = "refused"
 Found = list[int] | str
@@ -247,6 +257,9 @@ QUESTIONS += [
     ),
     *(_asked("priced", REFUSED, total=n) for n in (None, "1", True)),
     *(_asked("costed", REFUSED, total=n) for n in (None, "1", True)),
+    _asked("told", [1, 3]),
+    _asked("untold", [2]),
+    _asked("untold", [], owner=""),
     _asked("first", [1, 2], most=2),
     _asked("first", [1, 2, 3], most=2**40),
     *(_asked("first", REFUSED, most=most) for most in (0, -1, None, "2", True)),

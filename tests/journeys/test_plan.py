@@ -123,7 +123,7 @@ class Stored:
                     sum(entry.size_bytes for entry in found if key.items() <= entry.keys.items())
                 )
             return
-        assert not pattern.filters, "no mapping here has any"
+        assert limit is None or not pattern.filters, "no mapping here has both"
         index = request.get("IndexName")
         found = self.entries.get((index, request["ExpressionAttributeValues"][":p0"]), [])
         meets = [entry for entry in found if holds(entry.keys, request["KeyConditionExpression"], request)]

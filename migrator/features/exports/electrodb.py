@@ -486,6 +486,8 @@ _OPERATORS: Mapping[Operator, str] = {
     "gt": ">",
     "le": "<=",
     "lt": "<",
+    "exists": "exists",
+    "absent": "absent",
 }
 
 

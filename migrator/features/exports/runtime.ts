@@ -277,7 +277,7 @@ interface Condition {
 
 interface Filter {
   name: string;
-  is: Condition["is"];
+  is: Condition["is"] | "exists" | "absent";
   values: unknown[];
 }
 
@@ -386,7 +386,7 @@ function canBe({ name, is, values }: Filter, most: number): boolean {
 }
 
 /** Whether nothing can lie between the bounds. */
-function isReversed({ is, values }: { is: Condition["is"]; values: unknown[] }): boolean {
+function isReversed({ is, values }: { is: Filter["is"]; values: unknown[] }): boolean {
   const [low, high] = values;
   if (is !== "between" || values.some((value) => value === undefined || value === null)) return false;
   return typeof low !== typeof high || order(low, high) > 0;
@@ -413,7 +413,8 @@ function limitOf(limit: Maybe<number>): number | undefined {
 }
 
 /** Whether an attribute meets a condition of the pattern's filter; one without a value is left out. */
-function meets(value: unknown, is: Condition["is"], values: unknown[]): boolean {
+function meets(value: unknown, is: Filter["is"], values: unknown[]): boolean {
+  if (is === "exists" || is === "absent") return (value !== undefined) === (is === "exists");
   if (values.some((one) => one === undefined || one === null)) return true;
   const [first, second] = values;
   if (typeof value !== typeof first) return false;

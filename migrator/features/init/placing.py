@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ from migrator.mapping.model.questions import (
     row_key,
 )
 from migrator.mapping.model.table import OWN_TYPES
+from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 
 _SPARE_DIGITS = 2
@@ -375,6 +377,40 @@ def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[
 
 LARGEST_COLLECTION = 100_000
 """Rows of one parent that stand in its partition."""
+LARGEST_FILTERED = 300
+"""Rows of one parent that a query reads and filters, rather than an index more."""
+_FEWEST_TELLING = 1_000
+"""Rows of a table from which on its largest collection is taken for what it will be, and of any table, the others' rows."""
+
+
+def filters_of(
+    facts: SchemaFacts, question: StatementQuestion, conditions: Iterable[QuestionCondition]
+) -> dict[str, Any] | None:
+    """The conditions, and what the question requires, as a query's filter; None where items cannot be filtered so."""
+    table = facts.tables[question.table]
+    made: dict[str, Any] = {name: {"exists": True} for name in question.required}
+    for condition in conditions:
+        alias, name = condition.path
+        column = table.column(name)
+        if alias or column is None or condition.lowered or name in made.keys() - set(question.required):
+            return None
+        filtered = _filter(column, condition)
+        if filtered is None or column.kind.name == "unknown":
+            return None
+        made[name] = filtered
+    return made
+
+
+def _filter(column: Column, condition: QuestionCondition) -> Any:
+    """The condition on the column's attribute; None where items compare otherwise than SQL."""
+    if condition.bound in ("is null", "is not null"):
+        return {"exists": condition.bound == "is not null"}
+    if condition.bound != "=":
+        return None
+    if not condition.params:
+        return {"const": condition.value} if _holds(column, condition.value) else None
+    has_scale = column.kind.name == "number" and column.kind.scale is not None
+    return condition.params[0] if has_scale or equal_form(column, None, several=False) == "" else None
 
 
 _OF_CHILDREN = (
@@ -417,6 +453,8 @@ class Access(Struct, frozen=True):
     descending: bool = False
     order: Order = "exact"
     notes: tuple[str, ...] = ()
+    filters: Dict[str, Any] = {}
+    """Of other attributes, as the mapping has them."""
 
 
 class PlacedTables(Struct, frozen=True):
@@ -578,7 +616,7 @@ class _Placing:
             or len(asked) != len(question.conditions)
             or any(c.path[0] or c.lowered for c in asked.values())
         ):
-            return None
+            return None if of_each else self._filtered(question, home)
         params = {name: condition.params[0] for name, condition in asked.items()}
         lists = [condition for condition in asked.values() if condition.bound == "in"]
         pieces = (*home.partition[1], *home.sort[1])
@@ -591,8 +629,41 @@ class _Placing:
             notes = () if question.total is None else (_OF_CHILDREN.format(question.total.table),)
             return Access("", question, operation, key, ("equal", (sort,)), order=order, notes=notes)
         if lists or home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
-            return None
+            return None if lists else self._filtered(question, home)
         return self._collection(question, home, params)
+
+    def _filtered(self, question: StatementQuestion, home: Home) -> Access | None:
+        """The access to one item, or to the few of one parent, that leaves out what its other conditions do not meet."""
+        equal = {c.path[1]: c for c in question.of("=") if c.params and not c.path[0] and not c.lowered}
+        for pieces in ((*home.partition[1], *home.sort[1]), home.partition[1]):
+            names = {piece.path[1] for piece in pieces}
+            others = [one for one in question.conditions if one is not equal.get(one.path[1])]
+            others += [one for name, one in equal.items() if name not in names]
+            filters = filters_of(self.facts, question, others)
+            if not names <= set(equal) or filters is None:
+                continue
+            params = {name: equal[name].params[0] for name in names}
+            if pieces != home.partition[1] or home.parent is None:
+                sort = ("equal", (_asking(*home.sort, params),))
+                return Access("", question, "query", _asking(*home.partition, params), sort, filters=filters)
+            few = self._few(home.table, names)
+            access = self._collection(question, home, params) if few else None
+            return access and replace(access, filters=filters, notes=(*access.notes, few))
+        return None
+
+    def _few(self, table: str, columns: set[str]) -> str:
+        """A note on the rows that have the same values in the columns (with none: all) where a query may read and filter
+        them; '' where they are many, or not counted, or the table is too small to tell what they will be."""
+        rows, most = self.figures.rows.get(table, 0), LARGEST_FILTERED + 1
+        if not columns and max(self.figures.rows.values(), default=0) >= _FEWEST_TELLING:
+            most = rows
+        elif rows >= _FEWEST_TELLING:
+            parents = self.figures.fan_out.items()
+            most = min(
+                [n for (name, key), n in parents if name == table and set(key) <= columns], default=most
+            )
+        is_few = table in self.figures.exact and most <= LARGEST_FILTERED
+        return f"a call reads up to {amount(most, 'item')} and filters them" if is_few else ""
 
     def _collection(self, question: StatementQuestion, home: Home, params: Dict[str, str]) -> Access | None:
         """The children in a parent's partition, where their sort key keeps the order."""
@@ -609,10 +680,12 @@ class _Placing:
     def _index(self, table: TableFacts, needs: Sequence[tuple[StatementQuestion, Need]]) -> None:
         """Entries for what the base table does not answer: equal ones once, the most asked first."""
         made: list[IndexKeys] = []
+        shared = {id(question): self._shared(question, need, needs) for question, need in needs}
         # What needs a sort key of its own first, so that what takes any finds one.
-        for question, need in sorted(
+        for question, asked in sorted(
             needs, key=lambda pair: (not pair[1].sort, -pair[0].statement.calls, pair[0].sql)
         ):
+            need, filters = shared[id(question)] or (asked, {})
             entry = self._entry(table, question, need)
             number = next((place for place, other in enumerate(made, 1) if _serves(other, entry, need)), 0)
             if not number and len(made) >= self.max_indexes:
@@ -621,8 +694,31 @@ class _Placing:
             if not number:
                 made.append(replace(entry, number=len(made) + 1))
                 number = len(made)
-            self.accesses.append(_indexed(question, need, made[number - 1]))
+            self.accesses.append(replace(_indexed(question, need, made[number - 1]), filters=filters))
         self.entries[table.name] = tuple(made)
+
+    def _shared(
+        self, question: StatementQuestion, need: Need, needs: Sequence[tuple[StatementQuestion, Need]]
+    ) -> tuple[Need, dict[str, Any]] | None:
+        """The need of another question whose few entries answer this one too, and the filter that leaves out the others."""
+        own = {piece.path for piece in need.partition}
+        for _, other in sorted(needs, key=lambda pair: len(pair[1].partition)):
+            paths = {piece.path for piece in other.partition}
+            is_wider = not other.when and (paths < own or (paths == own and need.when))
+            if not is_wider or need.bucket or other.bucket or need.sort != other.sort[: len(need.sort)]:
+                continue
+            ranges = question.of("<", "<=", ">", ">=")
+            rest = [one for one in question.conditions if one not in ranges and one.path not in paths]
+            filters = filters_of(self.facts, question, rest)
+            few = (
+                ""
+                if any(alias for alias, _ in paths)
+                else self._few(question.table, {path[1] for path in paths})
+            )
+            if filters is not None and few:
+                notes = (*need.notes, few)
+                return replace(need, partition=other.partition, when=(), notes=notes), filters
+        return None
 
     def _entry(self, table: TableFacts, question: StatementQuestion, need: Need) -> IndexKeys:
         before = frozenset(piece.path for piece in (*need.partition, *need.sort))

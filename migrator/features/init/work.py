@@ -33,6 +33,7 @@ from migrator.features.init.written import (
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.items.items import CompiledEntity
+from migrator.mapping.language.document import text_of
 from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.capacity import PatternReads
@@ -249,7 +250,8 @@ def request_text(access: Access) -> str:
     operator, values = access.condition
     where = f"GSI{access.index}" if access.index else "the table"
     sort = values[0] if operator == "equal" else f"{operator} {' and '.join(values)}"
-    return f"{access.operation} {where}: {access.key}, {sort}"
+    filtered = f", filter {text_of(access.filters)}" if access.filters else ""
+    return f"{access.operation} {where}: {access.key}, {sort}{filtered}"
 
 
 def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:

@@ -113,6 +113,7 @@ def _request(access: Access) -> str:
     sort = value if operator == "equal" else f"{{{operator}: {value}}}"
     words.append(f"key: [{text_of(access.key)}, {sort}]")
     words += ["descending: true"] if access.descending else []
+    words += [f"filter: {text_of(access.filters)}"] if access.filters else []
     words += [f"limit: {access.question.limit}"] if access.question.limit is not None else []
     return f"{{{', '.join(words)}}}"
 

@@ -325,6 +325,14 @@ def unasked(entries: Sequence[tuple[str, str]], types: Mapping[str, TypeSize]) -
         yield Advice("advice", "unasked entries", index, what, f"take {index} out of {type_}")
 
 
+def repeated(entries: Sequence[tuple[str, str, str]]) -> Iterator[Advice]:
+    for index, type_, place in entries:
+        what = f"{_at(place)} holds {type_} under the same values, in the same order"
+        yield Advice(
+            "advice", "repeated entries", index, what, f"query {_at(place)}, and take {index} out of {type_}"
+        )
+
+
 def narrowed(
     indexes: Mapping[str, Index], now: Mapping[str, float], then: Mapping[str, float]
 ) -> Iterator[Advice]:

@@ -203,6 +203,7 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
     "gt": lambda value, low: bool(value > low),
     "le": lambda value, high: bool(value <= high),
     "lt": lambda value, high: bool(value < high),
+    "exists": lambda value: True,
 }
 
 
@@ -342,6 +343,8 @@ def _limited(items: Sequence[tuple[int, bool]], limit: int, filters: bool) -> It
 
 def _holds(test: KeyTest, item: Item) -> bool:
     value = item.get(test.attribute)
+    if test.operator == "absent":
+        return value is None
     try:
         return value is not None and _HOLDS[test.operator](value, *test.values)
     except (TypeError, AttributeError):

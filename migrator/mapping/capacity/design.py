@@ -15,9 +15,9 @@ from migrator.mapping.language.plan import TablePlace, columns_read, place_of, t
 from migrator.mapping.language.redaction import mask, masked_keys, redaction_of
 from migrator.mapping.model.facts import EntityPlan, TableFacts, tables_of
 from migrator.mapping.model.mapping import Mapping as MappingModel
-from migrator.mapping.model.mapping import Pattern, Template, paths_in
+from migrator.mapping.model.mapping import Pattern, Ref, Template, paths_in
 from migrator.mapping.model.table import Index
-from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
+from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, same_ref, stored_keys
 from migrator.runtime.values import replace
 
 PROJECTED = 20
@@ -66,6 +66,38 @@ def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
         types = (key.item.type for key in stored_keys(mapping, index))
         unasked += [(index.name, type_) for type_ in types if type_ not in asked]
     return unasked
+
+
+def repeated_entries(mapping: MappingModel) -> list[tuple[str, str, str]]:
+    """(index, type, place) of entries that a place before ('' for the table) holds under the same values, in the same order.
+
+    Entries that a pattern queries together with those of another type are not among them.
+    """
+    held: dict[str, list[tuple[str, StoredKey]]] = {}
+    found = []
+    for index in places_of(mapping):
+        for type_, key in forms_of(mapping, index).items():
+            place = next((name for name, other in held.get(type_, []) if _repeats(key, other)), None)
+            held.setdefault(type_, []).append((index.name, key))
+            together = (reachable_keys(mapping, pattern, index) for pattern in asking(mapping, index, type_))
+            if place is not None and {one.item.type for keys in together for one in keys} == {type_}:
+                found.append((index.name, type_, place))
+    return found
+
+
+def _repeats(key: StoredKey, other: StoredKey) -> bool:
+    """Whether the other groups items by the same values, and sorts them as this key does or has one item in each group."""
+    if None in (*key.forms, *other.forms):
+        return False
+    own, others = _refs(key.partition), _refs(other.partition)
+    order, other_order = _refs(key.sort), _refs(other.sort)
+    same = len(own) == len(others) and all(any(same_ref(ref, one) for one in others) for ref in own)
+    ordered = len(order) <= len(other_order) and all(map(same_ref, order, other_order))
+    return same and (ordered or not other_order)
+
+
+def _refs(forms: Sequence[Form]) -> list[Ref]:
+    return [ref for form in forms if form is not None for ref in form.refs]
 
 
 def narrower(mapping: MappingModel) -> dict[str, Index]:

@@ -127,7 +127,7 @@ def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
 
 def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:
     """Source: AWS API reference, "Condition"."""
-    if comparison.operator == "equal" or not all(wired):
+    if comparison.operator in ("equal", "exists", "absent") or not all(wired):
         return ""
     taken = ("S", "B") if comparison.operator == "begins_with" else ("S", "B", "N")
     if not all(type_ in taken for type_ in wired):
@@ -266,7 +266,7 @@ class _PatternCheck:
                 f"'{name}' is a key attribute, which DynamoDB cannot filter by; write the condition into key"
             )
             yield self._fault((*self.request_at, "filter", name), what)
-        if pattern.filters:
+        if pattern.filters and not self._is_one_item():
             what = "a filter does not reduce the cost: every item under the key is read and charged"
             yield self._fault((*self.request_at, "filter"), what, warning=True)
         if pattern.near and pattern.descending:
@@ -274,6 +274,11 @@ class _PatternCheck:
                 (*self.request_at, "descending"), "near returns the nearest first; leave descending out"
             )
         yield from self._projection_faults()
+
+    def _is_one_item(self) -> bool:
+        """Whether the query gives the whole key of the table."""
+        given = [condition.operator for condition in self.pattern.sort]
+        return not (self.pattern.index or self.pattern.star) and given == ["equal"] * len(self.index.sort)
 
     def _projection_faults(self) -> Iterator[Fault]:
         """Attributes that the pattern reads from an index which does not project them."""

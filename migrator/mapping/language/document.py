@@ -322,7 +322,9 @@ _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
 
 
 def text_of(value: object) -> str:
-    """A YAML scalar, or a flow sequence of such."""
+    """A YAML scalar, or a flow sequence or mapping of such."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{text_of(name)}: {text_of(one)}' for name, one in value.items())}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(text_of, value))}]"
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.isascii() and value.lower() not in _WORDS:

@@ -73,6 +73,8 @@ OperandForm = Annotated[Name | PlainForm | PlainValue, ByShape("text", "const", 
 class RangeForm(ComparisonForm[OperandForm]):
     """One condition on an attribute; `between` takes two."""
 
+    exists: bool | None = None
+
 
 FilterForm = Annotated[Name | PlainForm | PlainValue | RangeForm, ByShape("text", "const", "scalar", "other")]
 

@@ -560,15 +560,16 @@ class PatternParser:
         if isinstance(form, str):
             return SortCondition("equal", (self.reader.template(form, at),))
         operator, texts = self._only(form, at, "a sort key")
-        return SortCondition(operator, tuple(self.reader.template(text, (*at, operator)) for text in texts))
+        written = tuple(self.reader.template(text, (*at, operator)) for text in texts)
+        return SortCondition(operator, written or (Template(()),))
 
     def _only(self, form: forms.SortForm | forms.RangeForm, at: Path, of: str) -> tuple[Operator, list[Any]]:
-        """The operator of the single condition that a form holds, and its one or two values."""
+        """The operator of the single condition that a form holds, and its one or two values; reports another number."""
         given: list[tuple[Any, Any]] = [(word, value) for word, value in form if value is not None]
         if len(given) != 1:
             words = ", ".join(type(form).model_fields)
             self.reader.fault(at, f"{of} takes exactly one condition (one of {words})")
-            return "equal", [""]
+            return "equal", []
         operator, value = given[0]
         return operator, value if isinstance(value, list) else [value]
 
@@ -579,6 +580,8 @@ class PatternParser:
         operands: list[forms.OperandForm]
         if isinstance(form, forms.RangeForm):
             operator, operands = self._only(form, at, "an attribute")
+            if form.exists is not None or not operands:
+                return FilterCondition(attribute, "absent" if form.exists is False else "exists", ())
             at = (*at, operator)
         else:
             operands = [form]

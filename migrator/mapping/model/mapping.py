@@ -149,7 +149,7 @@ ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp",
 Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]
 Operation = Literal["query", "get", "batch_get"]
 Order = Literal["exact", "any"]
-Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
+Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt", "exists", "absent"]
 
 
 class Param(Struct, frozen=True):
@@ -167,7 +167,10 @@ class SortCondition(Struct, frozen=True):
 
 
 class FilterCondition(Struct, frozen=True):
-    """A condition on an attribute that is no key; one of an unset parameter is left out."""
+    """A condition on an attribute that is no key; one of an unset parameter is left out.
+
+    `exists` and `absent` take no values.
+    """
 
     attribute: str
     operator: Operator

@@ -313,7 +313,7 @@ def _as_template(expression: Ref | Template) -> Template:
     return expression if isinstance(expression, Template) else Template((expression,))
 
 
-_ROLES: dict[Operator, tuple[Role, Role]] = {
+_ROLES: dict[Operator, tuple[Role, ...]] = {
     "equal": ("equal", "equal"),
     "begins_with": ("equal", "equal"),
     "between": ("low", "high"),
@@ -321,6 +321,8 @@ _ROLES: dict[Operator, tuple[Role, Role]] = {
     "gt": ("low", "low"),
     "le": ("high", "high"),
     "lt": ("high", "high"),
+    "exists": (),
+    "absent": (),
 }
 
 

@@ -158,6 +158,8 @@ CONDITIONS: dict[Operator, str] = {
     "gt": "{0} > {1}",
     "le": "{0} <= {1}",
     "lt": "{0} < {1}",
+    "exists": "attribute_exists({0})",
+    "absent": "attribute_not_exists({0})",
 }
 
 

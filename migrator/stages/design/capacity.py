@@ -18,6 +18,7 @@ from migrator.mapping.capacity.advice import (
     fastest_of,
     narrowed,
     refusals,
+    repeated,
     unasked,
     ways_of,
     write_units_per_s,
@@ -27,6 +28,7 @@ from migrator.mapping.capacity.design import (
     KeyMask,
     key_columns,
     narrower,
+    repeated_entries,
     unasked_entries,
     unmapped_columns,
 )
@@ -221,6 +223,7 @@ class _Joining:
             *advice_of(self.design, sized.patterns, self.rewrites),
             *changing_keys(key_columns(mapping, self.plans), self.around.writes),
             *unasked(unasked_entries(mapping), self.types),
+            *repeated(repeated_entries(mapping)),
             *narrowed(indexes, now, then),
         ]
 

@@ -131,6 +131,8 @@ _TESTS = {
     "gt": "{0} > {1}",
     "le": "{0} <= {1}",
     "lt": "{0} < {1}",
+    "exists": "attribute_exists({0})",
+    "absent": "attribute_not_exists({0})",
 }
 
 

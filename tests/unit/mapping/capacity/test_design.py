@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.capacity.advice import Design, advice_of
+from migrator.mapping.capacity.advice import Design, advice_of, repeated
 from migrator.mapping.capacity.collections import ItemCollections, Measured
 from migrator.mapping.capacity.design import (
     KeyColumn,
     KeyMask,
     key_columns,
     narrower,
+    repeated_entries,
     unasked_entries,
     unmapped_columns,
 )
@@ -62,6 +63,49 @@ def checked(facts: SchemaFacts) -> Checked:
 
 def test_entries_that_no_pattern_asks_are_named(checked: Checked) -> None:
     assert unasked_entries(checked.mapping) == [("GSI1", "Customer"), ("GSI2", "Order")]
+
+
+REPEATED = """
+mapping: 1
+table:
+  {name: Shop, key: [PK, SK], type: entity, indexes: {GSI1: {key: [GSI1PK, GSI1SK]}, GSI2: {key: [GSI2PK, GSI2SK]}}}
+entities:
+  order:
+    table: orders
+    items:
+      Order: {key: ["C#{customer_id}", "O#{id:06}"], keep: [id], GSI1: ["BY_C#{customer_id}", "%s"], GSI2: %s}
+  customer:
+    table: customers
+    items:
+      Customer: {key: ["C#{id}", META], keep: [id], GSI1: ["CUSTOMER#{id}", "{name}"], GSI2: ["G#{id}", META]}
+access_patterns:
+  orders: {params: {c: integer}, query: {index: GSI1, key: ["BY_C#{c}"]}, returns: [id], order: any, sql: S}
+  customer: {params: {c: integer}, query: {index: GSI1, key: ["CUSTOMER#{c}"]}, returns: [id], order: any, sql: S}
+  together: {params: {c: integer}, query: {index: GSI2, key: ["G#{c}"]}, returns: [PK], order: any, sql: S}
+"""
+IN_GROUP = '["G#{customer_id}", "O#{id:06}"]'
+
+
+@pytest.mark.parametrize(
+    ("sort", "in_group", "repeats"),
+    [
+        ("O#{id:06}", IN_GROUP, [("GSI1", "Order", ""), ("GSI1", "Customer", "")]),
+        ("ALL", IN_GROUP, [("GSI1", "Order", ""), ("GSI1", "Customer", "")]),
+        (
+            "O#{id:06}",
+            '["X#{customer_id}", "O#{id:06}"]',
+            [("GSI1", "Order", ""), ("GSI1", "Customer", ""), ("GSI2", "Customer", "")],
+        ),
+        ("O#{placed_at|iso}", IN_GROUP, [("GSI1", "Customer", "")]),
+        ("O#{id}", IN_GROUP, [("GSI1", "Customer", "")]),
+    ],
+)
+def test_entries_that_the_table_holds_under_the_same_values_are_told(
+    sort: str, in_group: str, repeats: list[tuple[str, str, str]]
+) -> None:
+    made = parse_mapping(REPEATED % (sort, in_group), "m.yaml").mapping
+    assert repeated_entries(made) == repeats
+    assert [advice.where for advice in repeated(repeats)] == [index for index, _, _ in repeats]
 
 
 def test_a_projection_that_would_do_has_what_patterns_return_and_we_need(checked: Checked) -> None:

@@ -35,6 +35,9 @@ access_patterns:
   last: {params: {c: integer, n: integer}, query: {key: ["C#{c}"], limit: n, descending: true}, returns: [id], sql: S}
   some: {params: {c: integer, a: integer, b: integer}, query: {key: ["C#{c}", {between: ["O#{a:03}", "O#{b:03}"]}], consistent: true}, returns: [id], sql: S}
   open: {params: {c: integer}, query: {key: ["C#{c}"], limit: 1, filter: {state: {const: open}}}, returns: [id], sql: S}
+  known: {params: {c: integer}, query: {key: ["C#{c}"], limit: 1, filter: {state: {exists: true}}}, returns: [id], sql: S}
+  lacking: {params: {c: integer}, query: {key: ["C#{c}"], limit: 1, filter: {told: {exists: false}}}, returns: [id], sql: S}
+  telling: {params: {c: integer}, query: {key: ["C#{c}"], limit: 1, filter: {told: {exists: true}}}, returns: [id], sql: S}
   by_state: {params: {s: text}, query: {index: GSI1, key: ["S#{s}"]}, returns: [PK], sql: S}
   one: {params: {c: integer, id: integer}, get: {key: ["C#{c}", "O#{id:03}"]}, returns: [id], sql: S}
   several: {params: {c: integer, ids: list of integer}, batch_get: {key: ["C#{c}", "O#{ids:03}"]}, returns: [id], sql: S}
@@ -85,6 +88,9 @@ def test_items_behind_a_filter_are_read_by_pages_twice_as_large_each(mapping: Ma
     sizes = [5 * KB] * 10
     assert reads(mapping, "open", sizes, "---o", c=7) == CallReads(7, 35 * KB, 3, 1.0 + 1.5 + 2.5)
     assert reads(mapping, "open", sizes, "o", c=7) == CallReads(1, 5 * KB, 1, 1.0)
+    for pattern in ("known", "lacking"):
+        assert reads(mapping, pattern, sizes, c=7) == CallReads(1, 5 * KB, 1, 1.0)
+    assert reads(mapping, "telling", sizes, c=7).items == 10
 
 
 def test_an_index_is_read_by_the_size_of_its_entries(mapping: Mapping) -> None:

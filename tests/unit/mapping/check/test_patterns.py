@@ -45,6 +45,8 @@ WRONG = [
     ("a filter by a name", QUERY % '{%s, filter: {kind: start}}' % KEY),
     ("a filter by a template", QUERY % '{%s, filter: {kind: "{start}"}}' % KEY),
     ("a filter by two ranges", QUERY % '{%s, filter: {kind: {ge: tenant, le: tenant}}}' % KEY),
+    ("a filter by a text that is no condition", QUERY % '{%s, filter: {kind: {exists: maybe}}}' % KEY),
+    ("a filter that exists and is less", QUERY % '{%s, filter: {kind: {exists: true, le: tenant}}}' % KEY),
     ("a filter by a fraction", QUERY % '{%s, filter: {kind: {const: 1.5}}}' % KEY),
     ("a filter by nothing", QUERY % '{%s, filter: {kind: {const: null}}}' % KEY),
     ("a filter by what is not there", QUERY % '{index: ByDigest, key: ["{tenant}"], filter: {kind: tenant}}'),
@@ -109,6 +111,11 @@ def test_a_filter_is_a_warning() -> None:
     assert pins.said(fault)
 
 
+def test_a_filter_of_the_one_item_under_a_whole_key_is_none() -> None:
+    one = "params: {tenant: text, id: integer}\nquery: {key: ['EVENT#{tenant}', 'E#{id:04}'], filter: {kind: {exists: true}}}"
+    assert [fault for fault in faults(one) if "query.filter" in fault] == []
+
+
 def test_atomic_and_schema_are_kept() -> None:
     made = the_pattern(ASKED + "}\natomic: true\nschema: tenant")
     assert (made.atomic, made.schema) == (True, "tenant")
@@ -164,6 +171,7 @@ def serious_faults(condition: str) -> list[str]:
         ("n: yes_", ""),
         ("n: {between: [least, 99]}", ""),
         ("seen: {between: [since, since]}", ""),
+        ("seen: {exists: true}", ""),
     ],
 )
 def test_a_filter_that_dynamodb_refuses_is_a_fault(comparison: str, fault: str) -> None:

@@ -41,6 +41,8 @@ query:
     seen: {ge: "{since|iso:s}"}
     region: {const: eu}
     lat: {le: {const: 5}}
+    lng: {exists: true}
+    gone: {exists: false}
 """
 TENANT = """
 params: {tenant: text, region: text, kind: optional text, least: optional integer}
@@ -85,13 +87,16 @@ def test_a_filter_has_its_names_and_values_bound_and_leaves_out_what_is_not_set(
     (sent,) = request(FILTERED, tenant="a", kind="k", since="2026-01-02T03:04:05").sent
     assert sent == {
         "KeyConditionExpression": "#p0 = :p0",
-        "FilterExpression": "#f0 = :f0 AND #f1 >= :f1 AND #f2 = :f2 AND #f3 <= :f3",
+        "FilterExpression": "#f0 = :f0 AND #f1 >= :f1 AND #f2 = :f2 AND #f3 <= :f3"
+        " AND attribute_exists(#f4) AND attribute_not_exists(#f5)",
         "ExpressionAttributeNames": {
             "#p0": "PK",
             "#f0": "kind",
             "#f1": "seen",
             "#f2": "region",
             "#f3": "lat",
+            "#f4": "lng",
+            "#f5": "gone",
         },
         "ExpressionAttributeValues": {
             ":p0": "EVENT#a",
@@ -107,7 +112,10 @@ def test_a_filter_has_its_names_and_values_bound_and_leaves_out_what_is_not_set(
 
 def test_a_parameter_of_a_filter_keeps_its_type() -> None:
     (sent,) = request(FILTERED, tenant="a", least="7").sent
-    assert sent["FilterExpression"] == "#f0 BETWEEN :f0 AND :f1 AND #f1 = :f2 AND #f2 <= :f3"
+    assert sent["FilterExpression"] == (
+        "#f0 BETWEEN :f0 AND :f1 AND #f1 = :f2 AND #f2 <= :f3"
+        " AND attribute_exists(#f3) AND attribute_not_exists(#f4)"
+    )
     assert sent["ExpressionAttributeValues"] == {":p0": "EVENT#a", ":f0": 7, ":f1": 99, ":f2": "eu", ":f3": 5}
 
 

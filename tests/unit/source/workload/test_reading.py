@@ -208,7 +208,7 @@ NOT_READ = {
 NOT_PLACED = {
     "constant": "SELECT id FROM orders WHERE status = TRUE",
     "index": "SELECT id FROM orders WHERE status = ?",
-    "key": "SELECT id FROM products WHERE photo IS NULL AND price = ? AND name = ? AND id = ?",
+    "key": "SELECT id FROM products WHERE photo IS NULL AND price = ? AND name = ?",
     "limit": "SELECT id, name FROM products ORDER BY name LIMIT 5",
     "list": "SELECT id FROM orders WHERE customer_id IN (?, ?)",
     "scan": "SELECT id FROM events",

@@ -133,6 +133,75 @@ def test_children_asked_more_by_their_parent_than_by_themselves_stand_in_its_par
     assert [access.name for access in made.design.accesses] == ["get_orders", "list_orders_by_customer_id"]
 
 
+FEW = """
+CREATE TABLE users (id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, boss INTEGER REFERENCES users (id), gone TIMESTAMP);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), state TEXT NOT NULL,
+  sent DATE, made TIMESTAMP NOT NULL);
+INSERT INTO users WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+  SELECT i, i %% 7, NULLIF(i %% 3, 0), NULL FROM n;
+INSERT INTO orders WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+  SELECT i, i %% 300 + 1, 'open', NULL, '2026-01-01' FROM n;
+"""
+FILTERED = {
+    "a key and a NULL": (
+        "SELECT tenant FROM users WHERE id = ? AND gone IS NULL",
+        {"gone": {"exists": False}},
+        0,
+    ),
+    "a key and a column": ("SELECT id FROM users WHERE id = ? AND tenant = ?", {"tenant": "tenant"}, 0),
+    "a key and a parent": (
+        "SELECT u.id, b.tenant FROM users u JOIN users b ON b.id = u.boss WHERE u.id = ?",
+        {"boss": {"exists": True}},
+        0,
+    ),
+    "a few children": (
+        "SELECT id FROM orders WHERE user_id = ? AND state = ? ORDER BY id",
+        {"state": "state"},
+        1,
+    ),
+    "the first of a few": (
+        "SELECT id FROM orders WHERE user_id = ? AND sent IS NOT NULL ORDER BY id LIMIT 2",
+        {"sent": {"exists": True}},
+        1,
+    ),
+}
+BY_PARENT = "SELECT state FROM orders WHERE user_id = ? ORDER BY id;\n-- 9/s\nSELECT state FROM orders WHERE id = ?;\n"
+
+
+@pytest.mark.parametrize(("sql", "filters", "index"), FILTERED.values(), ids=FILTERED)
+def test_one_item_or_few_are_filtered_rather_than_indexed(
+    sql: str, filters: dict[str, object], index: int, tmp_path: Path
+) -> None:
+    with source_with(tmp_path, FEW % 3_000) as source:
+        made = proposed(source, BY_PARENT + sql)
+        assert [fault for fault in all_faults(made.text, source.facts()) if not fault.warning] == []
+    assert made.design.indexes == 1
+    assert [(one.filters, one.index) for one in made.design.accesses if one.filters] == [(filters, index)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sql"),
+    [
+        pytest.param(900, "SELECT id FROM orders WHERE user_id = ? AND state = ?", id="too few to tell"),
+        pytest.param(
+            90_900, "SELECT id FROM orders WHERE user_id = ? AND state = ?", id="many of one parent"
+        ),
+        pytest.param(3_000, "SELECT id FROM orders WHERE user_id = ? AND made = ?", id="a time"),
+        pytest.param(
+            3_000,
+            "SELECT id FROM orders WHERE user_id = ? AND state = ? ORDER BY made, id",
+            id="another order",
+        ),
+        pytest.param(3_000, "SELECT id FROM users WHERE tenant = ? AND gone IS NULL", id="no parent"),
+    ],
+)
+def test_what_cannot_be_filtered_has_an_index(rows: int, sql: str, tmp_path: Path) -> None:
+    with source_with(tmp_path, FEW % rows) as source:
+        made = proposed(source, BY_PARENT + sql)
+    assert not any(access.filters for access in made.design.accesses)
+    assert len(made.design.accesses) == 3
+
+
 def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
     """Nothing stands behind the word there, so that no key begins with the word and a separator."""
     made = proposed(
