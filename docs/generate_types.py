@@ -32,9 +32,9 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
 - Text is not touched: no trimming, no normalising, no change of case.
 - Lists, maps and sets stand in attributes. In a key or a template they take `|json`, which is one text for one value;
   they cannot be a condition, a TTL, or what names a row.
-- Times sort as text within one column. `|iso`, `|date`, `|month`, `|year`, `|epoch` and `|bucket` take dates and
-  timestamps only. A timestamp without a zone has none in the item either; where `|epoch` or a TTL needs one, it is
-  the mapping's `source: {timezone: …}`. Of an hour that a change of clocks repeats the first is meant; one that it
+- Times sort as text within one column. `|iso`, `|date`, `|week`, `|month`, `|quarter`, `|year`, `|epoch` and
+  `|bucket` take dates and timestamps only. A timestamp without a zone has none in the item either; where `|epoch` or
+  a TTL needs one, it is the mapping's `source: {timezone: …}`. Of an hour that a change of clocks repeats the first is meant; one that it
   leaves out is counted with the offset before the change.
 - *Names rows* says whether a column of the type may be a row's key (the primary key, or what `key:` names): whether the
   source compares a value that was read, and written down, as equal to the one that it holds. `check` refuses the others.

@@ -27,6 +27,8 @@ entities:
   visit:
     items:
       Visit: {key: ["{place}#{at|month}", "{at|iso:s}"], keep: [n]}
+      VisitOfWeek: {key: ["{place}#{at|week}", "{at|epoch:ms}#{at|desc}"], keep: [n]}
+      VisitOfQuarter: {key: ["{place}#{at|quarter}", "{at|iso:s}"], keep: [n]}
   token:
     items:
       Token: {key: ["TOKEN#{id}", META], keep: [n]}
@@ -161,6 +163,26 @@ access_patterns:
     query: {key: ["{owner}#{*from,to|month}", {between: ["{from|date}", "{to|date}"]}]}
     returns: [n]
     sql: SELECT n FROM visit WHERE place = :owner AND at BETWEEN :from AND :to
+  week:
+    params: {owner: text, at: timestamp}
+    query: {key: ["{owner}#{at|week}"]}
+    returns: [n]
+    sql: SELECT n FROM visit WHERE place = :owner AND at >= :at AND at < datetime(:at, '+7 days') ORDER BY at
+  weeks:
+    params: {owner: text, from: timestamp, to: timestamp}
+    query: {key: ["{owner}#{*from,to|bucket:week}"]}
+    returns: [n]
+    sql: SELECT n FROM visit WHERE place = :owner AND at >= :from AND at < datetime(:to, '+7 days') ORDER BY at
+  quarter:
+    params: {owner: text, day: date}
+    query: {key: ["{owner}#{day|bucket:quarter}"]}
+    returns: [n]
+    sql: SELECT n FROM visit WHERE place = :owner AND at >= :day AND at < date(:day, '+3 months') ORDER BY at
+  quarters:
+    params: {owner: text, from: timestamp, to: timestamp}
+    query: {key: ["{owner}#{*from,to|quarter}", {between: ["{from|iso:s}", "{to|iso:s}"]}]}
+    returns: [n]
+    sql: SELECT n FROM visit WHERE place = :owner AND at BETWEEN :from AND :to ORDER BY at
 """
 SCRIPT = """
 CREATE TABLE note (owner TEXT NOT NULL, name TEXT NOT NULL, total NUMERIC(5, 2) NOT NULL, n INTEGER NOT NULL,
@@ -287,6 +309,20 @@ QUESTIONS += [
     _asked("since", [2], **{"from": NEW_YEAR + DAY, "to": NEW_YEAR + 20 * DAY}),
     _asked("days", [2], **{"from": NEW_YEAR + DAY, "to": NEW_YEAR + 20 * DAY}),
     _asked("days", REFUSED, **{"from": NEW_YEAR + DAY / 2, "to": NEW_YEAR + 20 * DAY}),
+]
+MONDAY = datetime(2025, 12, 29)
+"""The first day of the week in which 2026 begins."""
+LAST = datetime(9999, 12, 31)
+QUESTIONS += [
+    _asked("week", [1], at=MONDAY),
+    _asked("week", [2], at=MONDAY + 21 * DAY),
+    *(_asked("week", REFUSED, at=at) for at in (NEW_YEAR, MONDAY + timedelta(microseconds=1))),
+    _asked("weeks", [1, 2, 3], **{"from": MONDAY, "to": MONDAY + 35 * DAY}),
+    _asked("weeks", [], **{"from": LAST - 4 * DAY, "to": LAST - 4 * DAY}),
+    _asked("quarter", [1, 2, 3], day="2026-01-01"),
+    *(_asked("quarter", REFUSED, day=day) for day in ("2026-02-01", "2026-01-02")),
+    _asked("quarters", [2, 3], **{"from": NEW_YEAR + DAY, "to": NEW_YEAR + 400 * DAY}),
+    _asked("quarters", [], **{"from": LAST - 100 * DAY, "to": LAST}),
 ]
 EAST = timezone(14 * timedelta(hours=1))
 NOT_IN_JSON = [

@@ -21,7 +21,7 @@ from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment
 from migrator.features.exports.expressions import TEXT, Expressions, Piece, UnsaidError
 from migrator.features.exports.model import ItemAttribute, ItemType, Model, PatternModel, RowModel
-from migrator.mapping.items.filters import CHARACTERS, FILTERS, unit_of
+from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.items.program import Key
 from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.mapping import (
@@ -188,8 +188,8 @@ _TEXTS = frozenset({"text", "uuid", "bits", "date", "time"})
 _KEY_TYPES = {"text": "string", "number": "number", "binary": "Uint8Array"}
 _CALLS = {
     "iso": "iso({0}, {quoted})",
-    **dict.fromkeys(("date", "month", "year", "bucket"), "bucket({0}, {characters})"),
-    "epoch": "epoch({0})",
+    **dict.fromkeys(("date", "week", "month", "quarter", "year", "bucket"), "bucket({0}, {unit})"),
+    "epoch": "epoch({0}, {quoted})",
     "map": "mapped({0}, {map})",
     "text": "{0}",
     "lower": "lower({0})",
@@ -250,7 +250,7 @@ class TypeScript(Expressions):
         return self.param(name)
 
     def unit(self, used: Filter) -> str:
-        return str(CHARACTERS[unit_of(used)])
+        return quoted(unit_of(used))
 
     def text(self, piece: Piece) -> str:
         """Raises: UnsaidError for kinds whose text JavaScript may write otherwise."""
@@ -270,7 +270,7 @@ class TypeScript(Expressions):
     def called(self, used: Filter, piece: Piece) -> Piece:
         spec, args = FILTERS[used.name], ",".join(used.args)
         if spec.by_timezone and self.around.timezone not in (None, "UTC"):
-            raise UnsaidError(f"epoch seconds of times in {self.around.timezone}")
+            raise UnsaidError(f"the epoch of times in {self.around.timezone}")
         if used.name not in _CALLS or (piece.kind.name == "binary" and not spec.of_map):
             raise UnsaidError(f"the filter {used.name}{' of bytes' * (piece.kind.name == 'binary')}")
         code = _CALLS[used.name].format(
@@ -280,7 +280,7 @@ class TypeScript(Expressions):
             map=self.maps.get(args),
             quoted=quoted(args),
             separator=quoted(self.around.separator),
-            characters=CHARACTERS.get(unit_of(used)),
+            unit=self.unit(used),
         )
         return Piece(code, spec.gives)
 
@@ -492,7 +492,7 @@ _OPERATORS: Mapping[Operator, str] = {
 
 
 class PatternFunction(TypeScript):
-    """A pattern's function. `records`: by part the type of its records; `cut`: by parameter how much of it a key holds."""
+    """A pattern's function. `records`: by part the type of its records; `cut`: by parameter the unit that a key holds."""
 
     def __init__(self, model: Model, asked: PatternModel, names: Identifiers) -> None:
         super().__init__(model, star="each" if asked.many else "every")
@@ -502,7 +502,7 @@ class PatternFunction(TypeScript):
             part.name: f"{self.title}{Identifiers().type(part.name) if part.name else ''}Record"
             for part in self.pattern.parts
         }
-        self.cut = {name: CHARACTERS[unit] for name, unit in cut_params(self.pattern).items()}
+        self.cut = cut_params(self.pattern)
         self._params = {param.name: param for param in self.pattern.params}
         self.asks = self.request(asked)
 
@@ -512,7 +512,7 @@ class PatternFunction(TypeScript):
         value = "each" if name == self.model.many else self.param(name)
         if kind.name == "binary":
             raise UnsaidError(f"the parameter {name} of bytes")
-        normal = {"date": f"bucket({value}, 10)", "uuid": f"lower({value})"}
+        normal = {"date": f'bucket({value}, "day")', "uuid": f"lower({value})"}
         return Piece(normal.get(kind.name, value), kind), ref.filters
 
 

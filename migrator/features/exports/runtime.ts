@@ -84,16 +84,36 @@ function iso(value: Maybe<string>, form: string): string | undefined {
   return (form.endsWith("basic") ? written.replace(/[-:]/g, "") : written) + zone;
 }
 
-function bucket(value: Maybe<string>, characters: number): string | undefined {
+/** How much of a time's text the first moments of a unit do not share. */
+const CHARACTERS = { millisecond: 23, second: 19, hour: 13, day: 10, week: 10, month: 7, quarter: 7, year: 4 };
+
+type Unit = keyof typeof CHARACTERS;
+
+function bucket(value: Maybe<string>, unit: Unit): string | undefined {
   if (value === null || value === undefined) return undefined;
   const [date, time] = moment(value);
-  return `${date}T${time}`.slice(0, characters);
+  if (unit === "week") return week(date);
+  if (unit === "quarter") return `${date.slice(0, 4)}-Q${Math.ceil(Number(date.slice(5, 7)) / 3)}`;
+  return `${date}T${time}`.slice(0, CHARACTERS[unit]);
 }
 
-function epoch(value: Maybe<string>): number | undefined {
+/** Days since Monday. */
+function weekday(day: string): number {
+  return (new Date(`${day}T00:00:00Z`).getUTCDay() + 6) % 7;
+}
+
+/** The week of ISO 8601, which is of the year that its Thursday is of. */
+function week(day: string): string {
+  const thursday = new Date(Date.parse(`${day}T00:00:00Z`) + (3 - weekday(day)) * 86_400_000);
+  const year = thursday.toISOString().slice(0, 4);
+  const days = (thursday.getTime() - Date.parse(`${year}-01-01T00:00:00Z`)) / 86_400_000;
+  return `${year}-W${String(Math.floor(days / 7) + 1).padStart(2, "0")}`;
+}
+
+function epoch(value: Maybe<string>, form: string): number | undefined {
   if (value === null || value === undefined) return undefined;
   const [date, time] = moment(value);
-  return Date.parse(`${date}T${time.slice(0, 8)}Z`) / 1000;
+  return form === "ms" ? Date.parse(`${date}T${time.slice(0, 12)}Z`) : Date.parse(`${date}T${time.slice(0, 8)}Z`) / 1000;
 }
 
 function lower(value: Maybe<string>): string | undefined {
@@ -140,7 +160,7 @@ function shardText(number: number, count: number): string {
 
 function descending(value: Maybe<string>): string | undefined {
   if (value === null || value === undefined) return undefined;
-  if (/[^0-9:.TZ-]/.test(value)) throw new RefusedError("only a padded number or a date can be turned round");
+  if (/[^0-9:.TZWQ-]/.test(value)) throw new RefusedError("only a padded number or a date can be turned round");
   return value.replace(/\d/g, (digit) => String(9 - Number(digit)));
 }
 
@@ -229,15 +249,18 @@ function shards(count: number): string[] {
 }
 
 /** The buckets of time from the one that holds `since` to the one that holds `until`. */
-function bucketsBetween(since: string, until: string, characters: number): string[] {
-  const first = bucket(since, 13) as string;
-  const last = bucket(until, characters) as string;
+function bucketsBetween(since: string, until: string, unit: Unit): string[] {
+  const first = bucket(since, "hour") as string;
+  const last = bucket(until, unit) as string;
   const [year, month, day, hour] = [0, 5, 8, 11].map((from) => Number(first.slice(from, from + (from ? 2 : 4)))) as [number, number, number, number];
   const found: string[] = [];
   for (let step = 0; ; step++) {
-    const next = { 4: [year + step, 0, 1, 0], 7: [year, month - 1 + step, 1, 0], 10: [year, month - 1, day + step, 0], 13: [year, month - 1, day, hour + step] }[characters] as [number, number, number, number];
-    const written = new Date(Date.UTC(...next)).toISOString().slice(0, characters);
-    if (written > last) return found;
+    const months = { year: 12, quarter: 3, month: 1 }[unit as string];
+    const days = { week: 7 * step - weekday(first.slice(0, 10)), day: step }[unit as string] ?? 0;
+    const next = months ? Date.UTC(year, month - 1 + months * step, 1) : Date.UTC(year, month - 1, day + days, hour + (unit === "hour" ? step : 0));
+    const begun = new Date(next).toISOString();
+    const written = begun.length > 24 ? undefined : bucket(begun, unit);
+    if (written === undefined || written > last) return found;
     if (step === 400) throw new RefusedError("more than 400 buckets of time between both; ask for a shorter time");
     found.push(written);
   }
@@ -325,15 +348,16 @@ function both<T>(name: string, values: (T | undefined)[]): (T | undefined)[] {
   return values;
 }
 
-/** Refuses a time that is more than its key holds of it: so many characters. */
-function refuseCut(params: object, characters: Record<string, number>): void {
-  for (const [name, count] of Object.entries(characters)) {
+/** Refuses a time that is more than the unit that its key holds of it. */
+function refuseCut(params: object, units: Record<string, Unit>): void {
+  for (const [name, unit] of Object.entries(units)) {
     const given = (params as Record<string, Maybe<string> | string[]>)[name];
     for (const value of Array.isArray(given) ? given : [given]) {
       if (value === null || value === undefined) continue;
       const [date, time] = moment(value);
-      const rest = `${date}T${time}`.slice(count);
-      if (rest !== "0000-01-01T00:00:00.000000".slice(count)) throw new RefusedError(`${name}: the key holds less of it`);
+      const isLate = (unit === "week" && weekday(date) > 0) || (unit === "quarter" && Number(date.slice(5, 7)) % 3 !== 1);
+      const rest = `${date}T${time}`.slice(CHARACTERS[unit]);
+      if (isLate || rest !== "0000-01-01T00:00:00.000000".slice(CHARACTERS[unit])) throw new RefusedError(`${name}: the key holds less of it`);
     }
   }
 }

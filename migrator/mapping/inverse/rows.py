@@ -19,9 +19,9 @@ from migrator.mapping.inverse.values import (
     Reading,
     after,
     attribute_reader,
-    day_of,
     ends_in_path,
     may_be_missing,
+    read_epoch,
     undone,
     width_of,
 )
@@ -308,7 +308,10 @@ def _expiry(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[G
         yield _given(_Place((name,), Ref((column.name,))), scope, column, lambda value: int(value) - seconds)
     elif column.kind.name == "date" and mapping.timezone in (None, "UTC"):
         yield _given(
-            _Place((name,), Ref((column.name,))), scope, column, lambda value: day_of(value - seconds)
+            _Place((name,), Ref((column.name,))),
+            scope,
+            column,
+            lambda value: read_epoch(column.kind, value - seconds),
         )
     else:
         yield Lack(column.name, Loss("cut", "a ttl is in whole seconds"))

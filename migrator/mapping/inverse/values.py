@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_seconds, sample_of, specs_of
+from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_of, sample_of, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.model.facts import Kind
@@ -370,22 +370,25 @@ def _day(used: Filter, _: Undone, kind: Kind, *__: object) -> Undone:
 
 
 def _epoch(used: Filter, _: Undone, kind: Kind, around: FilterContext, __: bool) -> Undone:
-    if kind.name != "date":
-        return both(Loss("cut", "epoch cuts the time to seconds"))
-    if around.timezone not in (None, "UTC"):
-        return both(Loss("cut", f"in the zone {around.timezone} two days may begin at one time"))
-    return both(day_of)
+    digits, unit = (3, "milliseconds") if used.args else (0, "seconds")
+    is_cut = kind.name == "timestamp" and (6 if kind.precision is None else kind.precision) > digits
+    if kind.name == "plain" or is_cut:
+        return both(Loss("cut", f"epoch cuts the time to {unit}"))
+    if not kind.zone and around.timezone not in (None, "UTC"):
+        return both(Loss("cut", f"in the zone {around.timezone} two times may be one moment"))
+    return both(partial(read_epoch, kind, per_s=10**digits))
 
 
-def day_of(seconds: Any) -> date:
-    """The date whose midnight, in UTC, these seconds since 1970 are."""
+def read_epoch(kind: Kind, number: Any, per_s: int = 1) -> date:
+    """The date or the timestamp that is so many seconds, or parts of one, since 1970 in UTC."""
     try:
-        day = date(1970, 1, 1) + timedelta(days=int(seconds) // 86_400)
+        moment = datetime(1970, 1, 1) + timedelta(seconds=1) / per_s * int(number)
     except (OverflowError, TypeError, ArithmeticError):
-        raise ValueError("this time is not a date") from None
-    if epoch_seconds(day) != seconds:
-        raise ValueError("it is not midnight")
-    return day
+        raise ValueError(f"this number is not a {kind.name}") from None
+    value = moment.date() if kind.name == "date" else moment.replace(tzinfo=UTC if kind.zone else None)
+    if epoch_of(value, per_s=per_s) != number:
+        raise ValueError("it is not midnight" if kind.name == "date" else "it is not a whole number")
+    return value
 
 
 STEPS: dict[str, Step] = {
@@ -408,7 +411,9 @@ STEPS: dict[str, Step] = {
     "depth": _lost("many", "depth counts rows"),
     "bucket": _day,
     "date": _day,
+    "week": _lost("cut", "week keeps a part of the time"),
     "month": _lost("cut", "month keeps a part of the time"),
+    "quarter": _lost("cut", "quarter keeps a part of the time"),
     "year": _lost("cut", "year keeps a part of the time"),
     "geohash": _lost("many", "geohash:{0} is a cell, not a place"),
 }

@@ -103,26 +103,51 @@ def _degrees(value: Number, most: int, called: str) -> float:
 
 
 # ──
-# Buckets of time: the text of the hour, day, month or year that a moment falls into, and all buckets of a
-# range.
+# Buckets of time: the text of the hour, day, week, month, quarter or year that a moment falls into, and all
+# buckets of a range.
 
 MOST = 400
 """Buckets that one question may take: more than a year of days, each of them a request."""
 
-CHARACTERS = {"millisecond": 23, "second": 19, "hour": 13, "day": 10, "month": 7, "year": 4}
-"""How much of a time's text, 2026-06-10T14:32:00.000000, names its unit."""
-UNITS = ("hour", "day", "month", "year")
+_CHARACTERS = {
+    "millisecond": 23,
+    "second": 19,
+    "hour": 13,
+    "day": 10,
+    "week": 10,
+    "month": 7,
+    "quarter": 7,
+    "year": 4,
+}
+"""How much of a time's text, 2026-06-10T14:32:00.000000, the first moments of its unit do not share."""
+UNITS = ("hour", "day", "week", "month", "quarter", "year")
 
 
 def bucket(unit: str, value: date | datetime) -> str:
-    """The text of the bucket: 2026-06-10T14, 2026-06-10, 2026-06 or 2026. A date is its midnight."""
-    return _moment(value).isoformat(timespec="microseconds")[: CHARACTERS[unit]]
+    """The text of the bucket: 2026-06-10T14, 2026-06-10, 2026-W24 (of ISO 8601, with its year), 2026-06, 2026-Q2 or 2026.
+    A date is its midnight."""
+    moment = _moment(value)
+    if unit == "week":
+        year, week, _ = moment.isocalendar()
+        return f"{year:04}-W{week:02}"
+    text = moment.isoformat(timespec="microseconds")
+    return f"{text[:4]}-Q{(moment.month + 2) // 3}" if unit == "quarter" else text[: _CHARACTERS[unit]]
+
+
+def begin(unit: str, value: date | datetime) -> datetime:
+    """The first moment of the bucket."""
+    moment = _moment(value)
+    if unit == "week":
+        moment -= timedelta(days=moment.weekday())
+    elif unit == "quarter":
+        moment = moment.replace(month=moment.month - (moment.month - 1) % 3, day=1)
+    text, kept = moment.isoformat(timespec="microseconds"), _CHARACTERS[unit]
+    return datetime.fromisoformat(text[:kept] + "0000-01-01T00:00:00.000000"[kept:])
 
 
 def is_whole(unit: str, value: date | datetime) -> bool:
     """Whether a time is the first moment of its bucket."""
-    moment = _moment(value).isoformat(timespec="microseconds")
-    return moment[CHARACTERS[unit] :] == "0000-01-01T00:00:00.000000"[CHARACTERS[unit] :]
+    return begin(unit, value) == _moment(value)
 
 
 def buckets_between(unit: str, since: date | datetime, until: date | datetime) -> list[str]:
@@ -142,7 +167,7 @@ def buckets_between(unit: str, since: date | datetime, until: date | datetime) -
 
 
 def following(unit: str, moment: datetime) -> datetime:
-    """The same place in the next bucket. Raises: OverflowError or ValueError behind the year 9999."""
+    """A moment of the next bucket, the first one if this is. Raises: OverflowError or ValueError behind the year 9999."""
     return _NEXT[unit](moment)
 
 
@@ -161,14 +186,17 @@ def _moment(value: Any) -> datetime:
     return moment_of(value).replace(tzinfo=None)
 
 
-def _next_month(moment: datetime) -> datetime:
-    return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
+def _next_months(count: int, moment: datetime) -> datetime:
+    last = moment.month + count - 1
+    return moment.replace(year=moment.year + last // 12, month=last % 12 + 1, day=1)
 
 
 _NEXT: dict[str, Callable[[datetime], datetime]] = {
     "hour": lambda moment: moment + timedelta(hours=1),
     "day": lambda moment: moment + timedelta(days=1),
-    "month": _next_month,
+    "week": lambda moment: moment + timedelta(days=7 - moment.weekday()),
+    "month": partial(_next_months, 1),
+    "quarter": partial(_next_months, 3),
     "year": lambda moment: moment.replace(year=moment.year + 1, month=1, day=1),
 }
 
@@ -180,7 +208,7 @@ _DATES: frozenset[KindName] = frozenset({"date"})
 NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
 _ANY: frozenset[KindName] = frozenset()
 DIGITS = "0123456789-."
-MOMENT = f"{DIGITS}:+TZ"
+MOMENT = f"{DIGITS}:+TZWQ"
 """What stands in the text of a number, and of a time."""
 
 
@@ -344,18 +372,19 @@ def _iso_form(args: Sequence[str]) -> str:
 
 
 def _epoch(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], int]:
-    zone = ZoneInfo(around.timezone) if around.timezone else UTC
-    return lambda value: epoch_seconds(value, zone)
+    zone, per_s = ZoneInfo(around.timezone) if around.timezone else UTC, 1000 if args else 1
+    return lambda value: epoch_of(value, zone, per_s)
 
 
-def epoch_seconds(value: Any, zone: Any = UTC) -> int:
-    """Whole seconds since 1970 (rounded down) of a timestamp or a date; one without a zone is in `zone`."""
+def epoch_of(value: Any, zone: Any = UTC, per_s: int = 1) -> int:
+    """Whole seconds since 1970, or parts of which so many are a second (rounded down), of a timestamp or a date; one
+    without a zone is in `zone`."""
     moment = moment_of(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     # Not by way of UTC, where the first and the last hours of the calendar may have no date.
     past = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
-    return past.days * 86400 + past.seconds
+    return past // (timedelta(seconds=1) / per_s)
 
 
 def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
@@ -407,7 +436,7 @@ def _desc(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
     def apply(value: Any) -> str:
         text = values.text(value)
-        if set(text) - set("0123456789-:.TZ"):
+        if set(text) - set("0123456789-:.TZWQ"):
             raise RowError("desc takes only a padded number or a date")
         return text.translate(_COMPLEMENT)
 
@@ -500,8 +529,10 @@ FILTERS: dict[str, FilterSpec] = {
         Kind("integer"),
         alphabet=DIGITS,
         order="kept",
+        args=(0, 1),
         by_timezone=True,
-        cuts={(): "second"},
+        cuts={(): "second", ("ms",): "millisecond"},
+        check=_one_of("ms"),
     ),
     "lower": _same(_plain(str.lower), mends="case", of_schema=True),
     "upper": _same(_plain(str.upper), mends="case", of_schema=True),
@@ -554,7 +585,9 @@ FILTERS: dict[str, FilterSpec] = {
     "depth": FilterSpec(lambda *_: len, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
     "bucket": _calendar("{0}", args=(1, 1), check=_one_of(*UNITS), whole={("day",): _DATES}),
     "date": _calendar("day", whole={(): _DATES}),
+    "week": _calendar("week"),
     "month": _calendar("month"),
+    "quarter": _calendar("quarter"),
     "year": _calendar("year"),
     "geohash": FilterSpec(
         _geohash,

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_seconds, specs_of
+from migrator.mapping.items.filters import FILTERS, PLAIN, FilterContext, epoch_of, specs_of
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.items.values import (
     Decoder,
@@ -305,7 +305,7 @@ def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | N
         if value is None:
             return None
         if not isinstance(value, int):
-            return epoch_seconds(value, zone) + expiry.days * 86_400
+            return epoch_of(value, zone) + expiry.days * 86_400
         if value == 0 and expiry.zero == "never":
             return None
         if value // expiry.per_s >= _YEAR_2200:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import bucket, following
+from migrator.mapping.items.filters import begin, following
 from migrator.mapping.items.values import (
     NotHeldError,
     checked_number,
@@ -178,20 +178,10 @@ def bucket_text(value: Any, unit: str, param: Param, *, after: bool = False) -> 
     """
     if not isinstance(value, date):
         raise RowError("a bucket of time takes a timestamp or a date")
-    begun = datetime.fromisoformat(_WHOLE[unit](bucket(unit, value)))
+    begun = begin(unit, value)
     moment = following(unit, begun) if after else begun
     zone = value.tzinfo if isinstance(value, datetime) else None
     return param_text(moment.replace(tzinfo=zone), param.type)
-
-
-_WHOLE: dict[str, Callable[[str], str]] = {
-    "millisecond": lambda begun: begun,
-    "second": lambda begun: begun,
-    "hour": lambda begun: f"{begun}:00",
-    "day": lambda begun: begun,
-    "month": lambda begun: f"{begun}-01",
-    "year": lambda begun: f"{begun}-01-01",
-}
 
 
 _PAST = 20

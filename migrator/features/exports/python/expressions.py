@@ -247,7 +247,7 @@ class PythonCode(Expressions):
         if spec.by_separator:
             arguments.append(literal(self.around.separator))
         if spec.by_timezone:
-            arguments.append(literal(self.around.timezone or "UTC"))
+            arguments.insert(1, literal(self.around.timezone or "UTC"))
         code, kind = self.call(f"filter_{used.name}", *arguments), spec.after(piece.kind)
         if not spec.of_list or spec.gives.name == "integer":
             return Piece(code, kind, piece.guards)

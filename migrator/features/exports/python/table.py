@@ -58,9 +58,12 @@ def _buckets(since: dt.date, until: dt.date, unit: str) -> list[str]:
 def _following(unit: str, moment: dt.datetime) -> dt.datetime:
     if unit == "year":
         return moment.replace(year=moment.year + 1, month=1, day=1)
-    if unit == "month":
-        return moment.replace(year=moment.year + moment.month // 12, month=moment.month % 12 + 1, day=1)
-    return moment + (dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=1))
+    if unit in ("month", "quarter"):
+        last = moment.month + (2 if unit == "quarter" else 0)
+        return moment.replace(year=moment.year + last // 12, month=last % 12 + 1, day=1)
+    if unit == "week":
+        return moment + dt.timedelta(days=7 - moment.weekday())
+    return moment + dt.timedelta(**{f"{unit}s": 1})
 
 
 def _shards(count: int) -> list[str]:

@@ -209,11 +209,16 @@ def _refuse_cut(given: Mapping[str, Any], units: Mapping[str, str]) -> None:
     """Raises: RefusedError for a time that is more than its key holds of it."""
     for name, unit in units.items():
         for value in given[name] if isinstance(given[name], list) else [given[name]]:
-            rest = (
-                "" if value is None else _naive(value).isoformat(timespec="microseconds")[_CHARACTERS[unit] :]
-            )
-            if rest and rest != "0000-01-01T00:00:00.000000"[_CHARACTERS[unit] :]:
+            if value is not None and not _is_whole(_naive(value), unit):
                 raise RefusedError(f"{name}: the key holds only its {unit}")
+
+
+def _is_whole(moment: dt.datetime, unit: str) -> bool:
+    """Whether it is the first moment of its bucket."""
+    if (unit == "week" and moment.weekday()) or (unit == "quarter" and moment.month % 3 != 1):
+        return False
+    kept = _CHARACTERS[unit]
+    return moment.isoformat(timespec="microseconds")[kept:] == "0000-01-01T00:00:00.000000"[kept:]
 
 
 def _list(value: Any) -> list[Any]:
@@ -286,12 +291,12 @@ def _filter_iso(value: dt.date, *form: str) -> str:
     return text + ("Z" if isinstance(value, dt.datetime) and value.tzinfo else "")
 
 
-def _filter_epoch(value: dt.date, zone: str = "UTC") -> int:
+def _filter_epoch(value: dt.date, zone: str, form: str = "") -> int:
     moment = value if isinstance(value, dt.datetime) else _naive(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=ZoneInfo(zone))
     past = moment.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (moment.utcoffset() or dt.timedelta(0))
-    return past.days * 86400 + past.seconds
+    return past // dt.timedelta(milliseconds=1 if form else 1000)
 
 
 def _filter_lower(value: Any) -> str:
@@ -342,7 +347,7 @@ def _filter_shard(value: Any, count: str) -> str:
 def _filter_desc(value: Any) -> str:
     """Each digit's complement to 9, so that what is larger sorts first."""
     text = _text(value)
-    if set(text) - set("0123456789-:.TZ"):
+    if set(text) - set("0123456789-:.TZWQ"):
         raise RefusedError("only a padded number or a date can be turned round")
     return text.translate(str.maketrans("0123456789", "9876543210"))
 
@@ -386,19 +391,41 @@ def _filter_depth(elements: Sequence[Any]) -> int:
     return len(elements)
 
 
-_CHARACTERS = {"millisecond": 23, "second": 19, "hour": 13, "day": 10, "month": 7, "year": 4}
+_CHARACTERS = {
+    "millisecond": 23,
+    "second": 19,
+    "hour": 13,
+    "day": 10,
+    "week": 10,
+    "month": 7,
+    "quarter": 7,
+    "year": 4,
+}
 
 
 def _filter_bucket(value: dt.date, unit: str) -> str:
-    return _naive(value).isoformat(timespec="microseconds")[: _CHARACTERS[unit]]
+    moment = _naive(value)
+    if unit == "week":
+        year, week, _ = moment.isocalendar()
+        return f"{year:04}-W{week:02}"
+    text = moment.isoformat(timespec="microseconds")
+    return f"{text[:4]}-Q{(moment.month + 2) // 3}" if unit == "quarter" else text[: _CHARACTERS[unit]]
 
 
 def _filter_date(value: dt.date) -> str:
     return _filter_bucket(value, "day")
 
 
+def _filter_week(value: dt.date) -> str:
+    return _filter_bucket(value, "week")
+
+
 def _filter_month(value: dt.date) -> str:
     return _filter_bucket(value, "month")
+
+
+def _filter_quarter(value: dt.date) -> str:
+    return _filter_bucket(value, "quarter")
 
 
 def _filter_year(value: dt.date) -> str:

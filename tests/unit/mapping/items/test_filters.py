@@ -31,7 +31,14 @@ def written(used: Filter, value: Any) -> str:
 
 @pytest.mark.parametrize(
     ("unit", "expected"),
-    [("hour", "2026-06-10T12"), ("day", "2026-06-10"), ("month", "2026-06"), ("year", "2026")],
+    [
+        ("hour", "2026-06-10T12"),
+        ("day", "2026-06-10"),
+        ("week", "2026-W24"),
+        ("month", "2026-06"),
+        ("quarter", "2026-Q2"),
+        ("year", "2026"),
+    ],
 )
 def test_the_bucket_of_a_moment(unit: str, expected: str) -> None:
     assert written(Filter("bucket", (unit,)), NOON) == expected
@@ -47,6 +54,14 @@ def test_the_bucket_of_a_moment(unit: str, expected: str) -> None:
         ("month", datetime(2025, 11, 30), date(2026, 1, 1), ["2025-11", "2025-12", "2026-01"]),
         ("month", date(2026, 1, 31), date(2026, 3, 1), ["2026-01", "2026-02", "2026-03"]),
         ("year", date(2024, 2, 29), date(2026, 1, 1), ["2024", "2025", "2026"]),
+        # The first of January 2027 is a Friday, so that it is of the last week of 2026.
+        ("week", date(2026, 12, 27), date(2027, 1, 4), ["2026-W52", "2026-W53", "2027-W01"]),
+        ("week", date(2025, 12, 31), date(2026, 1, 1), ["2026-W01"]),
+        ("week", date(9999, 12, 26), date(9999, 12, 31), ["9999-W51", "9999-W52"]),
+        ("week", date(1, 1, 1), date(1, 1, 8), ["0001-W01", "0001-W02"]),
+        ("quarter", NOON, date(2027, 1, 1), ["2026-Q2", "2026-Q3", "2026-Q4", "2027-Q1"]),
+        ("quarter", date(2026, 5, 31), date(2026, 8, 1), ["2026-Q2", "2026-Q3"]),
+        ("quarter", date(9999, 9, 30), date(9999, 12, 31), ["9999-Q3", "9999-Q4"]),
         ("day", NOON, NOON, ["2026-06-10"]),
         ("day", NOON, NOON - timedelta(days=1), []),
         ("year", date(9998, 1, 1), date(9999, 12, 31), ["9998", "9999"]),
@@ -63,7 +78,7 @@ def test_a_question_takes_400_buckets_and_no_more() -> None:
         buckets_between("day", date(2026, 1, 1), last + timedelta(days=1))
 
 
-@pytest.mark.parametrize("name", ["date", "month", "year"])
+@pytest.mark.parametrize("name", ["date", "week", "month", "quarter", "year"])
 def test_the_old_filters_of_times_are_buckets_too(name: str) -> None:
     since, until = NOON - timedelta(days=40), NOON
     assert written(Filter(name), NOON) in texts_of(Filter(name), [since, until])
@@ -101,7 +116,7 @@ def test_a_star_is_read_where_it_may_stand() -> None:
         "{*a|shard:4}",
         "{*a|bucket:day}",
         "{*a,|bucket:day}",
-        "{*a,b|bucket:week}",
+        "{*a,b|bucket:decade}",
         "{*a,b|geohash:13}",
     ],
 )

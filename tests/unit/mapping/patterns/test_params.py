@@ -161,7 +161,9 @@ def test_the_text_is_read_as_the_value(value: Any, type_: ParamType, read: Any, 
     [
         ("hour", datetime(2026, 12, 31, 10), datetime(2026, 12, 31, 11)),
         ("day", datetime(2026, 12, 31), datetime(2027, 1, 1)),
+        ("week", datetime(2026, 12, 28), datetime(2027, 1, 4)),
         ("month", datetime(2026, 12, 1), datetime(2027, 1, 1)),
+        ("quarter", datetime(2026, 10, 1), datetime(2027, 1, 1)),
         ("year", datetime(2026, 1, 1), datetime(2027, 1, 1)),
     ],
 )
