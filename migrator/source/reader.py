@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
@@ -329,6 +330,11 @@ class SqlSource(SqlTotals):
         self._schemas = tuple(schemas)
         self._root_selects: dict[int, RootSelect] = {}
         self._is_inside = False
+
+    @property
+    def database(self) -> str:
+        """The database's name; of SQLite the file's, without its folder and ending."""
+        return Path(self._address.url().database or "").stem
 
     @property
     def dialect(self) -> str:

@@ -153,6 +153,27 @@ def test_files_that_are_there_are_kept(shop: Project, tmp_path: Path) -> None:
     assert (tmp_path / "shop.patterns.md").read_text(encoding="utf-8") != "mine"
 
 
+def test_a_mapping_that_is_replaced_keeps_its_names(shop: Project, tmp_path: Path) -> None:
+    mapping = tmp_path / "shop.yaml"
+    assert proposed(shop, "--statements", "none").code == 0
+    text = mapping.read_text(encoding="utf-8")
+    assert "\n  artist:\n    table: Artist\n" in text
+    for old, new in {
+        "\n  artist:": "\n  band:",
+        "get_artist": "get_band",
+        "      Artist:": "      Band:",
+        '"ARTIST#': '"BAND#',
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    mapping.write_text(text, encoding="utf-8")
+    assert proposed(shop, "--statements", "none", "--force").code == 0
+    assert mapping.read_text(encoding="utf-8") == text
+    mapping.write_text("entities: {band: [", encoding="utf-8")
+    assert proposed(shop, "--statements", "none", "--force").code == 0
+    assert "ARTIST#" in mapping.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -45,7 +45,7 @@ def test_what_differs_stands_beside_the_pattern_in_the_mapping_and_in_the_worksh
     sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].strip(): line for line in sheet.splitlines() if line.startswith("| ")}
     assert pins.said(rows["dearest"], "answers")
-    assert pins.said(rows["get_products"], "answered")
+    assert pins.said(rows["get_product"], "answered")
     source = trade.environment["MIGRATOR_SOURCE_URL"]
     assert trade.run("mapping", "check", "shop.yaml", "--source", source).code == 0
 
@@ -66,7 +66,7 @@ def test_tables_that_are_moved_in_part_are_not_proved(trade: Project, tmp_path: 
     ended = proposed(trade, "--statements", "log.sql", "--rows-exact", "5", "--json", prove=True)
     assert ended.code == 0, ended.err
     assert ended.data["proof"]["patterns"] == {}
-    assert "products" in ended.data["proof"]["not_asked"]["get_products"]
+    assert "products" in ended.data["proof"]["not_asked"]["get_product"]
 
 
 def test_without_the_embedded_server_nothing_is_proved_and_what_installs_it_is_told(
@@ -93,7 +93,7 @@ def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Pro
     mapping = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
     assert "    frequency: 5/s\n    budget: {p99_ms: 10}" in mapping
     sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
-    assert "| product | web | 5/s | 4.8 % | `get the table: PRODUCTS#{id}, META` | 1 |" in sheet
+    assert "| product | web | 5/s | 4.8 % | `get the table: PRODUCT#{id}, META` | 1 |" in sheet
     assert "Products that are like another one" in sheet
 
 

@@ -31,7 +31,7 @@ class _Url(click.types.StringParamType):
     " print it).",
     type=click.Path(path_type=Path, dir_okay=False),
 )
-@cli.option("--table", "The name of the table (default: from the file's); of a model with several: which.")
+@cli.option("--table", "The name of the table (default: the database's); of a model with several: which.")
 @cli.option(
     "--max-indexes", "Global indexes at most.", type=click.IntRange(0, 20), default=5, show_default=True
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
@@ -104,6 +105,44 @@ def _padded(scale: int, span: NumberSpan | None) -> str | None:
     return f":0{digits + 1 + scale}.{scale}f" if scale else f":0{digits}"
 
 
+_SINGULAR = tuple(
+    (re.compile(rf"(?:{ending})$"), one)
+    for ending, one in {
+        r"(?<![a-z])people": "person",
+        r"(?<=child)ren": "",
+        r"(?<![a-z])(wo)?men": r"\1man",
+        r"criteria": "criterion",
+        r"indices": "index",
+        r"vertices": "vertex",
+        r"matrices": "matrix",
+        r"analyses": "analysis",
+        r"(?<![a-z])axes": "axis",
+        r"(movie|cookie|calorie|cache|niche|menu|(?<![a-z])[tp]ie)s": r"\1",
+        r"(?<![a-z])[a-z]{1,3}|ss|us|is|news|series|species|goods|lens|canvas|atlas|alias|gas": r"\g<0>",
+        r"(status|bonus|campus|census|virus|focus|radius|bus|alias|canvas|quiz)z?es": r"\1",
+        r"(ss|sh|ch|zz|x|ero|ato)es": r"\1",
+        r"ies": "y",
+        r"(shel|hal)ves": r"\1f",
+        r"s": "",
+    }.items()
+)
+"""By how an English name ends in the plural, how it does in the singular; the first that fits."""
+
+
+def singular(name: str) -> str:
+    """One row of a table with this plain name, such as order_line of order_lines."""
+    ending, one = next(((ending, one) for ending, one in _SINGULAR if ending.search(name)), (None, ""))
+    return name if ending is None else ending.sub(one, name)
+
+
+class EntityNames(Struct, frozen=True):
+    """What one table is called: as an entity, as an item type, and in keys."""
+
+    entity: str
+    type: str
+    word: str
+
+
 class TableNames(Struct, frozen=True):
     """What tables are called in keys (`words`) and as items (`types`), and the attributes that no column has a name of."""
 
@@ -116,16 +155,19 @@ class TableNames(Struct, frozen=True):
     ttl: str
 
     @classmethod
-    def of(cls, facts: SchemaFacts) -> TableNames:
+    def of(cls, facts: SchemaFacts, written: Dict[str, EntityNames] = {}) -> TableNames:
+        """`written`: names of a mapping that is there, which stay."""
         words: dict[str, str] = {}
         types: dict[str, str] = {}
         entities: dict[str, str] = {}
-        for table in sorted(facts.tables):
-            plain = plain_name(table)
-            entities[table] = free_name(plain, entities.values())
-            words[table] = free_name(plain.upper(), words.values())
-            camel = "".join(word.capitalize() for word in plain.split("_"))
-            types[table] = free_name(camel, (*types.values(), *OWN_TYPES))
+        plains = {table: plain_name(table) for table in sorted(facts.tables)}
+        for table, plain in sorted(plains.items(), key=lambda pair: pair[0] not in written):
+            name = plain if (one := singular(plain)) in plains.values() else one
+            camel = "".join(word.capitalize() for word in name.split("_"))
+            names = written.get(table, EntityNames(name, camel, name.upper()))
+            entities[table] = free_name(names.entity, entities.values())
+            words[table] = free_name(names.word, words.values())
+            types[table] = free_name(names.type, (*types.values(), *OWN_TYPES))
         taken = {column.name for table in facts.tables.values() for column in table.columns}
         own = (_untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at"))
         return cls(words, types, entities, *own)
@@ -419,6 +461,10 @@ _OF_CHILDREN = (
 )
 
 
+OWN_SORT = "META"
+"""The sort key of a row in a partition of its own."""
+
+
 class Home(Struct, frozen=True):
     """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row whose
     partition it is, None for one of its own. `rest`: of the row's key what stands in the sort key."""
@@ -479,10 +525,12 @@ def design_of(
     *,
     max_indexes: int,
     but: frozenset[str] = frozenset(),
+    written: Dict[str, EntityNames] = {},
 ) -> PlacedTables:
-    """The design for the questions, the same for any order of them. `but`: tables that are left out."""
+    """The design for the questions, the same for any order of them. `but`: tables that are left out; `written`: names of a
+    mapping that is there."""
     ordered = sorted(questions, key=lambda question: (-question.statement.calls, question.sql))
-    placing = _Placing(facts, figures, TableNames.of(facts), max_indexes)
+    placing = _Placing(facts, figures, TableNames.of(facts, written), max_indexes)
     for name in sorted(set(facts.tables) - but):
         placing.add_table(facts.tables[name], [question for question in ordered if question.table == name])
     return placing.design(ordered)
@@ -542,18 +590,18 @@ class _Placing:
     def _name(self, question: StatementQuestion) -> str:
         if question.statement.name:
             return plain_name(question.statement.name)
-        entity = self.names.entities[question.table]
+        rows = plain_name(question.table)
         if question.total is not None and not question.order:
             by = "_".join(plain_name(own) for own, _ in question.total.on)
-            return f"{question.total.kind}_{self.names.entities[question.total.table]}_by_{by}"
+            return f"{question.total.kind}_{plain_name(question.total.table)}_by_{by}"
         equal = [plain_name(condition.path[1]) for condition in question.of("=", "in") if condition.params]
         if set(row_key(self.facts.tables[question.table])) == {
             condition.path[1] for condition in question.of("=", "in")
         }:
-            return f"get_{entity}"
+            return f"get_{self.names.entities[question.table]}"
         columns = equal or [plain_name(path[1]) for path, _ in question.order[:1]]
         word = "top" if question.limit is not None and not equal else "list"
-        return f"{word}_{entity}_by_{'_'.join(columns)}" if columns else f"{word}_{entity}"
+        return f"{word}_{rows}_by_{'_'.join(columns)}" if columns else f"{word}_{rows}"
 
     # ── the base table ──
 
@@ -591,7 +639,7 @@ class _Placing:
         word = self.names.words[table.name]
         if parent is None:
             pieces = self._pieces(table, row_key(table))
-            return Home(table.name, (word, pieces), ("META", ()))
+            return Home(table.name, (word, pieces), (OWN_SORT, ()))
         ours = dict(zip(parent.referred, parent.columns, strict=True))
         columns = [ours[name] for name in row_key(self.facts.tables[parent.table])]
         pieces = self._pieces(table, columns)

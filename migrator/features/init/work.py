@@ -19,13 +19,14 @@ from migrator.cli.options import print_result, progress, stop_on_signals
 from migrator.cli.template import text_template
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.documents import SampledTable, mapping_text, seen_in
-from migrator.features.init.placing import Access, PlacedTables
+from migrator.features.init.placing import Access, EntityNames, PlacedTables
 from migrator.features.init.workbench import LONGEST_BYTES, head_of_model
 from migrator.features.init.written import (
     Proposal,
     ProposalInput,
     default_statements,
     frequency,
+    names_in,
     proposal_of,
     remarked,
     wanted_of,
@@ -392,6 +393,13 @@ class WrittenFiles(Struct, frozen=True):
     def all(self) -> tuple[Path, Path, Path]:
         return self.mapping, self.job, self.worksheet
 
+    def names(self) -> dict[str, EntityNames]:
+        """What the mapping that is replaced calls its tables."""
+        try:
+            return names_in(self.mapping.read_text(encoding="utf-8"), self.mapping.name)
+        except (OSError, UnicodeDecodeError):
+            return {}
+
     def write(self, proposal: Proposal, sheet: str) -> None:
         """Raises: SettingsError where one cannot be written."""
         texts = proposal.text, _JOB.format(mapping=self.mapping.name), sheet
@@ -428,9 +436,11 @@ def init(
     with ExitStack() as until:
         opened = until.enter_context(open_database(SourceSettings.model_construct(url=source)))
         workload, file = Workload(opened, opened.facts()), files.mapping.name
-        named, limits = table or _table_name(out.stem), (max_indexes, rows_exact)
+        named, limits = table or _table_name(opened.database or out.stem), (max_indexes, rows_exact)
         asked_of = _statements_and_list(statements)
-        asking = _Asking(opened, workload, file, named, *asked_of, *limits, nulls=not strict)
+        asking = _Asking(
+            opened, workload, file, named, *asked_of, *limits, nulls=not strict, written=files.names()
+        )
         asked, sheet = asking.without(only, leave_out).sheet()
     files.write(sheet.proposal, worksheet(sheet))
     if prove:
@@ -487,7 +497,7 @@ class _Asking(Struct, frozen=True):
 
     `file`: the mapping's name; `table`: its own name for its table.
     `statements`: a file of SQL, auto or none; `listed`: a list of questions.
-    `nulls`: whether rows decide that a column has no NULL.
+    `nulls`: whether rows decide that a column has no NULL. `written`: names of a mapping that is replaced.
     """
 
     source: Source
@@ -499,6 +509,7 @@ class _Asking(Struct, frozen=True):
     max_indexes: int
     rows_exact: int
     nulls: bool
+    written: Mapping[str, EntityNames]
 
     @property
     def facts(self) -> SchemaFacts:
@@ -547,7 +558,9 @@ class _Asking(Struct, frozen=True):
         questions = [question for question in read if isinstance(question, StatementQuestion)]
         wanted = wanted_of(questions, self.facts, nulls=self.nulls)
         figures = self.workload.figures(wanted, self.rows_exact)
-        asked = ProposalInput(questions, self.facts, figures, self.table, self.max_indexes, self._faults)
+        asked = ProposalInput(
+            questions, self.facts, figures, self.table, self.max_indexes, self._faults, self.written
+        )
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)

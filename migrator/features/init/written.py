@@ -10,8 +10,17 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.cli.template import text_template
-from migrator.features.init.placing import Access, KeyPiece, PlacedTables, design_of, joined_key
+from migrator.features.init.placing import (
+    OWN_SORT,
+    Access,
+    EntityNames,
+    KeyPiece,
+    PlacedTables,
+    design_of,
+    joined_key,
+)
 from migrator.mapping.language.document import quoted, text_of
+from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     Figures,
@@ -25,7 +34,7 @@ from migrator.mapping.model.questions import (
     parent_keys,
     row_key,
 )
-from migrator.runtime.errors import Fault, amount
+from migrator.runtime.errors import Fault, MappingError, amount
 from migrator.runtime.values import replace
 
 
@@ -151,6 +160,24 @@ class ProposalInput(Struct, frozen=True):
     table: str
     max_indexes: int
     faults: Callable[[str], Sequence[Fault]]
+    written: Dict[str, EntityNames] = {}
+    """Names of a mapping that is replaced, by table."""
+
+
+def names_in(text: str, file: str) -> dict[str, EntityNames]:
+    """What a mapping calls its tables, as far as it can be read."""
+    try:
+        mapping = examine_mapping(text, file).mapping
+    except MappingError:
+        return {}
+    names = {}
+    for entity in mapping.entities.values():
+        for item in entity.items[:1]:
+            heads = [template.source.partition("#")[0] for template in item.key]
+            word = heads[-1] if heads[-1] != OWN_SORT else heads[0]
+            if re.fullmatch(r"\w+", word):
+                names[entity.table] = EntityNames(entity.name, item.type, word)
+    return names
 
 
 def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nulls: bool) -> Wanted:
@@ -197,7 +224,12 @@ def proposal_of(asked: ProposalInput) -> Proposal:
     questions, out, unserved = list(asked.questions), set[str](), list[Unserved]()
     while True:
         design = design_of(
-            questions, asked.facts, asked.figures, max_indexes=asked.max_indexes, but=frozenset(out)
+            questions,
+            asked.facts,
+            asked.figures,
+            max_indexes=asked.max_indexes,
+            but=frozenset(out),
+            written=asked.written,
         )
         text = mapping_of(design, asked.facts, asked.figures, asked.table)
         faults = [fault for fault in asked.faults(text) if not fault.warning] if design.homes else []

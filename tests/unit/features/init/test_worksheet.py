@@ -55,14 +55,14 @@ def test_what_a_call_reads_is_told_exact_or_estimated(shop: SqlSource) -> None:
     )
     reads = {
         name: PatternReads(name, "", "", "get", None, 25, 1.5, 1234.0, 1.0, 1, 0.5, 0.5, exact)
-        for name, exact in (("get_products", True), ("list_orders_by_customer_id", False))
+        for name, exact in (("get_product", True), ("list_orders_by_customer_id", False))
     }
     sheet = sheet_of(
         shop, [Statement(by_key, 9, who="web", per_s=9.0), Statement(by_customer, 1)], reads=reads
     )
     lines = worksheet(sheet).splitlines()
-    assert "| 9/s | 90.0 % | `get the table: PRODUCTS#{id}, META` | 1.5 | 1,234 | 0.5 |" in next(
-        line for line in lines if line.startswith("| get_products | web |")
+    assert "| 9/s | 90.0 % | `get the table: PRODUCT#{id}, META` | 1.5 | 1,234 | 0.5 |" in next(
+        line for line in lines if line.startswith("| get_product | web |")
     )
     assert "| 1.5 (estimated) | 1,234 (estimated) | 0.5 (estimated) |" in next(
         line for line in lines if line.startswith("| list_orders_by_customer_id | not told |")

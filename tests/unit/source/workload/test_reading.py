@@ -248,7 +248,7 @@ def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
 
         def refused(text: str) -> list[Fault]:
             wrong = "access_patterns" in text
-            return [Fault("shop.yaml", 1, "access_patterns.get_orders.sql", "no such thing")] if wrong else []
+            return [Fault("shop.yaml", 1, "access_patterns.get_order.sql", "no such thing")] if wrong else []
 
         made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
     assert [(other.reason, other.what) for other in made.unserved] == [("fault", pins.text())]
@@ -265,10 +265,8 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
         ]
 
         def refused(text: str) -> list[Fault]:
-            wrong = "\n  orders:" in text
-            return (
-                [Fault("shop.yaml", 1, "entities.orders.items.Orders.key", "no such thing")] if wrong else []
-            )
+            wrong = "\n  order:" in text
+            return [Fault("shop.yaml", 1, "entities.order.items.Order.key", "no such thing")] if wrong else []
 
         made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
     assert [other.reason for other in made.unserved] == ["fault"]

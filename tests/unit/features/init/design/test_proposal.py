@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.features.init.placing import Access
+from migrator.features.init.placing import Access, TableNames, singular
 from migrator.features.init.written import Proposal, default_statements
 from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.questions import StatementQuestion
@@ -99,12 +99,52 @@ def test_without_a_limit_a_column_that_may_be_null_stays_out_of_the_key(tmp_path
     assert "at|iso" not in made.text  # a row with NULL that comes later must not leave the index
 
 
+@pytest.mark.parametrize(
+    ("plural", "one"),
+    [
+        (
+            "customers order_lines days employees prices cases courses houses",
+            "customer order_line day employee price case course house",
+        ),
+        ("categories countries queries movies cookies ties", "category country query movie cookie tie"),
+        ("addresses classes wishes matches boxes quizzes heroes", "address class wish match box quiz hero"),
+        ("statuses bonuses viruses buses aliases caches", "status bonus virus bus alias cache"),
+        ("people children men women salesmen", "person child man woman salesmen"),
+        (
+            "indices matrices vertices analyses criteria axes taxes",
+            "index matrix vertex analysis criterion axis tax",
+        ),
+        ("shelves archives moves photos menus", "shelf archive move photo menu"),
+        (
+            "status address analysis news series canvas gas us gps sms",
+            "status address analysis news series canvas gas us gps sms",
+        ),
+        ("staff media inventory film_text data", "staff media inventory film_text data"),
+    ],
+)
+def test_a_table_in_the_plural_is_named_by_one_row(plural: str, one: str) -> None:
+    assert " ".join(map(singular, plural.split())) == one
+
+
+def test_a_name_in_the_singular_that_another_table_has_is_not_taken(tmp_path: Path) -> None:
+    tables = ("order", "orders", "Users", "user_s")
+    with source_with(
+        tmp_path, "".join(f'CREATE TABLE "{name}" (id INTEGER PRIMARY KEY);' for name in tables)
+    ) as source:
+        facts = source.facts()
+        names = TableNames.of(facts)
+        made = proposed(source, "".join(f'SELECT * FROM "{name}" WHERE id = ?;' for name in tables))
+        assert all_faults(made.text, facts) == ()
+    assert names.entities == {"order": "order", "orders": "orders", "Users": "user", "user_s": "user_s"}
+    assert names.words == {"order": "ORDER", "orders": "ORDERS", "Users": "USER", "user_s": "USER_S"}
+
+
 def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
     access = only(proposed(shop, "SELECT * FROM customers WHERE id = :k"))
     assert (access.name, access.operation, access.key, access.condition) == (
-        "get_customers",
+        "get_customer",
         "get",
-        "CUSTOMERS#{k}",
+        "CUSTOMER#{k}",
         ("equal", ("META",)),
     )
 
@@ -113,8 +153,8 @@ def test_a_child_whose_key_begins_with_its_parents_stands_in_its_partition(shop:
     access = only(proposed(shop, "SELECT quantity FROM lines WHERE order_id = ? ORDER BY line_no"))
     assert (access.index, access.key, access.condition) == (
         0,
-        "ORDERS#{order_id}",
-        ("begins_with", ("LINES#",)),
+        "ORDER#{order_id}",
+        ("begins_with", ("LINE#",)),
     )
     assert access.order == "exact"
 
@@ -130,7 +170,7 @@ def test_children_asked_more_by_their_parent_than_by_themselves_stand_in_its_par
     assert [access.index for access in made.design.accesses] == [0, 1]
     made = proposed(shop, f"-- 2/s\n{by_parent}\n-- 9/s\n{by_key}")
     assert [access.index for access in made.design.accesses] == [0, 1]
-    assert [access.name for access in made.design.accesses] == ["get_orders", "list_orders_by_customer_id"]
+    assert [access.name for access in made.design.accesses] == ["get_order", "list_orders_by_customer_id"]
 
 
 FEW = """
@@ -208,8 +248,8 @@ def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlS
         shop,
         "-- 9/s\nSELECT total FROM orders WHERE customer_id = ?;\nSELECT total FROM orders WHERE id = ?;",
     )
-    assert 'GSI1: ["ORDERS#{id}", ORDERS]' in made.text
-    assert made.design.accesses[1].condition == ("equal", ("ORDERS",))
+    assert 'GSI1: ["ORDER#{id}", ORDER]' in made.text
+    assert made.design.accesses[1].condition == ("equal", ("ORDER",))
 
 
 def test_a_row_stays_by_itself_where_its_parents_partition_answers_nothing(shop: SqlSource) -> None:
@@ -230,11 +270,11 @@ def test_a_question_without_an_order_takes_the_entry_of_one_that_has_one(shop: S
 @pytest.mark.parametrize(
     ("condition", "low", "high"),
     [
-        ("placed_at >= :a", "ORDERS#{a|iso}", "ORDERS#~"),
-        ("placed_at > :a", "ORDERS#{a|iso}#~", "ORDERS#~"),
-        ("placed_at < :a", "ORDERS#", "ORDERS#{a|iso}"),
-        ("placed_at <= :a", "ORDERS#", "ORDERS#{a|iso}#~"),
-        ("placed_at BETWEEN :a AND :b", "ORDERS#{a|iso}", "ORDERS#{b|iso}#~"),
+        ("placed_at >= :a", "ORDER#{a|iso}", "ORDER#~"),
+        ("placed_at > :a", "ORDER#{a|iso}#~", "ORDER#~"),
+        ("placed_at < :a", "ORDER#", "ORDER#{a|iso}"),
+        ("placed_at <= :a", "ORDER#", "ORDER#{a|iso}#~"),
+        ("placed_at BETWEEN :a AND :b", "ORDER#{a|iso}", "ORDER#{b|iso}#~"),
     ],
 )
 def test_a_range_holds_what_sql_holds(shop: SqlSource, condition: str, low: str, high: str) -> None:
@@ -244,8 +284,8 @@ def test_a_range_holds_what_sql_holds(shop: SqlSource, condition: str, low: str,
 
 def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
     made = proposed(shop, "SELECT id FROM orders WHERE status = :s AND id < :a")
-    assert only(made).condition == ("between", ("ORDERS#", "ORDERS#{a:06}"))
-    assert '"ORDERS#{id:06}#"' in made.text
+    assert only(made).condition == ("between", ("ORDER#", "ORDER#{a:06}"))
+    assert '"ORDER#{id:06}#"' in made.text
 
 
 @pytest.mark.parametrize(
@@ -272,8 +312,8 @@ def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: P
             "SELECT id FROM tasks WHERE state = ? AND tenant = ?",
         )
     assert [access.key for access in made.design.accesses] == [
-        "TASKS_BY_TENANT_STATE#{tenant|escape}#{state|escape}",
-        "PROJECTS_BY_TENANT_PARENT_NO#{tenant|escape}#{parent_no}",
+        "TASK_BY_TENANT_STATE#{tenant|escape}#{state|escape}",
+        "PROJECT_BY_TENANT_PARENT_NO#{tenant|escape}#{parent_no}",
     ]
 
 
@@ -307,7 +347,7 @@ def test_without_statements_the_keys_are_the_questions(shop: SqlSource) -> None:
     assert made.unserved == ()
     assert [access.name for access in made.design.accesses if access.question.table == "orders"] == [
         "list_orders_by_customer_id",
-        "get_orders",
+        "get_order",
     ]
 
 
