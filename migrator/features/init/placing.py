@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
+from datetime import datetime, time
 from typing import Any
 
 from msgspec import Struct
 
+from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.templates import name_in_template
+from migrator.mapping.items.values import text
 from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Operation, Order
 from migrator.mapping.model.questions import (
@@ -261,13 +264,13 @@ class Needs(Struct, frozen=True):
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
             alias, name = condition.path
-            column = self._column(question, condition.path)
-            if alias or name in made or (condition.bound == "=" and not _holds(column, condition.value)):
+            held = _held(self._column(question, condition.path), condition.value)
+            if alias or name in made or (condition.bound == "=" and held is None):
                 raise NoKey("constant")
             if condition.bound == "is not null":
                 made[name] = None
             else:
-                made[name] = (None,) if condition.bound == "is null" else (condition.value,)
+                made[name] = (None,) if condition.bound == "is null" else (held,)
         for name in question.required:
             made.setdefault(name, None)
         if len({values is None for values in made.values()}) > 1:
@@ -278,9 +281,12 @@ class Needs(Struct, frozen=True):
         self, question: StatementQuestion, need: Need, ranges: tuple[QuestionCondition, ...]
     ) -> Need:
         """Nothing is asked by equality: one partition holds all of a small table, or each month of a large one."""
-        few = self.figures.rows.get(question.table, 0) <= LARGEST_LIST
-        if few or need.when or (question.limit is not None and need.sort):
-            return replace(need, notes=(*need.notes, "one partition takes every write of these entries"))
+        rows = self.figures.rows.get(question.table, 0)
+        if rows <= LARGEST_LIST or need.when or (question.limit is not None and need.sort):
+            per_s = self.figures.writes.get(captured_name(self.facts.tables[question.table]))
+            written = "every write of them" if per_s is None else f"{per_s:g} writes/s (DynamoDB takes 1,000)"
+            held = f"{'up to ' if need.when else ''}{amount(rows, 'row')}"
+            return replace(need, notes=(*need.notes, f"one partition has {held} and {written}"))
         column = self._column(question, ranges[0].path) if ranges else None
         sides = {condition.bound[0] for condition in ranges}
         if column is None or column.kind.name not in ("timestamp", "date") or sides != {"<", ">"}:
@@ -398,13 +404,21 @@ def _leading(table: TableFacts) -> frozenset[Path]:
     return frozenset(("", key[0]) for key in keys if len(key) > 1)
 
 
-def _holds(column: Column, value: object) -> bool:
-    """Whether items hold exactly the constant where SQL finds it equal."""
-    if column.kind.name == "text":
-        return isinstance(value, str) and not column.alike
-    if column.kind.name == "integer":
-        return isinstance(value, int) and not isinstance(value, bool)
-    return column.kind.name == "boolean" and isinstance(value, bool)
+def _held(column: Column, value: str | int | bool | None) -> str | int | bool | None:
+    """The value that items hold exactly where SQL finds the column equal to the constant; None where they do not."""
+    kind = column.kind
+    if isinstance(value, str):
+        if kind.name == "text":
+            return None if column.alike else value
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if kind.name == "date":
+            return text(moment.date()) if moment == datetime.combine(moment, time()) else None
+        return text(moment) if kind.name == "timestamp" and not kind.zone and moment.tzinfo is None else None
+    wanted: tuple[str, type] = ("boolean", bool) if isinstance(value, bool) else ("integer", int)
+    return value if kind.name == wanted[0] and isinstance(value, wanted[1]) else None
 
 
 def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[KeyPiece, ...]:
@@ -450,7 +464,8 @@ def _filter(column: Column, condition: QuestionCondition) -> Any:
     if condition.bound != "=":
         return None
     if not condition.params:
-        return {"const": condition.value} if _holds(column, condition.value) else None
+        held = _held(column, condition.value)
+        return None if held is None else {"const": held}
     has_scale = column.kind.name == "number" and column.kind.scale is not None
     return condition.params[0] if has_scale or equal_form(column, None, several=False) == "" else None
 
@@ -576,7 +591,8 @@ class _Placing:
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
             name = free_name(self._name(access.question), named)
-            named[name] = replace(access, name=name)
+            notes = (*access.notes, *self._rewrites(access.question))
+            named[name] = replace(access, name=name, notes=notes)
         unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
         return PlacedTables(
             self.names,
@@ -586,6 +602,16 @@ class _Placing:
             unserved,
             tuple(sorted(self.without_key)),
         )
+
+    def _rewrites(self, question: StatementQuestion) -> Iterator[str]:
+        """How many items a change of each parent rewrites whose columns are in the answer, where that is measured."""
+        read = {alias for alias, _ in question.outputs}
+        for joined in question.joins:
+            own = {own for own, _ in joined.on}
+            counts = self.figures.fan_out.items()
+            most = next((n for (name, key), n in counts if name == question.table and set(key) == own), 0)
+            if joined.alias in read and not joined.parent and most > 1:
+                yield f"a change of one row of {joined.table} rewrites up to {amount(most, 'item')}"
 
     def _name(self, question: StatementQuestion) -> str:
         if question.statement.name:
@@ -711,7 +737,7 @@ class _Placing:
                 [n for (name, key), n in parents if name == table and set(key) <= columns], default=most
             )
         is_few = table in self.figures.exact and most <= LARGEST_FILTERED
-        return f"a call reads up to {amount(most, 'item')} and filters them" if is_few else ""
+        return f"a call reads up to {amount(most, 'item')} before the filter" if is_few else ""
 
     def _collection(self, question: StatementQuestion, home: Home, params: Dict[str, str]) -> Access | None:
         """The children in a parent's partition, where their sort key keeps the order."""

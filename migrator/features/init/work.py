@@ -557,7 +557,7 @@ class _Asking(Struct, frozen=True):
         read = list(map(self.workload.question, sent))
         questions = [question for question in read if isinstance(question, StatementQuestion)]
         wanted = wanted_of(questions, self.facts, nulls=self.nulls)
-        figures = self.workload.figures(wanted, self.rows_exact)
+        figures = self.workload.figures(wanted, self.rows_exact, sent)
         asked = ProposalInput(
             questions, self.facts, figures, self.table, self.max_indexes, self._faults, self.written
         )

@@ -297,6 +297,8 @@ class Figures(Struct, frozen=True):
     fan_out: Dict[tuple[str, tuple[str, ...]], int] = {}
     exact: frozenset[str] = frozenset()
     filled: frozenset[TableColumn] = frozenset()
+    writes: Dict[str, float] = {}
+    """Changes of rows a second by real name of the table, where statements tell."""
 
 
 class Wanted(Struct, frozen=True):

@@ -786,6 +786,8 @@ def mark_of(value: exp.Expr) -> int | None:
 
 
 def _constant(value: exp.Expr) -> str | int | bool:
+    if isinstance(value, exp.Cast) and value.to.is_type(*exp.DataType.TEMPORAL_TYPES):
+        value = value.this.unnest()
     if isinstance(value, exp.Boolean):
         return bool(value.this)
     if isinstance(value, exp.Literal) and (value.is_string or value.is_int):

@@ -40,6 +40,9 @@ _COMPARED = rf"(?:[=<>]|\bBETWEEN\b|\bAND\b)\s*{_NUMBER}"
 _VALUE = rf"(?:{_NUMBER}|\?|\$\d+|%s|(?<![:\w]):\w+|%\(\w+\)s)"
 _LIST = re.compile(rf"\bIN\s*\(\s*(?:{_VALUE}(?:\s*,\s*{_VALUE})*|\.\.\.)\s*\)", re.IGNORECASE)
 _ONE = re.compile(r"\(\s*(?::\w+|%\(\w+\)s)\s*\)$")
+_OPEN_END = re.compile(r"'9999-\d\d-\d\d(?:[ T][\d:.]+)?'")
+"""The day of rows without an end stays in a statement: many rows have it, so that it tells nothing of one."""
+_EQUAL = re.compile(r"(?<![<>!])=\s*(?:DATE\s*|TIMESTAMP\s*)?\Z", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
 _OPEN = r"(?:'|\"|`|\$(?:[^\W\d]\w*)?\$|/\*)(?s:.*)\Z"
 """A text, a name or a comment that does not end."""
@@ -48,7 +51,8 @@ _ROWS_OF_VALUES = re.compile(r"(?<=\))(?:\s*,\s*\([^()]*\))+")
 
 
 def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
-    """Each form of a statement once, with all its calls: constants and lists are parameters, so that no value is left.
+    """Each form of a statement once, with all its calls: constants and lists are parameters, so that no value is left
+    but the day of an open end.
 
     Blanks and the case of keywords make no difference.
     """
@@ -94,7 +98,8 @@ def without_values(sql: str, dialect: str) -> str:
         if whole.startswith(("--", "/*")) or (whole[0] == "#" and engine.sql.quote == "`"):
             return " "
         if whole.startswith(texts):
-            return "?"
+            is_open = _OPEN_END.fullmatch(whole) and _EQUAL.search(sql[: match.start()], match.start() - 20)
+            return whole if is_open else "?"
         return re.sub(rf"{_NUMBER}$", "?", whole) if whole[0] in "=<>BbAa" else whole
 
     pattern = rf"{engine.statements.quotes.pattern}|(?P<open>{_OPEN})|{_COMPARED}"

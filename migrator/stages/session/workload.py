@@ -14,6 +14,7 @@ from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableF
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.questions import Clauses, Figures, Statement, StatementQuestion, Unserved, Wanted
 from migrator.runtime.errors import SettingsError, SourceError
+from migrator.runtime.values import replace
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.clauses import clauses_of
 from migrator.source.workload.reading import question_of
@@ -78,11 +79,16 @@ class Workload(Struct, frozen=True):
 
     # ── rows ──
 
-    def figures(self, wanted: Wanted, rows_exact: int) -> Figures:
-        """Raises: SettingsError where this user may not read some tables, with what lets it."""
+    def figures(self, wanted: Wanted, rows_exact: int, statements: Sequence[Statement] = ()) -> Figures:
+        """`statements`: what they say of changes is a figure too.
+
+        Raises: SettingsError where this user may not read some tables, with what lets it.
+        """
         try:
             ask = partial(self.source.query, what="the figures of its tables")
-            return figures_of(ask, self.facts, wanted, rows_exact)
+            rated = [replace(one, calls=one.per_s) for one in statements if one.per_s is not None]
+            figures = figures_of(ask, self.facts, wanted, rows_exact)
+            return replace(figures, writes=told_writes(rated, self.facts).per_s)
         except SourceError:
             tables = [table for table in self.facts.tables.values() if table.primary_key]
             selects = (f"SELECT * FROM {self.quoted(table.real)}" for table in tables)

@@ -11,9 +11,10 @@ import pytest
 from migrator.features.init.placing import Access, TableNames, singular
 from migrator.features.init.written import Proposal, default_statements
 from migrator.mapping.language.parse import examine_mapping
-from migrator.mapping.model.questions import StatementQuestion
+from migrator.mapping.model.questions import Statement, StatementQuestion
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
+from migrator.source.workload.statements import merged
 from tests import pins
 from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with
 
@@ -240,6 +241,60 @@ def test_what_cannot_be_filtered_has_an_index(rows: int, sql: str, tmp_path: Pat
         made = proposed(source, BY_PARENT + sql)
     assert not any(access.filters for access in made.design.accesses)
     assert len(made.design.accesses) == 3
+
+
+HISTORY = """
+CREATE TABLE dept (id INTEGER PRIMARY KEY, name VARCHAR(9) NOT NULL);
+CREATE TABLE post (emp INTEGER NOT NULL, dept INTEGER NOT NULL REFERENCES dept (id), until DATE NOT NULL, seen TIMESTAMP NOT NULL,
+  PRIMARY KEY (emp, until));
+INSERT INTO dept VALUES (1, 'a'), (2, 'b');
+INSERT INTO post WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40)
+  SELECT i / 4, 1, CASE i % 4 WHEN 3 THEN '9999-01-01' ELSE '2001-01-0' || (i % 4 + 1) END, '9999-12-31 23:59:59' FROM n;
+"""
+OPEN_ENDS = [
+    ("until = '9999-01-01'", "until", "9999-01-01"),
+    ("until = DATE '9999-01-01'", "until", "9999-01-01"),
+    ("seen = '9999-12-31 23:59:59'", "seen", "9999-12-31T23:59:59.000000"),
+]
+
+
+@pytest.mark.parametrize(("condition", "column", "stored"), OPEN_ENDS)
+def test_the_day_of_an_open_end_is_a_sparse_entry_and_no_partition(
+    condition: str, column: str, stored: str, tmp_path: Path
+) -> None:
+    with source_with(tmp_path, HISTORY) as source:
+        statements = merged(
+            [Statement(f"SELECT p.emp, d.name FROM post p JOIN dept d ON d.id = p.dept WHERE {condition}")],
+            "sqlite",
+        )
+        questions = [
+            one
+            for each in statements
+            if isinstance(one := question_of(each, source.facts()), StatementQuestion)
+        ]
+        made = proposed(source, questions)
+        assert [fault for fault in all_faults(made.text, source.facts()) if not fault.warning] == []
+    (entry,) = made.design.entries["post"]
+    assert (entry.partition, entry.when) == ((f"POST_BY_{column.upper()}", ()), ((column, (stored,)),))
+    assert only(made).notes == (
+        "one partition has up to 40 rows and every write of them",
+        "a change of one row of dept rewrites up to 40 items",
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "until < '9999-01-01'",
+        "until <= '9999-01-01'",
+        "until <> '9999-01-01'",
+        "until = '2001-01-01'",
+        "until IN ('9999-01-01', '2001-01-01')",
+    ],
+)
+def test_another_day_or_comparison_is_a_parameter(condition: str) -> None:
+    (statement,) = merged([Statement(f"SELECT emp FROM post WHERE {condition}")], "sqlite")
+    assert "'" not in statement.sql
 
 
 def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
