@@ -41,7 +41,7 @@ _VALUE = rf"(?:{_NUMBER}|\?|\$\d+|%s|(?<![:\w]):\w+|%\(\w+\)s)"
 _LIST = re.compile(rf"\bIN\s*\(\s*(?:{_VALUE}(?:\s*,\s*{_VALUE})*|\.\.\.)\s*\)", re.IGNORECASE)
 _ONE = re.compile(r"\(\s*(?::\w+|%\(\w+\)s)\s*\)$")
 _OPEN_END = re.compile(r"'9999-\d\d-\d\d(?:[ T][\d:.]+)?'")
-"""The day of rows without an end stays in a statement: many rows have it, so that it tells nothing of one."""
+"""The day of rows without an end stays in a statement: many rows have it, so it identifies none."""
 _EQUAL = re.compile(r"(?<![<>!])=\s*(?:DATE\s*|TIMESTAMP\s*)?\Z", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
 _OPEN = r"(?:'|\"|`|\$(?:[^\W\d]\w*)?\$|/\*)(?s:.*)\Z"
