@@ -108,6 +108,13 @@ access_patterns:
     batch_get: {key: ["{owner}", "{names}"]}
     returns: [n]
     sql: SELECT n FROM note WHERE owner = :owner AND name IN :names
+  each_owner:
+    params: {owner: text, owners: list of text, name: optional text}
+    query: {key: ["{owners}", {ge: "{name}"}], descending: true, limit: 2}
+    returns: [n]
+    sql: >
+      SELECT n FROM note WHERE owner IN :owners AND :owner <> '' AND name >= COALESCE(:name, '')
+      ORDER BY name DESC LIMIT 2
   named:
     params: {owner: text, name: text}
     query: {key: ["{owner}", "{name}"]}
@@ -227,6 +234,10 @@ QUESTIONS = [
     _asked("listed", [1, 3], names=["a", "", "c", LONG]),
     _asked("listed", [], names=[]),
     *(_asked("listed", REFUSED, names=names) for names in (None, "a", ["a", None], ["a", 5])),
+    _asked("each_owner", [2, 3], owners=["bo", "ann", "", LONG, "bo"], name=None),
+    _asked("each_owner", [2, 3], owners=["ann"], name="b"),
+    _asked("each_owner", [], owners=[], name=None),
+    *(_asked("each_owner", REFUSED, owners=owners, name=None) for owners in (None, "ann", ["ann", 5])),
     _asked("named", [2], name="b"),
     *(_asked("named", [], name=name) for name in ("", LONG)),
     *(_asked("named", REFUSED, name=name) for name in (None, 5)),

@@ -154,8 +154,7 @@ class PatternModel(Struct, frozen=True):
     @property
     def many(self) -> str:
         """The parameter that is a list, each value of which makes a key; '' where none is."""
-        used = set(paths_in(self.pattern.templates)) if self.pattern.operation == "batch_get" else ()
-        return next((param.name for param in self.pattern.params if param.many and param.name in used), "")
+        return self.pattern.listed
 
     @property
     def pages(self) -> bool:
@@ -313,8 +312,6 @@ def _set(plan: EntityPlan, ref: Ref, sure: set[str]) -> bool:
     """Whether the reference has a value in every row."""
     if takes_null(ref):
         return True
-    if any(spec.of_array for spec in specs_of(ref)):
-        return False
     alias, _, _ = ref.paths[0].partition(".")
     if alias in plan.entity.lists:
         return all(spec.gives.name == "integer" for spec in specs_of(ref) if spec.of_list)

@@ -85,8 +85,9 @@ def _statement_faults(
         yield document.fault(("access_patterns", pattern.name, "sql"), f"{what}; {mend}")
         return
     at: Path = ("access_patterns", pattern.name, "old", *([part] if part else []))
-    if statement.asked.star is not None:
-        yield document.fault((*at, "query", "key"), "a * reads many keys; an old table is read by one key")
+    if statement.asked.star is not None or (statement.asked.operation == "query" and statement.asked.listed):
+        what = "a * or a list reads many keys; an old table is queried by one key"
+        yield document.fault((*at, "query", "key"), what)
     index = statement.design.asked(statement.asked.index)
     if index is not None:
         yield from asked_faults(statement.asked, index, document, at)

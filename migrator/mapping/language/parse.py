@@ -329,10 +329,7 @@ class EntityParser:
         if isinstance(form, StoredForm):
             if len(at) != (6 if at[2] == "items" else 4):
                 self.reader.fault(at, "only a whole attribute of an item can be kept in S3")
-            stored = self._value(form.from_, (*at, "from"))
-            if isinstance(stored, Ref) and any(spec.of_array for spec in specs_of(stored)):
-                self.reader.fault(at, "S3 keeps texts, bytes and JSON; a set stays in its item")
-            return Stored(stored, form.over)
+            return Stored(self._value(form.from_, (*at, "from")), form.over)
         inner = {
             name: self._value(inner_form, (*at, "attributes", name))
             for name, inner_form in form.attributes.items()
@@ -659,8 +656,8 @@ class PatternParser:
         if pattern.operation == "batch_get" and len(used) != 1:
             what = "the key of batch_get takes exactly one list, such as product_ids: list of integer"
             self.reader.fault((*self.at, "batch_get", "key"), what)
-        elif pattern.operation != "batch_get" and used:
-            what = f"'{used[0]}' is a list; only the key of batch_get takes one"
+        elif pattern.operation != "batch_get" and used and not _asks_each(pattern, used):
+            what = f"'{used[0]}' is a list; only the key of batch_get and the partition key of query take one"
             self.reader.fault((*self.at, pattern.operation), what)
 
 
@@ -692,6 +689,16 @@ _SECONDS = {"s": 1, "min": 60, "h": 3_600, "day": 86_400}
 def _calls_per_s(frequency: str | None) -> float | None:
     match = re.fullmatch(FREQUENCY, frequency or "")
     return None if match is None else float(match[1]) / _SECONDS[match[2]]
+
+
+def _asks_each(pattern: Pattern, lists: Sequence[str]) -> bool:
+    """Whether the pattern queries one partition for each value of its only list."""
+    elsewhere = [
+        *(value for one in pattern.sort for value in one.values),
+        *(v for f in pattern.filters for v in f.values),
+    ]
+    is_query = pattern.operation == "query" and pattern.star is None
+    return is_query and len(lists) == 1 and lists[0] in set(paths_in(pattern.key)) - set(paths_in(elsewhere))
 
 
 def _names(pattern: Pattern) -> set[str]:

@@ -265,6 +265,12 @@ class Pattern(Struct, frozen=True):
         """What is written with a `*` in the partition key, and so asked many times."""
         return next((ref for template in self.key for ref in template.refs if ref.every), None)
 
+    @property
+    def listed(self) -> str:
+        """The parameter of its key that is a list, one request for each of its values; '' where none is."""
+        names = set(paths_in(self.templates))
+        return next((param.name for param in self.params if param.many and param.name in names), "")
+
 
 # ── Entities, and the whole mapping ──
 

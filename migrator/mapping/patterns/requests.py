@@ -246,7 +246,11 @@ class Requests:
         assert index is not None
         render = Renderer(self, params)
         sort, filters = _sort(pattern, index, render), _filters(pattern, render)
-        partitions = [] if sort is None or filters is None else _partitions(pattern, index, star, render)
+        renders = (
+            [Renderer(self, given) for given in each_given(pattern, params)] if pattern.listed else [render]
+        )
+        is_asked = sort is not None and filters is not None
+        partitions = _partitions(pattern, index, star, renders) if is_asked else []
         return QueryParts(
             partitions,
             sort or [],
@@ -268,13 +272,9 @@ class Requests:
     def _listed_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
         """One key for each value of the list, in its order; a repeated key is requested once."""
         pattern = self.pattern
-        used = set(paths_in(pattern.templates))
-        name = next(param.name for param in pattern.params if param.many and param.name in used)
-        if params[name] is None:
-            raise unset(pattern)
         keys: dict[ItemKey, dict[str, Any]] = {}
-        for value in params[name]:
-            if key := self._whole_key({**params, name: value}):
+        for given in each_given(pattern, params):
+            if key := self._whole_key(given):
                 keys.setdefault(tuple(key.values()), key)
         return list(keys.values())
 
@@ -300,13 +300,24 @@ class QueryParts(Struct, frozen=True):
     near: Nearby | None
 
 
-def _partitions(pattern: Pattern, index: Index, star: Ref | None, render: Renderer) -> list[list[KeyTest]]:
-    """The partitions to query: one, or one for each text of a `*`; without those that no item can be in."""
+def each_given(pattern: Pattern, params: Dict[str, Any]) -> list[Dict[str, Any]]:
+    """The parameters with each value of the key's list in its place, each once. Raises: SettingsError if it is not set."""
+    values = params[pattern.listed]
+    if values is None:
+        raise unset(pattern)
+    return [{**params, pattern.listed: value} for value in dict.fromkeys(values)]
+
+
+def _partitions(
+    pattern: Pattern, index: Index, star: Ref | None, renders: Sequence[Renderer]
+) -> list[list[KeyTest]]:
+    """The partitions to query, without those that no item can be in: one for each text of a `*`, or value of a list."""
     asked = [
         [
             KeyTest(attribute.name, "equal", [render.set_key(template, attribute)])
             for attribute, template in zip(index.partition, templates, strict=True)
         ]
+        for render in renders
         for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
     ]
     return [tests for tests in asked if all(_is_key(test.values[0], PARTITION_KEY_BYTES) for test in tests)]

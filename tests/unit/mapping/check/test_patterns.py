@@ -52,7 +52,7 @@ WRONG = [
     ("a filter by what is not there", QUERY % '{index: ByDigest, key: ["{tenant}"], filter: {kind: tenant}}'),
     ("an answer that is not there", QUERY % '{index: ByDigest, key: ["{flag}"]}\nreturns: [id]'),
     ("a type that is not there", QUERY % '{index: ByDigest, key: ["{flag}"]}\nreturns: {a: {type: Event, attributes: [PK]}}\nsql: {a: SELECT 1}'),
-    ("a list in a query", QUERY % '{key: ["EVENT#{ids}"]}'),
+    ("a list in a query", QUERY % '{key: ["EVENT#{tenant}", "E#{ids}"]}'),
     ("a list in a filter", QUERY % '{%s, filter: {kind: ids}}' % KEY),
     ("a batch of one", GET + 'batch_get: {key: ["EVENT#{tenant}", "E#{id:04}"]}'),
     ("a batch of two lists", GET + 'batch_get: {key: ["EVENT#{more}", "E#{ids:04}"]}'),

@@ -77,6 +77,13 @@ def test_a_list_of_keys_is_a_batch_get_in_the_order_asked_each_once() -> None:
     assert sent["ConsistentRead"] is False
 
 
+def test_a_list_in_a_partition_key_is_a_query_for_each_value_once() -> None:
+    made = request('params: {ids: list of integer}\nquery: {key: ["EVENT#{ids}", {ge: "E#"}]}', ids="3,1,3")
+    assert made.operation == "query"
+    keys = [one["ExpressionAttributeValues"][":p0"] for one in made.sent]
+    assert keys == ["EVENT#3", "EVENT#1"]
+
+
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (100, [100]), (201, [100, 100, 1])])
 def test_a_batch_has_a_hundred_keys_at_most(count: int, sizes: list[int]) -> None:
     made = request(BATCH, tenant="a", ids=",".join(map(str, range(count))))
