@@ -130,8 +130,6 @@ def _kind(kind: Kind | None) -> Mapping[str, Any]:
         return {}
     if kind.name == "timestamp":
         return {"type": "string", "pattern": _MOMENT}
-    if kind.distinct:
-        return {"type": "array", "items": _kind(kind.element), "uniqueItems": True}
     if kind.name == "list":
         return {
             "type": "array",

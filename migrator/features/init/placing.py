@@ -233,16 +233,19 @@ class Needs(Struct, frozen=True):
 
     def of(self, question: StatementQuestion) -> Need:
         """Raises: NoKey."""
-        if question.of("in"):
-            raise NoKey("list")
+        if len(question.of("in")) > 1:
+            raise NoKey("list", "several lists")
         leading = _leading(self.facts.tables[question.table])
         equal = sorted(
-            question.of("="), key=lambda condition: (condition.path not in leading, condition.path)
+            question.of("=", "in"), key=lambda condition: (condition.path not in leading, condition.path)
         )
         asked = [condition for condition in equal if condition.params]
-        ranges = question.of("<", "<=", ">", ">=")
-        if len({condition.path for condition in ranges}) > 1:
-            raise NoKey("condition", "ranges of two columns")
+        ranges = question.ranges
+        if len({condition.path for condition in ranges}) > 1 or (question.of("prefix") and len(ranges) > 1):
+            raise NoKey(
+                "condition",
+                "several ranges: put the one that leaves fewest rows in SQL, and filter in the application",
+            )
         pieces = [self._equal(question, condition, several=len(asked) > 1) for condition in asked]
         ordered = self._ordered(question, ranges)
         need = replace(ordered, partition=tuple(pieces), when=tuple(self._when(question)))
@@ -263,9 +266,9 @@ class Needs(Struct, frozen=True):
         """Sorted by column, one condition for each."""
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
-            alias, name = condition.path
+            name = ".".join(filter(None, condition.path))
             held = _held(self._column(question, condition.path), condition.value)
-            if alias or name in made or (condition.bound == "=" and held is None):
+            if name in made or (condition.bound == "=" and held is None):
                 raise NoKey("constant")
             if condition.bound == "is not null":
                 made[name] = None
@@ -297,9 +300,9 @@ class Needs(Struct, frozen=True):
 
     def _ordered(self, question: StatementQuestion, ranges: tuple[QuestionCondition, ...]) -> Need:
         """The sort key that the question needs, and whether it keeps SQL's order."""
-        fixed = {condition.path for condition in question.of("=", "is null")}
+        fixed = {condition.path for condition in question.of("=", "is null") if not condition.lowered}
         wanted = [(path, descending) for path, descending in question.order if path not in fixed]
-        key = [("", name) for name in row_key(self.facts.tables[question.table])]
+        table = self.facts.tables[question.table]
         ends = next(
             (place + 1 for place in range(len(wanted)) if self._is_key(question, wanted[: place + 1], fixed)),
             None,
@@ -310,10 +313,19 @@ class Needs(Struct, frozen=True):
         reason = self._unkept(question, wanted, begins)
         pieces: list[KeyPiece] = []
         if begins is not None and (not wanted or reason):
-            pieces = [self._sorted(question, begins)]
+            is_prefix = ranges[0].bound == "prefix"
+            pieces = [KeyPiece(begins, "") if is_prefix else self._sorted(question, begins)]
         if wanted and not reason:
             pieces = [self._sorted(question, path, reverse=way != descending) for path, way in wanted]
-        unique = set(key) <= fixed
+        for condition in (condition for condition in ranges if condition.then):
+            paths = (condition.path, *condition.then)
+            ways = {way for path, way in wanted if path in paths}
+            if tuple(piece.path for piece in pieces[: len(paths)]) != paths or len(ways) > 1:
+                raise NoKey(
+                    "condition",
+                    "the columns of a row comparison must be those of ORDER BY, all in one direction",
+                )
+        unique = any({("", name) for name in key} <= fixed for key in table.proved)
         if question.limit is not None and not unique and reason:
             raise NoKey("limit", reason)
         if question.limit is not None and not unique and not wanted:
@@ -591,7 +603,7 @@ class _Placing:
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
             name = free_name(self._name(access.question), named)
-            notes = (*access.notes, *self._rewrites(access.question))
+            notes = (*access.question.notes, *access.notes, *self._rewrites(access.question))
             named[name] = replace(access, name=name, notes=notes)
         unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
         return PlacedTables(
@@ -702,7 +714,7 @@ class _Placing:
             order: Order = "any" if lists else "exact"
             notes = () if question.total is None else (_OF_CHILDREN.format(question.total.table),)
             return Access("", question, operation, key, ("equal", (sort,)), order=order, notes=notes)
-        if lists or home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
+        if home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
             return None if lists else self._filtered(question, home)
         return self._collection(question, home, params)
 
@@ -757,7 +769,8 @@ class _Placing:
         shared = {id(question): self._shared(question, need, needs) for question, need in needs}
         # What needs a sort key of its own first, so that what takes any finds one.
         for question, asked in sorted(
-            needs, key=lambda pair: (not pair[1].sort, -pair[0].statement.calls, pair[0].sql)
+            needs,
+            key=lambda pair: (not pair[1].sort, not _pages(pair[0]), -pair[0].statement.calls, pair[0].sql),
         ):
             need, filters = shared[id(question)] or (asked, {})
             entry = self._entry(table, question, need)
@@ -781,7 +794,7 @@ class _Placing:
             is_wider = not other.when and (paths < own or (paths == own and need.when))
             if not is_wider or need.bucket or other.bucket or need.sort != other.sort[: len(need.sort)]:
                 continue
-            ranges = question.of("<", "<=", ">", ">=")
+            ranges = question.ranges
             rest = [one for one in question.conditions if one not in ranges and one.path not in paths]
             filters = filters_of(self.facts, question, rest)
             few = (
@@ -798,7 +811,7 @@ class _Placing:
         before = frozenset(piece.path for piece in (*need.partition, *need.sort))
         sort = (*need.sort, *tail_of(table, self.figures, before))
         word = self._partition_word(table, question, need)
-        closed = len(sort) == 1 and bool(question.of("<", "<=", ">", ">="))
+        closed = any(len(sort) == len(condition.params) for condition in question.ranges)
         pieces = (*need.partition, *([need.bucket] if need.bucket else []))
         return IndexKeys(
             (word, pieces), (self.names.words[table.name], sort), need.when, need.bucket, closed=closed
@@ -843,6 +856,11 @@ def _asked(question: StatementQuestion) -> set[str]:
     }
 
 
+def _pages(question: StatementQuestion) -> bool:
+    """Whether it goes on behind the last row of a page, so that keys end in '#'."""
+    return any(condition.then for condition in question.conditions)
+
+
 def _serves(entry: IndexKeys, wanted: IndexKeys, need: Need) -> bool:
     """Whether the entry answers what the wanted one would."""
     same = (entry.partition, entry.when) == (wanted.partition, wanted.when)
@@ -858,11 +876,14 @@ def _asking(word: str, pieces: Sequence[KeyPiece], params: Dict[str, str]) -> st
 
 
 def _indexed(question: StatementQuestion, need: Need, entry: IndexKeys) -> Access:
-    by_path = {condition.path: condition.params[0] for condition in question.of("=") if condition.params}
-    ranges = {condition.bound: condition.params[0] for condition in question.of("<", "<=", ">", ">=")}
+    asked = [condition for condition in question.of("=", "in") if condition.params]
+    by_path = {condition.path: condition.params[0] for condition in asked}
+    ranges = {condition.bound: condition.params for condition in question.ranges}
     values = [piece.of(by_path[piece.path]) for piece in need.partition]
     if need.bucket is not None:
-        lower, upper = (next(name for bound, name in ranges.items() if bound[0] == side) for side in "><")
+        lower, upper = (
+            next(names[0] for bound, names in ranges.items() if bound[0] == side) for side in "><"
+        )
         values.append("{*" + f"{lower},{upper}{need.bucket.form}" + "}")
     key = joined_key(entry.partition[0], values)
     condition = _range(entry, ranges) if ranges else _every(entry.sort)
@@ -877,12 +898,14 @@ def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]
     return ("begins_with", (f"{word}#",)) if pieces else ("equal", (word,))
 
 
-def _range(entry: IndexKeys, ranges: Dict[Bound, str]) -> tuple[str, tuple[str, ...]]:
+def _range(entry: IndexKeys, ranges: Dict[Bound, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
     """From the first key in the range to the last one: behind a value keys go on with '#', and '~' is behind all of them."""
-    word, first = entry.sort[0], entry.sort[1][0]
+    word, pieces = entry.sort
     low, high = f"{word}#", f"{word}#~"
-    for bound, param in ranges.items():
-        value = f"{word}#{first.of(param)}"
+    for bound, params in ranges.items():
+        value = joined_key(word, [piece.of(param) for piece, param in zip(pieces, params, strict=False)])
+        if bound == "prefix":
+            return "begins_with", (value,)
         if bound[0] == ">":
             low = value if bound == ">=" else f"{value}#~"
         else:

@@ -18,7 +18,7 @@ Path = tuple[str, str]
 
 NULLS_MOVED = "NULLS FIRST or NULLS LAST differs from the source's default"
 
-Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
+Bound = Literal["=", "in", "<", "<=", ">", ">=", "prefix", "is null", "is not null"]
 
 
 class Statement(Struct, frozen=True):
@@ -40,13 +40,15 @@ class Statement(Struct, frozen=True):
 
 
 class QuestionCondition(Struct, frozen=True):
-    """`params`: names of the parameters that it is compared with; of a constant `value` and none."""
+    """`params`: names of the parameters that it is compared with; of a constant `value` and none. `then`: of a comparison of
+    rows, (a, b) < (?, ?), the columns behind the first, each with a parameter."""
 
     path: Path
     bound: Bound
     params: tuple[str, ...] = ()
     value: str | int | bool | None = None
     lowered: bool = False
+    then: tuple[Path, ...] = ()
 
 
 class Joined(Struct, frozen=True):
@@ -74,7 +76,8 @@ class StatementQuestion:
 
     `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
     whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose NULLs the
-    statement puts at the other end than the source's default. `limit`: a number or a parameter's name.
+    statement puts at the other end than the source's default. `limit`: a number or a parameter's name. `notes`: what the
+    pattern's statement does otherwise than the recorded one.
     """
 
     statement: Statement
@@ -89,9 +92,14 @@ class StatementQuestion:
     limit: str | None = None
     total: Total | None = None
     nulls_moved: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def of(self, *bounds: Bound) -> tuple[QuestionCondition, ...]:
         return tuple(condition for condition in self.conditions if condition.bound in bounds)
+
+    @property
+    def ranges(self) -> tuple[QuestionCondition, ...]:
+        return self.of("<", "<=", ">", ">=", "prefix")
 
     @property
     def constants(self) -> tuple[QuestionCondition, ...]:
@@ -146,6 +154,11 @@ REASONS: Dict[str, tuple[str, str]] = {
         "write the table before each column",
     ),
     "catalogue": ("it queries the database's catalogue", "nothing: it is not an access pattern"),
+    "columns": (
+        "it compares two columns of a row",
+        "compute the comparison as a column (columns: of the entity), and query an index that holds the rows with it"
+        " (when:)",
+    ),
     "computed": (
         "it returns what SQL computes",
         "compute it in the application, or name it in columns: of the entity",
@@ -183,9 +196,15 @@ REASONS: Dict[str, tuple[str, str]] = {
         "where a column may be NULL, make it NOT NULL (if no row has NULL) or query with IS NOT NULL;"
         " otherwise order by numbers or times with the key at the end, or leave out the LIMIT",
     ),
-    "list": ("it reads by a list of values that are not keys", "run one query for each value"),
+    "list": (
+        "it reads by several lists, or by a list of values that are not keys",
+        "run one query for each value",
+    ),
     "long": ("it is longer than the limit", "pass its shape in a file, with a list as one parameter"),
-    "offset": ("it skips rows", "continue after the last key of the previous page"),
+    "offset": (
+        "it skips rows",
+        "use keyset pagination: continue after the last key of the previous page, WHERE (a, id) > (?, ?)",
+    ),
     "scan": ("it reads a whole large table", "export the table, or query a range of time"),
     "search": ("it searches within texts", "use a search engine next to the table"),
     "session": ("it changes the session", "nothing: it is not an access pattern"),

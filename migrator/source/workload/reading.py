@@ -28,6 +28,7 @@ from migrator.mapping.model.questions import (
     parent_alias,
     parent_keys,
     plain_name,
+    row_key,
 )
 from migrator.runtime.errors import SettingsError
 from migrator.runtime.values import replace
@@ -35,6 +36,13 @@ from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import Speller, folded, sqlglot_dialect
 from migrator.source.sql.statements import CheckedStatement
+from migrator.source.workload.folding import (
+    FoldedStatement,
+    compares_columns,
+    conjuncts,
+    folded_statement,
+    without_or,
+)
 
 # ── Numbers that a statement makes of a row's children: of each parent in the order of the number ──
 
@@ -120,8 +128,11 @@ class QueryScope:
         self.required.clear()
 
 
-def scope_of(select: exp.Select, facts: SchemaFacts) -> QueryScope:
-    """The tables of a SELECT. Raises: NoQuestion where they are not one row and its parents."""
+def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str] = frozenset()) -> QueryScope:
+    """The tables of a SELECT. `conditional`: those that only restrict its rows.
+
+    Raises: NoQuestion where they are not one row and its parents.
+    """
     scope = QueryScope()
     _add_table(scope, select.args["from_"].this, facts)
     pairs: list[Pair] = []
@@ -133,25 +144,11 @@ def scope_of(select: exp.Select, facts: SchemaFacts) -> QueryScope:
         scope.optional |= {name} if side else set()
         pairs += _pairs_of(scope, join, name)
     # Equalities of columns in WHERE join what commas list.
-    pairs += [_pair(part) for part in conjuncts(select) if joins_columns(part)]
+    pairs += [_pair(part) for part in conjuncts(select) if compares_columns(part)]
     _link(scope, pairs)
+    if scope.root in conditional:
+        raise NoQuestion("shape", "rows that have a child that a subquery finds: query the children by it")
     return scope
-
-
-def conjuncts(select: exp.Select) -> list[exp.Expr]:
-    """The conditions of WHERE that all hold."""
-    where = select.args.get("where")
-    if where is None:
-        return []
-    condition = where.this.unnest()
-    return [part.unnest() for part in condition.flatten()] if isinstance(condition, exp.And) else [condition]
-
-
-def joins_columns(part: exp.Expr) -> bool:
-    """Whether it is an equality of two columns."""
-    return (
-        isinstance(part, exp.EQ) and isinstance(part.left, exp.Column) and isinstance(part.right, exp.Column)
-    )
 
 
 def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
@@ -202,9 +199,9 @@ def _using(scope: QueryScope, column: exp.Expr, name: str) -> Pair:
 
 def _pair(part: exp.Expr) -> Pair:
     part = part.unnest()
-    if not joins_columns(part):
+    if not compares_columns(part):
         raise NoQuestion("join", "a condition of the join is no equality of two columns")
-    return part.left, part.right  # type: ignore[attr-defined]
+    return part.left.unnest(), part.right.unnest()  # type: ignore[attr-defined]
 
 
 def column_named(table: TableFacts, identifier: exp.Identifier) -> Column | None:
@@ -410,7 +407,18 @@ _BOUNDS: dict[type[exp.Expr], tuple[Bound, Bound]] = {
     exp.GTE: (">=", "<="),
 }
 """By comparison, the bound of its left side, and of its right one."""
-_ROWS_ALONE = {"expressions", "from_", "joins", "where", "group", "order", "limit", "kind"}
+_ROWS_ALONE = {
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "order",
+    "limit",
+    "kind",
+    "offset",
+    "distinct",
+}
 
 
 def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion | Unserved:
@@ -477,27 +485,35 @@ class _StatementReader:
         self.aliases: dict[str, Path] = {}
         self.total: Total | None = None
         self.nulls_moved: list[Path] = []
+        self.notes: list[str] = []
+        self.is_rewritten = False
 
     def question(self) -> StatementQuestion:
         text = self._text()
-        select = self._select(text)
-        self.scope = scope_of(select, self.facts)
+        folded = self._folded(text)
+        assert isinstance(folded.select, exp.Select)
+        select = folded.select
+        self.scope = scope_of(select, self.facts, folded.conditional)
         conditions = self._conditions(select)
+        if folded.asks_existence or self._returns_any_key(select):
+            self._ask_for_key(select, conditions)
         if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
             of_one = total_of_one(select, self.scope, conditions, self.facts)
             if of_one is not None:
                 return self._of_one_parent(of_one, conditions)
             self.total = total_of_each(select, self.scope, conditions)
         outputs = self._outputs(select)
-        if not outputs or len(set(outputs)) < len(outputs):
-            raise NoQuestion("computed", "it returns one column twice" if outputs else "it returns no column")
+        if not outputs:
+            raise NoQuestion("computed", "it returns no column")
+        self._check_distinct(select, outputs)
         order = self._order(select, outputs)
         if self.total is not None and (not order or order[0][0] != ("", self.total.alias)):
             raise NoQuestion("aggregate")
         limit = self._limit(select)
+        self._check_offset(select, conditions)
         return StatementQuestion(
             statement=self.statement,
-            sql=self._named(text),
+            sql=self._named(self._spelled(select) if self.is_rewritten else text),
             table=self.scope.tables[self.scope.root].name,
             params=tuple(self.params[number] for number in sorted(self.params)),
             conditions=tuple(self._with_names(condition) for condition in conditions),
@@ -508,6 +524,7 @@ class _StatementReader:
             limit=limit,
             total=self.total,
             nulls_moved=tuple(self.nulls_moved),
+            notes=tuple(dict.fromkeys(self.notes)),
         )
 
     # ── the statement ──
@@ -524,7 +541,7 @@ class _StatementReader:
         text, self.names = marked(sql, self.facts.dialect)
         return text
 
-    def _select(self, text: str) -> exp.Select:
+    def _folded(self, text: str) -> FoldedStatement:
         tree = tree_of(text, self.facts.dialect)
         if not isinstance(tree, exp.Query):
             raise NoQuestion("unknown")
@@ -536,19 +553,93 @@ class _StatementReader:
             CheckedStatement(text, self.facts.dialect)
         except SettingsError as error:
             raise NoQuestion("unsafe", str(error)) from None
-        if not isinstance(tree, exp.Select) or tree.find(exp.Subquery, exp.Window, exp.Exists, exp.Lateral):
+        folded = folded_statement(tree, self.facts)
+        select = folded.select
+        if not isinstance(select, exp.Select) or select.find(
+            exp.Subquery, exp.Window, exp.Exists, exp.Lateral
+        ):
             raise NoQuestion("shape")
-        if len(list(tree.find_all(exp.Select))) > 1:
+        if len(list(select.find_all(exp.Select))) > 1:
             raise NoQuestion("shape")
-        given = {name for name, value in tree.args.items() if value}
-        for word in ("offset", "distinct"):
-            if word in given:
-                raise NoQuestion(word)
-        if tree.args.get("limit") is not None and tree.args["limit"].args.get("offset"):
-            raise NoQuestion("offset")
+        given = {name for name, value in select.args.items() if value}
         if not given <= _ROWS_ALONE or "from_" not in given:
             raise NoQuestion("shape")
-        return tree
+        return folded
+
+    def _spelled(self, select: exp.Select) -> str:
+        """The SELECT as text, with its placeholders as `marked` writes them."""
+
+        def marks(node: exp.Expr) -> exp.Expr:
+            is_mark = isinstance(node, (exp.Placeholder, exp.Parameter)) and mark_of(node) is not None
+            return exp.var(f":{_MARK}{mark_of(node)}") if is_mark else node
+
+        return select.transform(marks).sql(dialect=sqlglot_dialect(self.facts.dialect), comments=False)
+
+    def _returns_any_key(self, select: exp.Select) -> bool:
+        """Whether it returns nothing but the key of the first row in any order: then it asks whether there is one."""
+        limit, order = select.args.get("limit"), select.args.get("order")
+        is_first = isinstance(limit, exp.Limit) and limit.expression.name == "1" and order is None
+        outputs = [output.unalias() for output in select.expressions] if is_first else []
+        columns = [
+            self.scope.path(output)
+            for output in outputs
+            if isinstance(output, exp.Column) and output.name != "*"
+        ]
+        key = row_key(self.scope.tables[self.scope.root])
+        return bool(key) and len(columns) == len(outputs) and {("", name) for name in key} == set(columns)
+
+    def _ask_for_key(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
+        """Makes a statement that asks whether there is a row one that returns the first row's key."""
+        table = self.scope.tables[self.scope.root]
+        source = next(
+            one for one in select.find_all(exp.Table) if one.alias_or_name.lower() == self.scope.root
+        )
+        reals = [column.real for name in row_key(table) if (column := table.column(name)) is not None]
+        if not reals:
+            raise NoQuestion("key", "its table has no key")
+        name = exp.to_identifier(source.alias_or_name, quoted=True)
+        keys = [exp.column(exp.to_identifier(real, quoted=True), name.copy()) for real in reals]
+        fixed = {
+            condition.path[1] for condition in conditions if condition.bound == "=" and not condition.path[0]
+        }
+        is_one = any(set(unique) <= fixed for unique in table.proved)
+        select.set("expressions", keys)
+        select.set("order", None)
+        select.set("distinct", None)
+        if select.args.get("limit") is not None and is_one:
+            select.set("limit", None)
+        elif select.args.get("limit") is not None:
+            select.set("limit", exp.Limit(expression=exp.Literal.number(1)))
+            select.set("order", exp.Order(expressions=[exp.Ordered(this=key.copy()) for key in keys]))
+        self.is_rewritten = True
+        self.notes.append("asks whether there is a row: the answer is the row's key, or nothing")
+
+    def _check_distinct(self, select: exp.Select, outputs: Sequence[Path]) -> None:
+        """DISTINCT says nothing where each row has its key in it."""
+        distinct = select.args.get("distinct")
+        if distinct is None:
+            return
+        key = row_key(self.scope.tables[self.scope.root])
+        if distinct.args.get("on") or not key or not {("", name) for name in key} <= set(outputs):
+            raise NoQuestion("distinct")
+
+    def _check_offset(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
+        """Of one row at most, an OFFSET that skips it is never given."""
+        if select.args.get("offset") is None:
+            return
+        fixed = {
+            condition.path[1] for condition in conditions if condition.bound == "=" and not condition.path[0]
+        }
+        unique = self.scope.tables[self.scope.root].proved
+        if mark_of(select.args["offset"].expression) is None:
+            raise NoQuestion("offset")
+        if not any(set(key) <= fixed for key in unique):
+            raise NoQuestion(
+                "offset", "if it is always 0, as an ORM may send it, write OFFSET 0 in a file of statements"
+            )
+        select.set("offset", None)
+        self.is_rewritten = True
+        self.notes.append("OFFSET is left out: there is one row at most")
 
     # ── conditions ──
 
@@ -556,7 +647,7 @@ class _StatementReader:
         conditions = [
             condition
             for part in conjuncts(select)
-            if not joins_columns(part)
+            if not compares_columns(part)
             for condition in self._read(part)
         ]
         seen = set()
@@ -565,10 +656,20 @@ class _StatementReader:
             if side in seen:
                 raise NoQuestion("condition", "a column is compared twice")
             seen.add(side)
-        return conditions
+        return [condition for condition in conditions if not self._always_holds(condition)]
+
+    def _always_holds(self, condition: QuestionCondition) -> bool:
+        """Whether it is IS NOT NULL of a column of the row that is never NULL."""
+        column = self.scope.tables[self.scope.root].column(condition.path[1])
+        is_own = not condition.path[0] and condition.bound == "is not null"
+        return is_own and column is not None and not column.nullable
 
     def _read(self, part: exp.Expr) -> Iterator[QuestionCondition]:
         part, is_negated = _positive(part)
+        is_negated ^= bool(part.args.get("negate")) and not isinstance(part, exp.Is)
+        if (flag := self._flag(part, is_negated=is_negated)) is not None:
+            yield flag
+            return
         if not {name for name, value in part.args.items() if value} <= _SAID:
             raise NoQuestion("condition")
         if _is_null_test(part):
@@ -577,27 +678,100 @@ class _StatementReader:
                 self.scope.path(part.this.unnest()), "is null" if is_null else "is not null"
             )
         elif is_negated:
-            raise NoQuestion(_reason_of(part))
+            raise NoQuestion(_why_not(part)[0], _NOT)
+        elif isinstance(part, exp.Or):
+            yield self._either(part)
         elif isinstance(part, exp.Between):
             yield self._compared(part.this, ">=", part.args["low"])
             yield self._compared(part.this, "<=", part.args["high"])
         elif isinstance(part, exp.In):
             yield self._listed(part)
-        elif (bounds := _BOUNDS.get(type(part))) is not None:
+        elif (bounds := _BOUNDS.get(type(part))) is not None and isinstance(part.this, exp.Tuple):
+            yield self._row_compared(part)
+        elif isinstance(part, (exp.Like, exp.Escape)):
+            yield self._begun(part)
+        elif bounds is not None:
             flipped = _is_value(part.this)
             column, value = (part.expression, part.this) if flipped else (part.this, part.expression)
             yield self._compared(column, bounds[flipped], value)
         else:
-            raise NoQuestion(_reason_of(part))
+            raise NoQuestion(*_why_not(part))
+
+    def _flag(self, part: exp.Expr, *, is_negated: bool) -> QuestionCondition | None:
+        """A boolean column that stands alone, or with IS TRUE or IS FALSE."""
+        is_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Boolean)
+        column = part.this.unnest() if is_test else part
+        if not isinstance(column, exp.Column) or self.scope.place(column)[1].kind.name != "boolean":
+            return None
+        if is_test and (is_negated or part.args.get("negate")):
+            return None  # IS NOT TRUE holds for NULL
+        value = bool(part.expression.this) if is_test else not is_negated
+        return QuestionCondition(self.scope.path(column), "=", value=value)
+
+    def _either(self, part: exp.Or) -> QuestionCondition:
+        """OR that says the same as one condition."""
+        one = without_or(part)
+        if one is None:
+            raise NoQuestion(*_why_not(part))
+        part.replace(one)
+        self.is_rewritten = True
+        self.notes.append("OR is written as one condition, with each value once")
+        return self._listed(one) if isinstance(one, exp.In) else self._row_compared(one)
+
+    def _row_compared(self, part: exp.Expr) -> QuestionCondition:
+        """(a, b) < (?, ?)."""
+        columns, values = (
+            [each.unnest() for each in side.expressions] if isinstance(side, exp.Tuple) else []
+            for side in (part.this, part.expression)
+        )
+        bound = _BOUNDS[type(part)][0]
+        if bound == "=" or not 1 < len(columns) == len(values):
+            raise NoQuestion("condition")
+        paths: list[Path] = []
+        numbers: list[str] = []
+        for column, value in zip(columns, values, strict=True):
+            number = mark_of(value)
+            if not isinstance(column, exp.Column) or number is None:
+                raise NoQuestion("condition")
+            paths.append(self.scope.path(column))
+            side = "from_" if bound[0] == ">" else "to_"
+            self._param(number, side + plain_name(paths[-1][1]), self._type(column))
+            numbers.append(str(number))
+        return QuestionCondition(paths[0], bound, tuple(numbers), then=tuple(paths[1:]))
+
+    def _begun(self, part: exp.Expr) -> QuestionCondition:
+        """LIKE of a parameter and '%' behind it: texts that begin with it."""
+        value = part.expression.unnest() if isinstance(part, exp.Like) else part
+        pair = (value.this, value.expression) if isinstance(value, exp.DPipe) else tuple(value.expressions)
+        is_begin = len(pair) == 2 and isinstance(pair[1], exp.Literal) and pair[1].name in ("%", "%%")
+        side = _uncast(part.this)
+        number = mark_of(pair[0]) if is_begin else None
+        if number is None or not isinstance(side, exp.Column):
+            raise NoQuestion("search")
+        column, loose = self.scope.place(side)[1], engine_of(self.facts.dialect).schema.loosely_typed
+        ignored = column.alike
+        if column.kind.name != "text" or "case" in ignored or loose:
+            raise NoQuestion("search", f"LIKE takes {column.name} in other letters as equal, a key does not")
+        path = self.scope.path(side)
+        self._param(number, f"{plain_name(path[1])}_prefix", "text")
+        self.notes.append("the prefix must contain neither % nor _ nor \\")
+        return QuestionCondition(path, "prefix", (str(number),))
 
     def _compared(self, side: exp.Expr, bound: Bound, value: exp.Expr) -> QuestionCondition:
-        side, value = side.unnest(), value.unnest()
-        lowered = isinstance(side, exp.Lower) and isinstance(value, exp.Lower)
+        side, value = _uncast(side), value.unnest()
+        lowered = isinstance(side, (exp.Lower, exp.Upper)) and (
+            isinstance(value, type(side)) or mark_of(value) is not None
+        )
         if lowered:
-            side, value = side.this, value.this
+            is_lowered = isinstance(value, type(side))
+            value = value.this.unnest() if is_lowered else self._lowered(value, type(side))
+            side = _uncast(side.this)
         if not isinstance(side, exp.Column):
             raise NoQuestion("function")
+        if isinstance(value, exp.Column):
+            raise NoQuestion("columns")
         path = self.scope.path(side)
+        value = self._given(side, value)
         number = mark_of(value)
         if number is not None:
             suffix = {"<": "to_", "<=": "to_", ">": "from_", ">=": "from_"}.get(bound, "")
@@ -607,15 +781,42 @@ class _StatementReader:
             raise NoQuestion("constant")
         return QuestionCondition(path, bound, value=_constant(value))
 
+    def _lowered(self, value: exp.Expr, function: type[exp.Expr]) -> exp.Expr:
+        """The parameter, which SQL takes in any letters from now on, as the key does."""
+        parameter = value.copy()
+        value.replace(function(this=parameter))
+        self.is_rewritten = True
+        self.notes.append("the text that is asked for may be in any letters")
+        return parameter
+
+    def _given(self, column: exp.Column, value: exp.Expr) -> exp.Expr:
+        """The value; a time that SQL computes, such as NOW() - INTERVAL '7 days', is a parameter from now on."""
+        is_time = self.scope.place(column)[1].kind.name in ("timestamp", "date")
+        inner = value.this if isinstance(value, exp.Cast) else value
+        is_computed = isinstance(inner, (exp.Func, exp.Add, exp.Sub)) and not _is_value(inner)
+        if not is_time or not is_computed or value.find(exp.Column, exp.Query, exp.Rand, exp.Array):
+            return value
+        parameter = exp.Placeholder(this=f"{_MARK}{len(self.names)}")
+        self.names = (*self.names, "")
+        value.replace(parameter)
+        self.is_rewritten = True
+        self.notes.append("the time that SQL computed is a parameter")
+        return parameter
+
     def _listed(self, part: exp.In) -> QuestionCondition:
         values = [value.unnest() for value in part.expressions]
         numbers = [mark_of(value) for value in values]
+        side = _uncast(part.this)
         if part.args.get("query") is not None:
             raise NoQuestion("shape")
-        if not isinstance(part.this, exp.Column) or len(numbers) != 1 or numbers[0] is None:
+        if not isinstance(side, exp.Column) or not numbers or numbers[0] is None or None in numbers:
             raise NoQuestion("list")
-        path = self.scope.path(part.this)
-        self._param(numbers[0], f"{plain_name(path[1])}s", f"list of {self._type(part.this)}")
+        if len(values) > 1 or self.is_rewritten:
+            # A cast of a list would be one of its first value.
+            part.set("expressions", [exp.Placeholder(this=f"{_MARK}{numbers[0]}")])
+            self.is_rewritten = True
+        path = self.scope.path(side)
+        self._param(numbers[0], f"{plain_name(path[1])}s", f"list of {self._type(side)}")
         return QuestionCondition(path, "in", (str(numbers[0]),))
 
     def _type(self, column: exp.Column) -> str:
@@ -645,6 +846,7 @@ class _StatementReader:
 
     def _outputs(self, select: exp.Select) -> tuple[Path, ...]:
         outputs: list[Path] = []
+        written: set[str] = set()
         for output in select.expressions:
             column = output.this if isinstance(output, exp.Alias) else output
             if isinstance(column, exp.Star) and not column.args.get("except_"):
@@ -652,6 +854,9 @@ class _StatementReader:
             elif isinstance(column, exp.Column) and isinstance(column.this, exp.Star):
                 outputs += self.scope.all_paths(column.table.lower())
             elif isinstance(column, exp.Column):
+                if column.sql() in written:
+                    raise NoQuestion("computed", "it returns one column twice")
+                written.add(column.sql())
                 outputs.append(self.scope.path(column))
                 self.aliases[output.alias_or_name.lower()] = outputs[-1]
             elif self.total is not None and isinstance(column, exp.AggFunc):
@@ -659,7 +864,22 @@ class _StatementReader:
                 self.aliases[output.alias.lower()] = outputs[-1]
             else:
                 raise NoQuestion("computed")
-        return tuple(outputs)
+        return self._once(select, outputs)
+
+    def _once(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[Path, ...]:
+        """Each column once: a parent's key is the child's column that points to it."""
+        if len(set(outputs)) == len(outputs):
+            return tuple(outputs)
+        order = select.args.get("order")
+        by_place = order is not None and any(isinstance(one.this, exp.Literal) for one in order.expressions)
+        if len(select.expressions) != len(outputs) or by_place:
+            raise NoQuestion("computed", "it returns one column twice")
+        kept = dict(reversed([*zip(outputs, select.expressions, strict=True)]))
+        once = tuple(dict.fromkeys(outputs))
+        select.set("expressions", [kept[path] for path in once])
+        self.is_rewritten = True
+        self.notes.append("a column that is returned twice is returned once")
+        return once
 
     def _order(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[tuple[Path, bool], ...]:
         order = select.args.get("order")
@@ -697,7 +917,12 @@ class _StatementReader:
         limit = select.args.get("limit")
         if limit is None:
             return None
-        value = limit.args.get("expression")
+        options = limit.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise NoQuestion("limit", "FETCH with PERCENT or WITH TIES")
+        value = limit.args.get("count" if isinstance(limit, exp.Fetch) else "expression")
+        if isinstance(limit, exp.Fetch) and value is None:
+            return "1"
         if isinstance(value, exp.Literal) and value.is_int and int(value.this) > 0:
             return str(int(value.this))
         number = mark_of(value) if value is not None else None
@@ -766,9 +991,23 @@ def _is_null_test(part: exp.Expr) -> bool:
     )
 
 
-def _reason_of(part: exp.Expr) -> str:
-    searches = part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo)
-    return "search" if searches else "condition"
+_NOT = "a key cannot leave rows out: leave them out in the application"
+_OR = "OR of different conditions: run one query for each, and merge their rows"
+
+
+def _why_not(part: exp.Expr) -> tuple[str, str]:
+    """(reason, what of it) for a condition that is none of a key."""
+    if part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo):
+        return "search", ""
+    return "condition", _OR if isinstance(part, exp.Or) else _NOT if part.find(exp.NEQ, exp.Not) else ""
+
+
+def _uncast(side: exp.Expr) -> exp.Expr:
+    """A column without a cast to text, which changes no text."""
+    side = side.unnest()
+    is_text = isinstance(side, exp.Cast) and side.to.is_type(*exp.DataType.TEXT_TYPES)
+    inner = side.this.unnest() if is_text else side
+    return inner if isinstance(inner, exp.Column) else side
 
 
 def _is_value(side: exp.Expr) -> bool:

@@ -38,7 +38,15 @@ Ask = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
 _NUMBER = r"-?\d+(?:\.\d+)?(?![\w.])"
 _COMPARED = rf"(?:[=<>]|\bBETWEEN\b|\bAND\b)\s*{_NUMBER}"
 _VALUE = rf"(?:{_NUMBER}|\?|\$\d+|%s|(?<![:\w]):\w+|%\(\w+\)s)"
-_LIST = re.compile(rf"\bIN\s*\(\s*(?:{_VALUE}(?:\s*,\s*{_VALUE})*|\.\.\.)\s*\)", re.IGNORECASE)
+_CAST = r"(?:::\w+(?:\[\])?)?"
+_LIST = re.compile(rf"\bIN\s*\(\s*(?:{_VALUE}{_CAST}(?:\s*,\s*{_VALUE}{_CAST})*|\.\.\.)\s*\)", re.IGNORECASE)
+_ANY = re.compile(
+    rf"=\s*ANY\s*\(\s*(?:ARRAY\[)?(?P<values>{_VALUE}(?:\s*,\s*{_VALUE})*)\]?{_CAST}\s*\)", re.IGNORECASE
+)
+_KEPT = r"(?P<kept>(?:\bAND\s+)?\b1\s*=\s*1\b(?!\.)|\bCOUNT\s*\([^()]*\)\s*>\s*0\b(?!\.))"
+_ROW = re.compile(r"[<>]=?\s*\([^()]*\)")
+_LIKE = re.compile(r"\bLIKE\s*$", re.IGNORECASE)
+_PREFIX = re.compile(r"'[^%_\\]*%'")
 _ONE = re.compile(r"\(\s*(?::\w+|%\(\w+\)s)\s*\)$")
 _OPEN_END = re.compile(r"'9999-\d\d-\d\d(?:[ T][\d:.]+)?'")
 """The day of rows without an end stays in a statement: many rows have it, so it identifies none."""
@@ -97,15 +105,21 @@ def without_values(sql: str, dialect: str) -> str:
             return without_values(re.sub(r"/\*!\d*|\*/", " ", whole), dialect)
         if whole.startswith(("--", "/*")) or (whole[0] == "#" and engine.sql.quote == "`"):
             return " "
+        if match["kept"] or whole in ("'%'", "'%%'"):
+            return whole
+        if _PREFIX.fullmatch(whole) and _LIKE.search(sql, max(0, match.start() - 20), match.start()):
+            return "CONCAT(?, '%')" if engine.sql.quote == "`" else "? || '%'"
         if whole.startswith(texts):
             is_open = _OPEN_END.fullmatch(whole) and _EQUAL.search(sql[: match.start()], match.start() - 20)
             return whole if is_open else "?"
         return re.sub(rf"{_NUMBER}$", "?", whole) if whole[0] in "=<>BbAa" else whole
 
-    pattern = rf"{engine.statements.quotes.pattern}|(?P<open>{_OPEN})|{_COMPARED}"
+    pattern = rf"{engine.statements.quotes.pattern}|{_KEPT}|(?P<open>{_OPEN})|{_COMPARED}"
     bare = re.sub(pattern, replaced, sql, flags=re.IGNORECASE)
     if asks_nothing(bare):
         bare = _ROWS_OF_VALUES.sub("", _outside_names(bare, dialect, partial(re.sub, _ANY_NUMBER, "?")))
+    bare = _ROW.sub(lambda match: re.sub(_ANY_NUMBER, "?", match[0]), bare)
+    bare = _ANY.sub(r"IN (\g<values>)", bare)
     return _LIST.sub(lambda match: match[0] if _ONE.search(match[0]) else "IN (?)", bare)
 
 

@@ -43,8 +43,7 @@ async function main(from, to) {
     }
     results.push({ answers, items });
   }
-  const sorted = (_, value) => (value instanceof Set ? [...value].sort() : value);
-  fs.writeFileSync(to, JSON.stringify(results, sorted));
+  fs.writeFileSync(to, JSON.stringify(results));
 }
 
 main(process.argv[2], process.argv[3]).catch((error) => {

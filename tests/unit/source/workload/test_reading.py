@@ -14,6 +14,7 @@ from migrator.mapping.model.questions import REASONS, Figures, Statement, Statem
 from migrator.runtime.errors import Fault
 from migrator.runtime.values import replace
 from migrator.source.workload.reading import LONGEST, marked, question_of
+from migrator.source.workload.statements import statements_of
 from tests import pins
 from tests.support_design import SHOP, proposed, read, source_with
 
@@ -189,6 +190,7 @@ NOT_READ = {
     "aggregate": "SELECT COUNT(*) FROM orders WHERE status = ?",
     "ambiguous": "SELECT id FROM missing",
     "catalogue": "WITH x AS (SELECT 1 FROM pg_class) SELECT * FROM information_schema.tables, x",
+    "columns": "SELECT id FROM orders WHERE placed_at < shipped_at",
     "computed": "SELECT id, total * 2 FROM orders WHERE id = ?",
     "condition": "SELECT id FROM orders WHERE customer_id = ? OR status = ?",
     "cut": "SELECT id, status, placed_at FROM orders WHERE customer_id = ? AND stat...",
@@ -210,7 +212,7 @@ NOT_PLACED = {
     "index": "SELECT id FROM orders WHERE status = ?",
     "key": "SELECT id FROM products WHERE photo IS NULL AND price = ? AND name = ?",
     "limit": "SELECT id, name FROM products ORDER BY name LIMIT 5",
-    "list": "SELECT id FROM orders WHERE customer_id IN (?, ?)",
+    "list": "SELECT id FROM orders WHERE customer_id IN (?, ?) AND status IN (?)",
     "scan": "SELECT id FROM events",
     "unordered": "SELECT id, name FROM products LIMIT 5",
 }
@@ -276,6 +278,133 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
 
 def test_every_reason_has_a_test() -> None:
     assert {*NOT_READ, *NOT_PLACED, "fault", "words"} == set(REASONS)
+
+
+_ONE_ORDER = "SELECT id, total FROM orders WHERE customer_id = ?"
+_SAME = {
+    "SELECT id, total FROM orders WHERE customer_id = ? AND 1=1": _ONE_ORDER,
+    "SELECT id, total FROM orders WHERE (customer_id = ? AND (1=1 AND TRUE)) OFFSET 0": _ONE_ORDER,
+    "SELECT DISTINCT id, total FROM orders WHERE customer_id = ?": _ONE_ORDER,
+    "WITH mine AS (SELECT * FROM orders WHERE customer_id = ?) SELECT mine.id, mine.total FROM mine": _ONE_ORDER,
+    "SELECT a.id, a.total FROM (SELECT o.id, o.total FROM orders AS o WHERE o.customer_id = ?) AS a": _ONE_ORDER,
+    "SELECT * FROM (SELECT id, total FROM orders WHERE customer_id = ? ORDER BY id LIMIT 5) AS page": (
+        _ONE_ORDER + " ORDER BY id LIMIT 5"
+    ),
+    "SELECT id FROM orders WHERE customer_id IN (SELECT id FROM customers WHERE email = ?)": (
+        "SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.email = ?"
+    ),
+    "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer_id AND c.email = ?)": (
+        "SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.email = ?"
+    ),
+    "SELECT o.id FROM orders o LEFT JOIN customers c ON c.id = o.customer_id WHERE c.email = ?": (
+        "SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.email = ?"
+    ),
+    "SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer_id AND c.email = ?": (
+        "SELECT o.id FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.email = ?"
+    ),
+    "SELECT count(*) AS n FROM (SELECT id AS order_id FROM orders WHERE customer_id = ? ORDER BY id) AS a": (
+        "SELECT COUNT(*) FROM orders WHERE customer_id = ?"
+    ),
+    "SELECT id FROM orders WHERE customer_id = ANY(?)": "SELECT id FROM orders WHERE customer_id IN (?)",
+    "SELECT id FROM orders WHERE status = ? OR status = ?": "SELECT id FROM orders WHERE status IN (?)",
+    "SELECT id FROM customers WHERE active": "SELECT id FROM customers WHERE active = TRUE",
+    "SELECT id FROM customers WHERE NOT active": "SELECT id FROM customers WHERE active = FALSE",
+    "SELECT id FROM customers WHERE active IS FALSE": "SELECT id FROM customers WHERE active = FALSE",
+    "SELECT id FROM customers WHERE id = ? AND name IS NOT NULL": "SELECT id FROM customers WHERE id = ?",
+    "SELECT id FROM orders WHERE status = ? AND (placed_at < ? OR (placed_at = ? AND id < ?))"
+    " ORDER BY placed_at DESC, id DESC LIMIT 5": (
+        "SELECT id FROM orders WHERE status = ? AND (placed_at, id) < (?, ?)"
+        " ORDER BY placed_at DESC, id DESC LIMIT 5"
+    ),
+    "SELECT id FROM orders WHERE status = ? AND placed_at <= ? AND (placed_at < ? OR id < ?)"
+    " ORDER BY placed_at DESC, id DESC LIMIT 5": (
+        "SELECT id FROM orders WHERE status = ? AND (placed_at, id) < (?, ?)"
+        " ORDER BY placed_at DESC, id DESC LIMIT 5"
+    ),
+    "SELECT id FROM orders WHERE placed_at >= NOW()": "SELECT id FROM orders WHERE placed_at >= ?",
+    "SELECT id FROM customers WHERE UPPER(email) = UPPER(?)": (
+        "SELECT id FROM customers WHERE LOWER(email) = LOWER(?)"
+    ),
+    "SELECT id FROM customers WHERE LOWER(email) = ?": "SELECT id FROM customers WHERE LOWER(email) = LOWER(?)",
+    "SELECT 1 AS one FROM customers WHERE email = ? LIMIT 1": "SELECT id FROM customers WHERE email = ?",
+    "SELECT EXISTS (SELECT * FROM orders WHERE customer_id = ?)": (
+        "SELECT id FROM orders WHERE customer_id = ? ORDER BY id LIMIT 1"
+    ),
+    "SELECT COUNT(*) > 0 FROM orders WHERE customer_id = ?": (
+        "SELECT id FROM orders WHERE customer_id = ? ORDER BY id LIMIT 1"
+    ),
+    "SELECT CASE WHEN COUNT(id) > 0 THEN TRUE ELSE FALSE END FROM orders WHERE customer_id = ?": (
+        "SELECT id FROM orders WHERE customer_id = ? ORDER BY id LIMIT 1"
+    ),
+    "SELECT id FROM orders WHERE customer_id = ? LIMIT 1": (
+        "SELECT id FROM orders WHERE customer_id = ? ORDER BY id LIMIT 1"
+    ),
+    "SELECT o.id, o.customer_id, c.id, c.name FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.id = ?": (
+        "SELECT o.id, o.customer_id, c.name FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.id = ?"
+    ),
+    "SELECT id FROM orders WHERE id = ? LIMIT ? OFFSET ?": "SELECT id FROM orders WHERE id = ? LIMIT ?",
+    "SELECT id FROM orders WHERE customer_id = ? ORDER BY id FETCH FIRST 5 ROWS ONLY": (
+        "SELECT id FROM orders WHERE customer_id = ? ORDER BY id LIMIT 5"
+    ),
+}
+"""By the form of an ORM, the plain one that asks the same."""
+
+
+@pytest.mark.parametrize(("sql", "plain"), _SAME.items())
+def test_a_statement_of_an_orm_is_read_as_its_plain_form(sql: str, plain: str, facts: SchemaFacts) -> None:
+    postgresql = replace(facts, dialect="postgresql")
+    made, expected = question(sql, postgresql), question(plain, postgresql)
+    asked = ["table", "params", "conditions", "outputs", "joins", "required", "order", "limit", "total"]
+    assert {name: getattr(made, name) for name in asked} == {name: getattr(expected, name) for name in asked}
+
+
+_OTHERWISE = {
+    "SELECT c.id FROM customers c WHERE c.id IN (SELECT o.customer_id FROM orders o WHERE o.status = ?)": "shape",
+    "SELECT c.id FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer_id = c.id)": "shape",
+    "SELECT id FROM orders WHERE customer_id NOT IN (SELECT id FROM customers WHERE name = ?)": "shape",
+    "SELECT id FROM orders WHERE customer_id IN (SELECT id FROM customers ORDER BY id LIMIT 3)": "shape",
+    "SELECT COUNT(*) FROM (SELECT id FROM orders WHERE customer_id = ? LIMIT 10) AS a": "shape",
+    "SELECT COUNT(*) FROM (SELECT DISTINCT status FROM orders WHERE customer_id = ?) AS a": "shape",
+    "SELECT DISTINCT status FROM orders WHERE customer_id = ?": "distinct",
+    "SELECT DISTINCT ON (customer_id) id FROM orders WHERE customer_id = ?": "distinct",
+    "SELECT id FROM orders WHERE placed_at < ? OR (placed_at = ? AND id > ?)": "condition",
+    "SELECT id FROM orders WHERE placed_at < ? OR (total = ? AND id < ?)": "condition",
+    "SELECT id FROM orders WHERE (placed_at, id) = (?, ?)": "condition",
+    "SELECT id FROM orders WHERE (placed_at, id) < (?, total)": "condition",
+    "SELECT id FROM orders WHERE customer_id = ? LIMIT ? OFFSET ?": "offset",
+    "SELECT id FROM orders WHERE id = ? LIMIT 5 OFFSET 10": "offset",
+    "SELECT id FROM customers WHERE active IS NOT TRUE": "condition",
+    "SELECT id FROM customers WHERE NOT (active IS TRUE)": "condition",
+    "SELECT id FROM orders WHERE total = RANDOM()": "condition",
+    "SELECT COUNT(*) > 1 FROM orders WHERE customer_id = ?": "aggregate",
+    "SELECT id FROM customers WHERE name LIKE '%ann%'": "search",
+    "SELECT id FROM customers WHERE name LIKE 'a_n%'": "search",
+    "SELECT id FROM customers WHERE name NOT LIKE 'ann%'": "search",
+    "SELECT EXISTS (SELECT COUNT(*) FROM orders WHERE customer_id = ?)": "shape",
+    "SELECT o.id FROM orders o WHERE EXISTS (SELECT MAX(c.id) FROM customers c WHERE c.id = o.customer_id)": "shape",
+    "SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer_id LIMIT 0)": "shape",
+    "SELECT COUNT(name) > 0 FROM notes": "ambiguous",
+    "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a) SELECT o.id FROM orders o, a": "shape",
+}
+
+
+@pytest.mark.parametrize(("sql", "reason"), _OTHERWISE.items())
+def test_a_statement_that_no_plain_form_has_is_refused(sql: str, reason: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, replace(facts, dialect="postgresql"))
+    assert isinstance(made, Unserved), made
+    assert made.reason == reason
+
+
+@pytest.mark.parametrize(("dialect", "served"), [("postgresql", True), ("mysql", True), ("sqlite", False)])
+def test_like_with_a_prefix_is_served_if_letters_differ(
+    dialect: str, served: bool, facts: SchemaFacts
+) -> None:
+    (statement,) = statements_of("SELECT id FROM customers WHERE name LIKE 'Ann%'", dialect)
+    made = question_of(statement, replace(facts, dialect=dialect))
+    assert isinstance(made, StatementQuestion) == served
+    if isinstance(made, StatementQuestion):
+        assert made.params == (("name_prefix", "text"),)
+        assert made.notes
 
 
 _EVERY = ("postgresql", "mysql", "sqlite")

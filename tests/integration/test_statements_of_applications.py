@@ -1,0 +1,59 @@
+"""Statements as ORMs and public applications send them: served by a pattern that answers as SQL does, or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.mapping.model.questions import REASONS
+from migrator.source.sql.spelling import Speller
+from tests.journeys.in_process import run_here
+from tests.support_capture import Capturing
+from tests.support_statements import Application, applications, rows_of
+
+APPLICATIONS = {application.name: application for application in applications()}
+pytestmark = [pytest.mark.postgres, pytest.mark.mysql]
+
+
+def filled(source: Capturing, application: Application) -> None:
+    """The application's tables, with rows."""
+    tables = [part for part in application.schema.split(";\n") if part.strip()]
+    source.run(*tables)
+    facts = source.source.facts()
+    quoted = Speller("", facts.dialect).quoted
+    names = [part.split(" (")[0].removeprefix("CREATE TABLE ").strip('"') for part in tables]
+    with source.service() as service:
+        for table in (facts.tables[name] for name in names):
+            columns = ", ".join(quoted(column.real) for column in table.columns)
+            marks = ", ".join(["%s"] * len(table.columns))
+            for row in rows_of(table):
+                values = [row[column.real] for column in table.columns]
+                service.execute(f"INSERT INTO {quoted(table.real)} ({columns}) VALUES ({marks})", values)
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_statements_are_served_as_sql_answers_or_refused(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    application = APPLICATIONS[name]
+    source: Capturing = request.getfixturevalue(application.engine)
+    filled(source, application)
+    (tmp_path / "asked.sql").write_text(application.file, encoding="utf-8")
+    words = ["init", source.url, "--out", "shop.yaml", "--statements", "asked.sql", "--max-indexes", "20"]
+    ended = run_here([*words, "--json"], tmp_path, {})
+    assert ended.code == 1, ended.err
+
+    refused = {one["statement"]: one["reason"] for one in ended.data["not_served"]}
+    reasons = {f"s{n}": sent.refused for n, sent in enumerate(application.statements)}
+    assert refused == {number: reason for number, reason in reasons.items() if reason}
+    proof = ended.data["proof"]
+    assert set(proof["patterns"]) == {number for number, reason in reasons.items() if not reason}
+    assert all(replay["questions"] and not replay["different"] for replay in proof["patterns"].values())
+
+
+def test_three_of_four_statements_of_applications_are_served() -> None:
+    sent = [sent for application in APPLICATIONS.values() for sent in application.statements]
+    assert len(sent) >= 200
+    assert sum(not one.refused for one in sent) >= 150
+    assert {one.refused for one in sent if one.refused} <= set(REASONS)
