@@ -67,6 +67,7 @@ def on_old_tables(name: str, folder: Path) -> tuple[Path, Documents]:
     read = {entity["table"] for entity in written["entities"].values()}
     joins = [join for entity in written["entities"].values() for join in entity.get("join", {}).values()]
     read |= {key.table for table in tables.values() for key in table.foreign_keys if key.columns[0] in joins}
+    read |= {of["of"] for entity in written["entities"].values() for of in entity.get("collect", {}).values()}
     chosen = {real: tables[real] for real in sorted(read)}
     written.pop("access_patterns", None)
     source_words = written.setdefault("source", {})

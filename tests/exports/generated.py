@@ -23,6 +23,7 @@ from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.rows import places_of
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import Pattern
+from migrator.mapping.model.table import SetOf
 from migrator.mapping.patterns.answers import handed
 from tests.exports.shipped import Shipped
 
@@ -119,7 +120,14 @@ def _plain(value: Any, kind: Kind) -> Any:
 
 
 def items_of(module: ModuleType, row: RowModel, made: Any) -> list[dict[str, Any]]:
-    return list(getattr(module, f"{function_name(row.name)}_items")(made))
+    """The items that the module makes, Python's sets in them as migrator's own."""
+    return [_with_sets(item) for item in getattr(module, f"{function_name(row.name)}_items")(made)]
+
+
+def _with_sets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_sets(inner) for name, inner in value.items()}
+    return SetOf(sorted(value)) if isinstance(value, set) else value
 
 
 def row_model(model: Model, entity: str) -> RowModel:

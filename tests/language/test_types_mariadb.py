@@ -174,6 +174,16 @@ def test_a_set_in_a_template_is_refused(new_mysql_database: NewDatabase) -> None
         checked(url, HEAD + "entities: {t: {items: {T: {key: ['T#{id}', '{v}']}}}}")
 
 
+def test_a_set_and_a_json_array_become_sets(new_mysql_database: NewDatabase) -> None:
+    script = "CREATE TABLE t (id INT PRIMARY KEY, v SET('b', 'a', 'c'), j JSON);"
+    script += """INSERT INTO t VALUES (1, 'c,a', '["x", "y", "x"]'), (2, '', '[]'), (3, NULL, NULL)"""
+    run_script(url := new_mysql_database(), script)
+    text = HEAD + "entities: {t: {items: {T: {key: ['T#{id}', M], attributes: {v: v|set, j: j|set}}}}}"
+    found = plain(items(url, text), "v", "j")
+    assert found == [(["a", "c"], ["x", "y"]), (None, None), (None, None)]
+    assert [encode(value) for value in found[0]] == [{"SS": ["a", "c"]}, {"SS": ["x", "y"]}]
+
+
 def test_a_precision_over_38_is_a_warning(new_mysql_database: NewDatabase) -> None:
     url = database_with(new_mysql_database, "CREATE TABLE t (id integer PRIMARY KEY, v decimal(39, 2))")
     found = checked(url, HEAD + "entities: {t: {items: {T: {key: ['T#{id}', M], keep: [v]}}}}").warnings

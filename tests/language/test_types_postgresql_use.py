@@ -9,6 +9,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
+from migrator.mapping.items.wire import encode
 from migrator.runtime.errors import MappingError
 from migrator.source.engines.postgresql.facts import KINDS
 from tests import pins
@@ -113,9 +114,9 @@ INSERT INTO t VALUES (1, '{a,b}', ROW(1, 2), 1.5, 2.5, '{1}');
 WRONG = {
     "GSI1: ['X#{tags}', M]": "'tags' is a list, which cannot be written as text; write tags|json",
     "attributes: {x: 'a {home}'}": "'home' is a map, which cannot be written as text; write home|json",
-    "attributes: {x: tags|lower}": "'tags' is a list; of the filters only json takes it, not 'lower'",
-    "attributes: {x: tags|text}": "of the filters only json takes it, not 'text'",
-    "attributes: {x: tags|iso}": "of the filters only json takes it, not 'iso'",
+    "attributes: {x: tags|lower}": "'tags' is a list; of the filters only json and set take it, not 'lower'",
+    "attributes: {x: tags|text}": "of the filters only json and set take it, not 'text'",
+    "attributes: {x: tags|iso}": "of the filters only json and set take it, not 'iso'",
     "attributes: {x: deep|epoch}": "the filter 'epoch' takes date or timestamp; this is number",
     "when: {tags: [a]}": "'tags' is a list; a condition or a ttl takes one value",
     "ttl: tags": "'tags' is a list; a condition or a ttl takes one value",
@@ -142,6 +143,34 @@ def test_lists_and_wide_numbers_have_their_places(table: str) -> None:
     assert plain(items(table, text), "tags", "home", "deep", "x", "y", "z") == [
         (["a", "b"], {"a": 1, "b": 2}, Decimal("2.50"), '["a","b"]', "1.50", pins.text())
     ]
+
+
+ARRAYS = {
+    "text[]": ("ARRAY['b', 'a', 'b']", {"SS": ["a", "b"]}),
+    "integer[]": ("ARRAY[10, 9, 10]", {"NS": ["9", "10"]}),
+    "numeric(8, 2)[]": ("ARRAY[1.50, 1.5]", {"NS": ["1.5"]}),
+    "bytea[]": ("ARRAY['\\xff'::bytea, '\\x00']", {"BS": [b"\0", b"\xff"]}),
+    "date[]": ("ARRAY[DATE '2024-02-29']", {"SS": ["2024-02-29"]}),
+    "uuid[]": ("ARRAY['A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid]", {"SS": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]}),
+    "jsonb": ("""'["x", "y"]'""", {"SS": ["x", "y"]}),
+}  # fmt: skip
+
+
+def test_an_array_becomes_a_set_of_its_members(new_postgres_database: NewDatabase) -> None:
+    columns = ", ".join(f"c{number} {name}" for number, name in enumerate(ARRAYS))
+    values = ", ".join(value for value, _ in ARRAYS.values())
+    script = f"CREATE TABLE t (id integer PRIMARY KEY, {columns}, flags boolean[], deep integer[]);"
+    script += f"INSERT INTO t VALUES (1, {values}, '{{t}}', '{{1}}'); INSERT INTO t (id) VALUES (2);"
+    url = database_with(new_postgres_database, script)
+    names = [f"c{number}" for number in range(len(ARRAYS))]
+    sets = ", ".join(f"{name}: {name}|set" for name in names)
+    text = f"entities: {{t: {{items: {{T: {{key: ['T#{{id}}', M], attributes: {{{sets}}}}}}}}}}}"
+    assert faults_of(url, HEAD + text) == []
+    full, empty = plain(items(url, HEAD + text), *names)
+    assert [encode(value) for value in full] == [wired for _, wired in ARRAYS.values()]
+    assert set(empty) == {None}
+    (fault,) = faults_of(url, HEAD + text.replace("c0|set", "flags|set"))
+    assert pins.said(fault)
 
 
 def test_a_list_cannot_name_a_row(table: str) -> None:

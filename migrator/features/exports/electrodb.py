@@ -132,6 +132,8 @@ def type_of(kind: Kind | None) -> str:
     """How the SDK gives a stored value of this kind; times are their ISO 8601 texts."""
     if kind is None:
         return "unknown"
+    if kind.distinct:
+        return f"Set<{type_of(kind.element)}>"
     if kind.name == "list":
         return f"({type_of(kind.element)} | null)[]" if kind.element else "unknown[]"
     if kind.name == "map" and kind.fields:

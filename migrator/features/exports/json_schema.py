@@ -130,6 +130,8 @@ def _kind(kind: Kind | None) -> Mapping[str, Any]:
         return {}
     if kind.name == "timestamp":
         return {"type": "string", "pattern": _MOMENT}
+    if kind.distinct:
+        return {"type": "array", "items": _kind(kind.element), "uniqueItems": True}
     if kind.name == "list":
         return {
             "type": "array",

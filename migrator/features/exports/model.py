@@ -312,6 +312,8 @@ def _set(plan: EntityPlan, ref: Ref, sure: set[str]) -> bool:
     """Whether the reference has a value in every row."""
     if takes_null(ref):
         return True
+    if any(spec.of_array for spec in specs_of(ref)):
+        return False
     alias, _, _ = ref.paths[0].partition(".")
     if alias in plan.entity.lists:
         return all(spec.gives.name == "integer" for spec in specs_of(ref) if spec.of_list)

@@ -12,11 +12,12 @@ from uuid import UUID
 
 from migrator.features.exports.definitions import Definition
 from migrator.features.exports.model import ItemType, Model
+from migrator.mapping.items.filters import specs_of
 from migrator.mapping.items.items import CompiledEntity, items_for
-from migrator.mapping.items.wire import WIRE_TYPES, encode_item
+from migrator.mapping.items.wire import encode_item, wire_type
 from migrator.mapping.language.redaction import Redaction, mask
-from migrator.mapping.model.facts import Column, EntityPlan, Kind
-from migrator.mapping.model.mapping import Template
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, attributes_of
+from migrator.mapping.model.mapping import Template, uses_in
 from migrator.mapping.model.table import Index, Item, KeyAttribute, RowTree, TableDesign
 from migrator.runtime.errors import RowError, SettingsError
 from migrator.settings.definition import TYPES
@@ -139,7 +140,7 @@ def _attributes(model: Model) -> dict[str, str]:
         for item in row.items:
             for attribute in item.attributes:
                 kind = attribute.kind or Kind("text")
-                found.setdefault(attribute.name, WIRE_TYPES.get(kind.name, "S"))
+                found.setdefault(attribute.name, wire_type(kind))
     found |= in_indexes | ({table.ttl: "N"} if table.ttl else {})
     return {name: type_ for name, type_ in found.items() if name not in {key.name for key in table.key}}
 
@@ -193,12 +194,18 @@ def _add(found: dict[str, list[Item]], entity: CompiledEntity, row: RowTree, tab
 
 
 def _row(plan: EntityPlan, number: int) -> RowTree:
-    """The row tree of a row with this number; what a condition wants, it has."""
-    wanted = {
+    """The row tree of a row with this number; what a condition wants, it has, and an array if a set is made of it."""
+    wanted: dict[str, Any] = {
         condition.path: condition.allowed
         for conditions in (plan.entity.where, *(item.when for item in plan.entity.items))
         for condition in conditions
         if condition.allowed
+    }
+    values = (value for item in plan.entity.items for value in attributes_of(plan, item).values())
+    refs = (use.ref for value in values for use in uses_in(value))
+    sets = {ref.paths[0] for ref in refs if any(spec.of_array for spec in specs_of(ref))}
+    wanted |= {
+        slot.path: ("[]",) for slot in plan.slots if slot.path in sets and slot.column.kind.name == "json"
     }
     root = [
         wanted[slot.path][0] if slot.path in wanted else _value(slot.column, number) for slot in plan.slots

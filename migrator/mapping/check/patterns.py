@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from migrator.mapping.check.values import is_closed
 from migrator.mapping.items.filters import FILTERS, NUMBERS, kind_after, specs_of, takes_null
 from migrator.mapping.items.program import keys_of
-from migrator.mapping.items.wire import WIRE_TYPES
+from migrator.mapping.items.wire import wire_type
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts
 from migrator.mapping.model.mapping import (
@@ -105,6 +105,8 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
         given = Kind("text") if ref.format is not None else kind
         for used in ref.filters:
             spec = FILTERS[used.name]
+            if spec.of_list:
+                return f"the filter '{used.name}' takes values of a list's rows; '{path}' is a parameter"
             if spec.takes and given.name not in spec.takes:
                 return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
             if given.name == "binary" and not spec.of_bytes:
@@ -122,7 +124,7 @@ def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
         return {"str": "S", "int": "N", "Decimal": "N", "bool": "BOOL", "bytes": "B"}.get(given, given)
     if not isinstance(value, Ref) or any(path not in types for path in value.paths):
         return ""
-    return WIRE_TYPES.get(kind_after(types[value.paths[0]], value).name, "S")
+    return wire_type(kind_after(types[value.paths[0]], value))
 
 
 def _filter_fault(comparison: FilterCondition, wired: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, NUMBERS, specs_of
+from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, NUMBERS, members_of, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
@@ -61,11 +61,14 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
     if kind.name not in NESTED:
         return ""
     for used in ref.filters:
+        if FILTERS[used.name].of_array and kind.name != "map":
+            return ""
         if FILTERS[used.name].nested:
             what = f"'{path}' is a {kind.name} that contains bytes, which JSON cannot represent; use the column as it is"
             return what if _holds_bytes(kind) else ""
         if not FILTERS[used.name].null:
-            return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
+            takes_it = "json takes it" if kind.name == "map" else "json and set take it"
+            return f"'{path}' is a {kind.name}; of the filters only {takes_it}, not '{used.name}'"
     return (
         f"'{path}' is a {kind.name}, which cannot be written as text; write {path}|json"
         if text_wanted
@@ -104,7 +107,7 @@ def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
         if kind.name == "unknown" and column is not None:
             what = refused(_whole_path(reference), column)
         elif reference.ref is not None:
-            what = _list_fault(reference, reference.ref) or _ref_fault(reference, reference.ref, kind)
+            what = _list_fault(reference, reference.ref, kind) or _ref_fault(reference, reference.ref, kind)
         else:
             what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
             if not what and kind.name == "binary" and reference.in_text:
@@ -140,7 +143,8 @@ def _without_text(reference: Reference, kind: Kind) -> str:
         what = f"'{reference.path}' is json: a row with an object or an array there is refused"
         return f"{what}; compare a column that SQL makes of it (columns:)" if reference.in_text else ""
     used = next((used for used in reference.ref.filters if not FILTERS[used.name].null), None)
-    takes_all = not reference.in_text if used is None else FILTERS[used.name].nested
+    spec = None if used is None else FILTERS[used.name]
+    takes_all = not reference.in_text if spec is None else spec.nested or spec.of_array
     if takes_all:
         return ""
     path = reference.path
@@ -159,17 +163,23 @@ def _bare_list_fault(reference: Reference) -> str:
     return f"'{reference.collection}.{reference.path}' is a list; a condition or a ttl takes one value"
 
 
-def _list_fault(reference: Reference, ref: Ref) -> str:
+def _list_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
     """What is wrong with the filters that make one value of a list's."""
     of_list = [used.name for used in ref.filters if FILTERS[used.name].of_list]
     if reference.collection is None or reference.each:
-        what = f"'{reference.path}' is one value; {of_list[0]} takes a list's" if of_list else ""
-        return f"{what} (climb or collect)" if what else ""
+        if not of_list:
+            return ""
+        if not FILTERS[of_list[0]].of_array:
+            return f"'{reference.path}' is one value; {of_list[0]} takes a list's (climb or collect)"
+        if kind.name not in _ARRAYS:
+            return f"'{reference.path}' is one value; {of_list[0]} takes an array, or a column of a list (collect)"
+        what = f"'{reference.path}' is a whole array; {of_list[0]} takes no filter before it"
+        return what if len(ref.filters) > 1 else ""
     whole = f"{reference.collection}.{reference.path}"
     if not of_list:
-        return (
-            f"'{whole}' is a list; add |path, |first, |at:2 or |depth, or {{each: {reference.collection}, …}}"
-        )
+        return f"'{whole}' is a list; add |path, |first, |at:2, |depth or |set, or {{each: {reference.collection}, …}}"
+    if FILTERS[of_list[0]].of_array and kind.name in NESTED:
+        return f"'{whole}' is a {kind.name} in each row of a list; {of_list[0]} takes one value of each"
     return (
         "" if len(of_list) == 1 else f"'{whole}' is one value after {of_list[0]}; {of_list[1]} takes a list's"
     )
@@ -199,8 +209,15 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
 _BYTES = "bytes, which cannot be written as text; use |hash, a key of type binary, or the value as it is"
 
 
+_ARRAYS = frozenset({"list", "set", "json", "plain"})
+"""Kinds of a value that may be a list."""
+_OF_NO_SET = frozenset({"boolean", "json", "list", "map", "set"})
+
+
 def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
     spec = FILTERS[used.name]
+    if spec.of_array and members_of(given).name in _OF_NO_SET:
+        return f"a set holds texts, numbers or bytes; its members would be {members_of(given).name}"
     if spec.takes and given.name not in (*spec.takes, "plain"):
         return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
     if given.name == "binary" and not spec.of_bytes:

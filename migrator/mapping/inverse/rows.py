@@ -270,17 +270,21 @@ def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
 
 
 def lists_of(plan: EntityPlan, design: ItemDesign) -> Iterator[tuple[Where, Each]]:
-    """The lists of maps that stand in an item's attributes."""
+    """The lists of maps that stand in an item's attributes. A set is one of maps with one value, whose name is empty."""
     for name, value in {**plan.entity.attributes, **design.attributes}.items():
-        yield from _lists_in((name,), value)
+        yield from _lists_in((name,), value, plan.entity.lists)
 
 
-def _lists_in(where: Where, value: Expression) -> Iterator[tuple[Where, Each]]:
+def _lists_in(where: Where, value: Expression, lists: Collection[str]) -> Iterator[tuple[Where, Each]]:
     if isinstance(value, Each):
         yield where, value
+    elif isinstance(value, Ref) and specs_of(value)[-1:] and specs_of(value)[-1].of_array:
+        alias, _, name = value.paths[0].partition(".")
+        if alias in lists:
+            yield where, Each(alias, {"": Ref((name,), filters=value.filters[:-1])})
     elif isinstance(value, MapOf):
         for name, entry in value.entries.items():
-            yield from _lists_in((*where, name), entry)
+            yield from _lists_in((*where, name), entry, lists)
 
 
 def _places(table: TableDesign, plan: EntityPlan, design: ItemDesign) -> Iterator[_Place]:
@@ -939,7 +943,8 @@ def _children(child: ChildList, item: Item, root: Row, contents: Contents) -> It
     if not isinstance(value, list) or not set(child.link.values()) <= root.keys():
         return
     for fields in value:
-        row = {one.column: one.read(fields, contents) for one in child.given}
+        of_child = fields if isinstance(fields, dict) else {"": fields}
+        row = {one.column: one.read(of_child, contents) for one in child.given}
         row |= {ours: root[theirs] for ours, theirs in child.link.items()}
         if child.table.primary_key and set(child.table.primary_key) <= row.keys():
             yield row

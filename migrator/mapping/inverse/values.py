@@ -409,6 +409,7 @@ STEPS: dict[str, Step] = {
     "first": _lost("many", "first is another row's value"),
     "at": _lost("many", "at:{0} is another row's value"),
     "depth": _lost("many", "depth counts rows"),
+    "set": _lost("many", "a set keeps neither the order of a list nor a value twice"),
     "bucket": _day,
     "date": _day,
     "week": _lost("cut", "week keeps a part of the time"),

@@ -21,6 +21,7 @@ from migrator.mapping.model.mapping import Filter, Ref
 from migrator.mapping.model.mapping import Mapping as Mapped
 from migrator.mapping.model.table import CLIMB_LEVELS
 from migrator.runtime.errors import RowError
+from migrator.runtime.values import replace
 
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius R1. Source: Moritz, "Geodetic Reference System 1980"."""
@@ -246,7 +247,8 @@ class FilterSpec(Struct, frozen=True):
     of decoded values.
 
     What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
-    which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values.
+    which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values;
+    `of_array`: also of those in one value that is a list, and what it gives is a whole attribute.
     `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
     `of_bytes`: whether it takes bytes, which have no text.
     `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
@@ -270,6 +272,7 @@ class FilterSpec(Struct, frozen=True):
     values: int = 1
     null: bool = False
     of_list: bool = False
+    of_array: bool = False
     nested: bool = False
     undecodable: bool = False
     of_bytes: bool = False
@@ -309,7 +312,18 @@ class FilterSpec(Struct, frozen=True):
 
     def after(self, kind: _Kind) -> _Kind | Kind:
         """The kind of what it gives."""
+        if self.of_array:
+            return replace(self.gives, element=members_of(kind))
         return kind if self.same_kind else self.gives
+
+
+def members_of(kind: Kind | None) -> Kind:
+    """The kind of a set's members: of a list's, or of the rows of a list, each with such a value."""
+    if kind is None or kind.name == "json":
+        return Kind("plain")
+    if kind.name == "set":
+        return Kind("text")
+    return kind.element or Kind("plain") if kind.name == "list" else kind
 
 
 def specs_of(ref: Ref) -> list[FilterSpec]:
@@ -583,6 +597,14 @@ FILTERS: dict[str, FilterSpec] = {
         check=_number_of("place", range(1, CLIMB_LEVELS + 1)),
     ),
     "depth": FilterSpec(lambda *_: len, gives=Kind("integer"), of_list=True, of_bytes=True, alphabet=DIGITS),
+    "set": FilterSpec(
+        lambda *_: values.set_of,
+        gives=Kind("list", distinct=True),
+        closed=False,
+        of_bytes=True,
+        of_list=True,
+        of_array=True,
+    ),
     "bucket": _calendar("{0}", args=(1, 1), check=_one_of(*UNITS), whole={("day",): _DATES}),
     "date": _calendar("day", whole={(): _DATES}),
     "week": _calendar("week"),

@@ -56,6 +56,12 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
         raise ValueError(f"the format '{format_spec}' is unknown; write a width such as 06, or 09.2f")
     filters = tuple(_filter(part) for part in filter_texts)
     _check_arity(text, paths, filters)
+    places = [place for place, used in enumerate(filters, 1) if FILTERS[used.name].of_array]
+    if places and (formats or places[0] < len(filters)):
+        used = filters[places[0] - 1].name
+        raise ValueError(
+            f"'{text}': what {used} gives is a whole attribute; write it last, and without braces"
+        )
     return Ref(paths, format_spec if colon else None, filters)
 
 

@@ -349,6 +349,23 @@ def _set(_: Kind, raw: Any) -> list[str]:
     return [encodable(member) for member in raw.split(",")] if raw else []
 
 
+def set_of(elements: Any) -> SetOf | None:
+    """The set of these decoded values, each once and in order; None of none, since DynamoDB has no empty set."""
+    if not isinstance(elements, list):
+        raise RowError("the value is not an array, and only an array becomes a set")
+    if None in elements or JSON_NULL in elements:
+        raise RowError(
+            "a member of the set is NULL; remove it, or write |or:'text' before |set for a list of rows"
+        )
+    members: list[Any] = [attribute(element) for element in elements]
+    if not any(all(type(one) in types for one in members) for types in _OF_SETS):
+        raise RowError("the members of a set must be all texts, all numbers or all bytes")
+    return SetOf(sorted(set(members))) if members else None
+
+
+_OF_SETS: tuple[set[type], ...] = ({str}, {int, Decimal}, {bytes})
+
+
 # ── JSON ──
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from migrator.mapping.items.filters import NUMBERS
-from migrator.mapping.model.facts import KindName
+from migrator.mapping.model.facts import Kind, KindName
 from migrator.mapping.model.live import Image, Mark
 from migrator.mapping.model.table import (
     NESTING_LEVELS,
@@ -35,6 +35,14 @@ WIRE_TYPES: dict[KindName, str] = {
     "binary": "B",
 }
 """DynamoDB's types of values by their kind; of all other kinds an item has a text."""
+
+
+def wire_type(kind: Kind) -> str:
+    """DynamoDB's type of a value of the kind; of a set that of its members, with an S behind it."""
+    if kind.distinct:
+        return f"{wire_type(kind.element or Kind('text'))}S"
+    return WIRE_TYPES.get(kind.name, "S")
+
 
 # ──
 # An item's key as JSON, each value under its DynamoDB type: in checkpoints, marks and the journal's

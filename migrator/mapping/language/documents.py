@@ -64,7 +64,7 @@ def kind_of_type(declared: str) -> Kind:
     if match := _NUMBER.fullmatch(declared):
         return Kind("number", scale=int(match["scale"]))
     if match := _SET.fullmatch(declared):
-        return Kind("list", element=Kind(match["of"]))  # type: ignore[arg-type]
+        return Kind("list", element=Kind(match["of"]), distinct=True)  # type: ignore[arg-type]
     if declared in ("list", "map"):
         return Kind("json")
     if declared == "any":

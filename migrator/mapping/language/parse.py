@@ -329,7 +329,10 @@ class EntityParser:
         if isinstance(form, StoredForm):
             if len(at) != (6 if at[2] == "items" else 4):
                 self.reader.fault(at, "only a whole attribute of an item can be kept in S3")
-            return Stored(self._value(form.from_, (*at, "from")), form.over)
+            stored = self._value(form.from_, (*at, "from"))
+            if isinstance(stored, Ref) and any(spec.of_array for spec in specs_of(stored)):
+                self.reader.fault(at, "S3 keeps texts, bytes and JSON; a set stays in its item")
+            return Stored(stored, form.over)
         inner = {
             name: self._value(inner_form, (*at, "attributes", name))
             for name, inner_form in form.attributes.items()

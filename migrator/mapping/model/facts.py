@@ -56,10 +56,10 @@ class Kind:
     `length`: the most characters of a text.
 
     `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
-    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number, or of a second's
-    fraction where that is known. `read_as`: the type that the source casts it to, where its own text is not exact.
-    `instead`: of an unknown kind, SQL that gives a text, with {column} in the column's place. `no_key`: why a column
-    of it cannot name rows, '' where it can.
+    are not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`:
+    the most digits of a number, or of a second's fraction where that is known. `read_as`: the type that the source casts
+    it to, where its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
+    column's place. `no_key`: why a column of it cannot name rows, '' where it can.
     """
 
     name: KindName
@@ -68,6 +68,7 @@ class Kind:
     length: int | None = None
     single: bool = False
     element: Kind | None = None
+    distinct: bool = False
     fields: tuple[tuple[str, Kind], ...] = ()
     precision: int | None = field(default=None, compare=False)
     read_as: str = field(default="", compare=False)

@@ -23,7 +23,7 @@ Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | di
 
 class SetOf(list[Any]):
     """The members of a set of DynamoDB's (SS, NS, BS), at least one, each once and in order: a list that is written as a
-    set. Only old tables have such."""
+    set."""
 
 
 Item: TypeAlias = dict[str, Value]

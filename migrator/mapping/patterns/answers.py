@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeGuard
 from uuid import UUID
 
 from migrator.mapping.items import values
-from migrator.mapping.items.filters import FilterContext, distance_m, specs_of
+from migrator.mapping.items.filters import FilterContext, distance_m, kind_after, specs_of
 from migrator.mapping.items.rows import RowPlaces, compile_ref
 from migrator.mapping.items.values import (
     attribute,
@@ -22,7 +22,7 @@ from migrator.mapping.items.values import (
 )
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan, Kind, KindName, attributes_of, kind_of
-from migrator.mapping.model.mapping import Expression, Part, Pattern, Ref
+from migrator.mapping.model.mapping import Expression, Filter, Part, Pattern, Ref
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.results import Nearby
 from migrator.mapping.model.table import Item, Value
@@ -74,8 +74,10 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
     if not isinstance(expression, Ref) or len(expression.paths) != 1:
         return None
     kind = kind_of(expression.paths[0], plan)
-    # A statement may already give the text that a filter makes; only for times can the two be told apart.
-    if kind is None or not (expression.column or kind.name in _TIMES):
+    # A statement may already give the text that a filter makes; only for times and sets can the two be told apart.
+    if kind is None or not (
+        expression.column or kind.name in _TIMES or kind_after(kind, expression).distinct
+    ):
         return None
     return kind, replace(expression, paths=("",))
 
@@ -99,6 +101,9 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
     if only is None:
         return lambda raw: raw
     kind, ref = only
+    if kind_after(kind, ref).distinct and kind.name != "set":
+        # An array, or the JSON text of one, whose values went through the filters.
+        kind, ref = Kind("list"), Ref(("",), filters=(Filter("set"),))
     decode = decoder(kind)
     filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
 

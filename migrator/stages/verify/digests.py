@@ -59,6 +59,16 @@ def _sorted(item: WiredItem) -> bytes:
     return orjson.dumps(item, default=base64_text, option=orjson.OPT_SORT_KEYS)
 
 
+def _with_sets_in_order(wired: Any) -> Any:
+    if not _SETS.isdisjoint(wired):
+        return encode(decode(wired))
+    if "L" in wired:
+        return {"L": [_with_sets_in_order(inner) for inner in wired["L"]]}
+    if "M" in wired:
+        return {"M": {name: _with_sets_in_order(inner) for name, inner in wired["M"].items()}}
+    return wired
+
+
 class Canonical:
     """Digests of stored items of one type, as rows make them, whatever their ticket and revision. Safe to share between
     threads. `encoder`: of the entity's texts, in any order of names. `orders`: in which they are in the text that is hashed.
@@ -116,7 +126,7 @@ class Canonical:
         """Of one with attributes that no row makes, a text that no row has."""
         item |= self._fixed
         # DynamoDB keeps no order of a set's members; of a row they are in order.
-        item |= {name: encode(decode(wired)) for name, wired in item.items() if not _SETS.isdisjoint(wired)}
+        item |= {name: _with_sets_in_order(wired) for name, wired in item.items()}
         text = text_in_order(item, self._type, self.orders)
         return _sorted(item) if self.may_have_maps and MAP in text else text
 

@@ -170,8 +170,14 @@ class PythonCode(Expressions):
         match value:
             case Ref():
                 piece = self.ref(value)
+                if piece.kind.distinct and not value.filters:  # an old table's set
+                    return self.value(replace(value, filters=(Filter("set"),)))
                 is_plain = piece.kind.name in ("integer", "text", "bits", "boolean")
-                return guarded(piece if is_plain else replace(piece, code=f"_attribute({piece.code})"))
+                return guarded(
+                    piece
+                    if is_plain or piece.kind.distinct
+                    else replace(piece, code=f"_attribute({piece.code})")
+                )
             case Template():
                 return guarded(self.template(value))
             case Const():

@@ -289,6 +289,9 @@ def _wire(value: Any) -> Item:
         return {"B": value}
     if value is None:
         return {"NULL": True}
+    if isinstance(value, set):
+        ((form, _),) = _wire(next(iter(value))).items()
+        return {f"{form}S": [_wire(one)[form] for one in sorted(value)]}
     if isinstance(value, Mapping):
         return {"M": {name: _wire(inner) for name, inner in value.items()}}
     return {"L": [_wire(inner) for inner in value]}

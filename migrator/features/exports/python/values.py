@@ -391,6 +391,14 @@ def _filter_depth(elements: Sequence[Any]) -> int:
     return len(elements)
 
 
+def _filter_set(elements: Sequence[Any]) -> set[Any] | None:
+    """The set of these values; None of none, since DynamoDB has no empty set."""
+    members = {_attribute(value) for value in elements}
+    if not any(all(type(one) in types for one in members) for types in ({str}, {int, Decimal}, {bytes})):
+        raise RefusedError("the members of a set are all texts, all numbers or all bytes")
+    return members or None
+
+
 _CHARACTERS = {
     "millisecond": 23,
     "second": 19,

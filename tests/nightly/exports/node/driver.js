@@ -43,7 +43,8 @@ async function main(from, to) {
     }
     results.push({ answers, items });
   }
-  fs.writeFileSync(to, JSON.stringify(results));
+  const sorted = (_, value) => (value instanceof Set ? [...value].sort() : value);
+  fs.writeFileSync(to, JSON.stringify(results, sorted));
 }
 
 main(process.argv[2], process.argv[3]).catch((error) => {

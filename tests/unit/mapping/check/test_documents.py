@@ -60,7 +60,7 @@ def test_a_declared_type_is_the_kind_of_its_column() -> None:
     facts = facts_of(examine_mapping(TABLES + ORDER, "shop.yaml").mapping)
     assert facts.dialect == "dynamodb"
     users = {column.name: column for column in facts.tables["Users"].columns}
-    assert users["tags"].kind == Kind("list", element=Kind("text"))
+    assert users["tags"].kind == Kind("list", element=Kind("text"), distinct=True)
     assert users["address.city"].kind == Kind("text")
     assert (users["id"].nullable, users["name"].nullable) == (False, True)
     assert facts.tables["Lines"].primary_key == ("order_id", "line")

@@ -193,6 +193,7 @@ LOST: list[tuple[str, str, str, dict[str, Any], dict[str, Any]]] = [
     ("n", "keyless", 'T: {key: ["T#{id}", M]}, U: {key: ["U#{id}", M], when: {name: a}, attributes: {a: n}}', {"n": 1}, {"n": 2}),
     ("n", "sparse", 'T: {key: ["T#{id}", M], GSI1: {key: [A, "{n}"], when: {name: a}}}', {"n": 1}, {"n": 2}),
     ("maybe", "absent", 'T: {key: ["T#{id}", M], GSI1: {key: [A, "{id}"], when: {maybe: true}}}', {"maybe": None}, {"maybe": False}),
+    ("doc", "many", 'T: {key: ["T#{id}", M], attributes: {a: doc|set}}', {"doc": ["a", "b"]}, {"doc": ["b", "a"]}),
     ("need", "mixed", 'T: {key: ["T#{id}", M], attributes: {a: "{need}-{name}"}}', {"need": "a-b", "name": "c"}, {"need": "a", "name": "b-c"}),
 ]  # fmt: skip
 
@@ -300,6 +301,25 @@ def test_children_in_a_list_come_back_with_the_link_of_their_parent() -> None:
         {"t_id": 7, "k": 1, "v": "one"},
         {"t_id": 7, "k": 2, "v": None},
     ]
+
+
+def test_children_in_a_set_come_back_if_their_key_is_in_it() -> None:
+    entity, inverse = made("T: {key: ['T#{id}', M], keep: all, attributes: {ks: cs.k|set}}", LIST)
+    (item,) = items_of(entity, FULL)
+    assert item["ks"] == [1, 2]
+    assert rows_for(inverse, [item])["c"] == [{"t_id": 7, "k": 1}, {"t_id": 7, "k": 2}]
+    assert (cause(inverse, "v", "c"), cause(inverse, "k", "c")) == ("absent", "")
+    entity, inverse = made("T: {key: ['T#{id}', M], keep: all, attributes: {m: {map: {ks: cs.k|set}}}}", LIST)
+    assert rows_for(inverse, items_of(entity, FULL | {"cs": FULL["cs"][:1]}))["c"] == [{"t_id": 7, "k": 1}]
+    assert "c" not in rows_for(inverse, items_of(entity, FULL | {"cs": []}))
+
+
+@pytest.mark.parametrize("stored", [{"ks": ["x"]}, {"ks": [{"k": 1}]}])
+def test_members_that_no_row_makes_are_refused(stored: dict[str, Any]) -> None:
+    entity, inverse = made("T: {key: ['T#{id}', M], keep: all, attributes: {ks: cs.k|set}}", LIST)
+    (item,) = items_of(entity, FULL)
+    with pins.refused(RowError):
+        rows_for(inverse, [item | stored])
 
 
 def test_children_that_may_have_no_parent_do_not_come_back() -> None:

@@ -106,3 +106,22 @@ def test_another_value_anywhere_has_another_digest(canonical: Canonical) -> None
     del items[2]["note"]
     items[3]["lines"]["L"].append({"S": "x"})
     assert not {canonical.text(item) for item in items} & set(of_rows(canonical))
+
+
+def test_the_order_of_a_sets_members_makes_no_other_digest() -> None:
+    value = (
+        "tags: tags|set, more: {map: {of_map: tags|set}}, lines: {each: lines, attributes: {tags: tags|set}}"
+    )
+    line = heart.table("lines", {"t_id": "integer!", "n": "integer!", "tags": "json"}, ("t_id", "n"))
+    facts = heart.facts(heart.table("t", {"id": "integer!", "tags": "json"}), line)
+    text = f'entities: {{t: {{collect: {{lines: {{of: lines, by: t_id}}}}, items: {{T: {{key: ["T#{{id}}", M], attributes: {{{value}}}}}}}}}}}'
+    entity = heart.entity(text, facts)
+    encoder = compile_texts(entity, frozenset(), {})
+    assert encoder is not None
+    canonical = Canonical(entity, entity.plan.entity.items[0], encoder)
+    row = (1, '["b", "a"]', ((1, 1, '["c", "d"]'),))
+    ((text_of_row, _),) = encode_texts(encoder, RawPage([row])).items
+    (item,) = (encode_item(made) for made in items_for(entity, row))
+    item["tags"], item["more"] = {"SS": ["b", "a"]}, {"M": {"of_map": {"SS": ["b", "a"]}}}
+    item["lines"] = {"L": [{"M": {"tags": {"SS": ["d", "c"]}}}]}
+    assert canonical.text(item) == sorted_where_maps(text_of_row)
