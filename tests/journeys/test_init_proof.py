@@ -17,7 +17,7 @@ from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.in_process import LIMIT_S
 from tests.journeys.proposals import here, proposed
-from tests.support_design import SHOP
+from tests.support_design import SHOP, filled
 from tests.support_schemas import northwind
 
 __all__ = ["here"]
@@ -48,6 +48,31 @@ def test_what_differs_stands_beside_the_pattern_in_the_mapping_and_in_the_worksh
     assert pins.said(rows["get_product"], "answered")
     source = trade.environment["MIGRATOR_SOURCE_URL"]
     assert trade.run("mapping", "check", "shop.yaml", "--source", source).code == 0
+
+
+WHOLE = """
+SELECT c.email, o.id, o.total FROM customers c JOIN orders o ON o.customer_id = c.id WHERE c.id = ? ORDER BY o.id;
+SELECT o.status, l.product_id, l.quantity FROM orders o JOIN lines l ON l.order_id = o.id WHERE o.id = ?;
+SELECT status, placed_at FROM orders WHERE id = ? AND customer_id = ? AND shipped_at IS NULL;
+SELECT line_no FROM lines WHERE order_id = ? AND quantity = ?;
+SELECT s.name, b.name FROM staff s JOIN staff b ON b.id = s.boss_id WHERE s.id = ?;
+"""
+
+
+def test_one_item_few_items_and_parents_with_children_answer_as_sql_does(
+    here: Callable[[str], Project], tmp_path: Path
+) -> None:
+    filled(tmp_path / "source.db", 7)
+    (tmp_path / "log.sql").write_text(WHOLE, encoding="utf-8")
+    ended = proposed(
+        here(f"sqlite:///{tmp_path / 'source.db'}"), "--statements", "log.sql", "--json", prove=True
+    )
+    assert ended.code == 0, ended.out
+    asked = ended.data["proof"]["patterns"].values()
+    assert [one["different"] for one in asked] == [0] * 5
+    assert all(one["questions"] for one in asked)
+    text = (tmp_path / "shop.yaml").read_text(encoding="utf-8")
+    assert (text.count("filter: "), text.count("one: true"), ended.data["indexes"]) == (3, 1, 0)
 
 
 def test_a_row_that_makes_no_item_is_told(here: Callable[[str], Project], tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ class KeyPiece(Struct, frozen=True):
         """The template of the value under another name, such as a parameter's."""
         return "{" + name_in_template(name) + self.form + "}"
 
+    def at(self, column: str) -> KeyPiece:
+        """The same of another column of the row itself."""
+        return KeyPiece(("", column), self.form)
+
     @property
     def stored(self) -> str:
         return self.of(".".join(filter(None, self.path)))
@@ -514,8 +518,22 @@ class IndexKeys(Struct, frozen=True):
     closed: bool = False
 
 
+class AccessPart(Struct, frozen=True):
+    """Items of one table in an answer of several. `on`: columns and the parameters that they equal; `one`: a single item."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    on: tuple[tuple[str, str], ...]
+    order: tuple[tuple[str, bool], ...] = ()
+    one: bool = False
+
+
 class Access(Struct, frozen=True):
-    """One question as an access pattern. `condition`: of the sort key, an operator and its templates."""
+    """One question as an access pattern. `condition`: of the sort key, an operator and its templates; '' for none.
+
+    `parts`: of a parent with its children, in place of the question's own outputs and SQL.
+    """
 
     name: str
     question: StatementQuestion
@@ -528,6 +546,7 @@ class Access(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     filters: Dict[str, Any] = {}
     """Of other attributes, as the mapping has them."""
+    parts: tuple[AccessPart, ...] = ()
 
 
 class PlacedTables(Struct, frozen=True):
@@ -558,8 +577,13 @@ def design_of(
     mapping that is there."""
     ordered = sorted(questions, key=lambda question: (-question.statement.calls, question.sql))
     placing = _Placing(facts, figures, TableNames.of(facts, written), max_indexes)
-    for name in sorted(set(facts.tables) - but):
-        placing.add_table(facts.tables[name], [question for question in ordered if question.table == name])
+    asked: dict[str, list[StatementQuestion]] = {name: [] for name in sorted(set(facts.tables) - but)}
+    for question in ordered:
+        asked.get(question.table, []).append(question)
+    for name, own in asked.items():
+        placing.add_home(facts.tables[name], own)
+    for name in placing.homes:
+        placing.add_table(facts.tables[name], asked[name])
     return placing.design(ordered)
 
 
@@ -577,14 +601,18 @@ class _Placing:
     unserved: list[Unserved] = field(default_factory=list)
     without_key: list[str] = field(default_factory=list)
 
-    def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
+    def add_home(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
         if not row_key(table):
             self.without_key.append(table.name)
             self.unserved += [
                 Unserved(question.statement, "key", "its table has no key") for question in questions
             ]
-            return
-        self.homes[table.name] = home = self._home(table, questions)
+        else:
+            self.homes[table.name] = self._home(table, questions)
+
+    def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
+        """Questions of a table that has a home, as all others have."""
+        home = self.homes[table.name]
         needs: list[tuple[StatementQuestion, Need]] = []
         for question in questions:
             try:
@@ -716,7 +744,8 @@ class _Placing:
             return Access("", question, operation, key, ("equal", (sort,)), order=order, notes=notes)
         if home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
             return None if lists else self._filtered(question, home)
-        return self._collection(question, home, params)
+        access = self._collection(question, home, params)
+        return access and self._with_parent(access, home, params)
 
     def _filtered(self, question: StatementQuestion, home: Home) -> Access | None:
         """The access to one item, or to the few of one parent, that leaves out what its other conditions do not meet."""
@@ -760,6 +789,48 @@ class _Placing:
         key = _asking(*home.partition, params)
         condition = _every(home.sort)
         return Access("", question, "query", key, condition, 0, need.descending, need.order, need.notes)
+
+    def _with_parent(self, access: Access, home: Home, params: Dict[str, str]) -> Access:
+        """The children of a partition, together with the parent where the question asks for its columns too."""
+        if not (parts := self._parts(access.question, home, params)):
+            return access
+        notes = (*access.notes, f"the {parts[0].name} is returned also if it has no {parts[1].name}")
+        return replace(access, condition=("", ()), parts=parts, notes=notes)
+
+    def _parts(
+        self, question: StatementQuestion, home: Home, params: Dict[str, str]
+    ) -> tuple[AccessPart, ...]:
+        """The parent and its children, where the question asks for both and their partition has little else; () if not."""
+        parent = home.parent
+        assert parent is not None
+        key, held = dict(zip(parent.columns, parent.referred, strict=True)), self.homes.get(parent.table)
+        alias = next((one.alias for one in question.joins if not one.parent and dict(one.on) == key), "")
+        partition = home.partition[0], tuple(piece.at(key[piece.path[1]]) for piece in home.partition[1])
+        beside = (other for other in self.homes.values() if other.partition[0] == home.partition[0])
+        is_small = all(
+            other.parent is None or other is home or self._few(other.table, set(other.parent.columns))
+            for other in beside
+        )
+        of_parent = tuple(name for of, name in question.outputs if of)
+        own = tuple(name for of, name in question.outputs if not of)
+        if (
+            not (own and of_parent)
+            or {of for of, _ in question.outputs} != {"", alias}
+            or any(of for (of, _), _ in question.order)
+            or question.limit is not None
+            or held is None
+            or held.partition != partition
+            or not is_small
+        ):
+            return ()
+        entity = self.names.entities[parent.table]
+        on = tuple((key[column], param) for column, param in sorted(params.items()))
+        ordered = tuple((column, descending) for (_, column), descending in question.order)
+        rows = free_name(plain_name(question.table), [entity])
+        return (
+            AccessPart(entity, parent.table, of_parent, on, one=True),
+            AccessPart(rows, question.table, own, tuple(sorted(params.items())), ordered),
+        )
 
     # ── indexes ──
 

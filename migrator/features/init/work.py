@@ -250,9 +250,9 @@ def request_text(access: Access) -> str:
     """Which index is asked, and the condition of its key."""
     operator, values = access.condition
     where = f"GSI{access.index}" if access.index else "the table"
-    sort = values[0] if operator == "equal" else f"{operator} {' and '.join(values)}"
+    sort = " ".join(filter(None, (operator if operator != "equal" else "", " and ".join(values))))
     filtered = f", filter {text_of(access.filters)}" if access.filters else ""
-    return f"{access.operation} {where}: {access.key}, {sort}{filtered}"
+    return f"{access.operation} {where}: {', '.join(filter(None, (access.key, sort)))}{filtered}"
 
 
 def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:
@@ -559,7 +559,14 @@ class _Asking(Struct, frozen=True):
         wanted = wanted_of(questions, self.facts, nulls=self.nulls)
         figures = self.workload.figures(wanted, self.rows_exact, sent)
         asked = ProposalInput(
-            questions, self.facts, figures, self.table, self.max_indexes, self._faults, self.written
+            questions,
+            self.facts,
+            figures,
+            self.table,
+            self.max_indexes,
+            self._faults,
+            self.written,
+            self.workload.spelled,
         )
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
@@ -577,7 +584,7 @@ class _Asking(Struct, frozen=True):
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":
-            return default_statements(self.facts, self.workload.quoted)
+            return default_statements(self.facts, self.workload.spelled)
         return self.workload.recorded() if where == "auto" else self.workload.of_file(Path(where))
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:

@@ -13,6 +13,7 @@ from migrator.cli.template import text_template
 from migrator.features.init.placing import (
     OWN_SORT,
     Access,
+    AccessPart,
     EntityNames,
     KeyPiece,
     PlacedTables,
@@ -63,19 +64,32 @@ def mapping_of(
     facts: SchemaFacts,
     figures: Figures,
     table: str,
+    quote: Callable[[str], str],
     remarks: Dict[str, str] | None = None,
 ) -> str:
-    """The mapping of a design. `table`: its table's name; `remarks`: a comment for a pattern, by its name."""
+    """The mapping of a design. `table`: its table's name; `quote`: a name as SQL has it; `remarks`: a comment for a pattern,
+    by its name."""
 
-    def returns(question: StatementQuestion) -> str:
-        names = attributes_of(question, facts)
-        return text_of([names.get(path, path[1]) for path in question.outputs])
+    def returns(access: Access) -> str:
+        names = attributes_of(access.question, facts)
+        if not access.parts:
+            return text_of([names.get(path, path[1]) for path in access.question.outputs])
+        parts: dict[str, dict[str, Any]] = {}
+        for part in access.parts:
+            one = {"one": True} if part.one else {}
+            parts[part.name] = {"type": design.names.types[part.table], **one, "attributes": part.columns}
+        return text_of(parts)
+
+    def sql(access: Access) -> str:
+        if not access.parts:
+            return quoted(access.question.sql)
+        return text_of({part.name: _select(part, facts.tables[part.table], quote) for part in access.parts})
 
     entities = [_entity(design, facts, figures, name) for name in sorted(design.homes)]
     template = text_template(
         __package__, "mapping.yaml.j2", text=text_of, quoted=quoted, calls=frequency, rate=_rate
     )
-    functions = {"stored": _stored, "request": _request, "returns": returns}
+    functions = {"stored": _stored, "request": _request, "returns": returns, "sql": sql}
     return template.render(functions, design=design, table=table, entities=entities, remarks=remarks or {})
 
 
@@ -83,8 +97,10 @@ def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: st
     """What the mapping says of a table; of several patterns that need one join or total, once."""
     table, rows = facts.tables[name], figures.rows.get(name)
     accesses = [access for access in design.accesses if access.question.table == name]
-    questions = [access.question for access in accesses]
-    calls = f"{frequency(*(one.statement for one in questions))} of {amount(len(accesses), 'pattern')}"
+    questions = [access.question for access in accesses if not access.parts]
+    calls = (
+        f"{frequency(*(one.question.statement for one in accesses))} of {amount(len(accesses), 'pattern')}"
+    )
     about = "" if name in figures.exact else "about "
     attributes: dict[Path, str] = {}
     for question in questions:
@@ -113,14 +129,26 @@ def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path,
     return made
 
 
+def _select(part: AccessPart, table: TableFacts, quote: Callable[[str], str]) -> str:
+    def real(name: str) -> str:
+        column = table.column(name)
+        return quote(name if column is None else column.real)
+
+    columns = ", ".join(map(real, part.columns))
+    conditions = " AND ".join(f"{real(name)} = :{param}" for name, param in part.on)
+    order = ", ".join(f"{real(name)}{' DESC' if descending else ''}" for name, descending in part.order)
+    place = ".".join(map(quote, filter(None, (table.schema, table.real))))
+    return f"SELECT {columns} FROM {place} WHERE {conditions}{f' ORDER BY {order}' if order else ''}"
+
+
 def _request(access: Access) -> str:
     operator, values = access.condition
     if access.operation != "query":
         return f"{{key: {text_of([access.key, *values])}}}"
-    value = text_of(values[0]) if len(values) == 1 else text_of(values)
+    sort = text_of(values[0]) if len(values) == 1 else text_of(values)
+    sort = sort if operator == "equal" else f"{{{operator}: {sort}}}"
     words = [f"index: GSI{access.index}"] if access.index else []
-    sort = value if operator == "equal" else f"{{{operator}: {value}}}"
-    words.append(f"key: [{text_of(access.key)}, {sort}]")
+    words.append(f"key: [{', '.join([text_of(access.key), *([sort] if values else [])])}]")
     words += ["descending: true"] if access.descending else []
     words += [f"filter: {text_of(access.filters)}"] if access.filters else []
     words += [f"limit: {access.question.limit}"] if access.question.limit is not None else []
@@ -162,6 +190,8 @@ class ProposalInput(Struct, frozen=True):
     faults: Callable[[str], Sequence[Fault]]
     written: Dict[str, EntityNames] = {}
     """Names of a mapping that is replaced, by table."""
+    quote: Callable[[str], str] = '"{}"'.format
+    """A name as SQL has it."""
 
 
 def names_in(text: str, file: str) -> dict[str, EntityNames]:
@@ -231,7 +261,7 @@ def proposal_of(asked: ProposalInput) -> Proposal:
             but=frozenset(out),
             written=asked.written,
         )
-        text = mapping_of(design, asked.facts, asked.figures, asked.table)
+        text = mapping_of(design, asked.facts, asked.figures, asked.table, asked.quote)
         faults = [fault for fault in asked.faults(text) if not fault.warning] if design.homes else []
         if not faults:
             break
@@ -253,7 +283,7 @@ def proposal_of(asked: ProposalInput) -> Proposal:
 
 def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) -> Proposal:
     """The same with a comment beside the patterns that there are remarks on."""
-    text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, remarks)
+    text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, asked.quote, remarks)
     return replace(proposal, text=text)
 
 

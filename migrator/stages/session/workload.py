@@ -91,7 +91,7 @@ class Workload(Struct, frozen=True):
             return replace(figures, writes=told_writes(rated, self.facts).per_s)
         except SourceError:
             tables = [table for table in self.facts.tables.values() if table.primary_key]
-            selects = (f"SELECT * FROM {self.quoted(table.real)}" for table in tables)
+            selects = (f"SELECT * FROM {self.spelled(table.real)}" for table in tables)
             if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
                 raise SettingsError("\n".join(faults)) from None
             raise
@@ -121,13 +121,14 @@ class Workload(Struct, frozen=True):
 
     def _is_readable(self, name: str) -> bool:
         try:
-            self.source.query(f"SELECT * FROM {self.quoted(name)} LIMIT 1", {}, what=name)
+            self.source.query(f"SELECT * FROM {self.spelled(name)} LIMIT 1", {}, what=name)
         except SourceError:
             return False
         return True
 
-    def quoted(self, name: str) -> str:
-        return self._speller.quoted(name)
+    def spelled(self, name: str) -> str:
+        """The name as a statement has it, quoted where that is necessary."""
+        return self._speller.name(name)
 
     @property
     def _speller(self) -> Speller:

@@ -297,6 +297,62 @@ def test_another_day_or_comparison_is_a_parameter(condition: str) -> None:
     assert "'" not in statement.sql
 
 
+WITH_PARENT = "SELECT o.id, o.status, o.total, l.line_no, l.quantity FROM orders o JOIN lines l ON l.order_id = o.id WHERE o.id = ?"
+
+
+def test_a_parent_with_its_children_is_one_partition_and_one_pattern(shop: SqlSource) -> None:
+    made = proposed(shop, f"{WITH_PARENT} ORDER BY l.line_no DESC")
+    access = only(made)
+    assert (access.key, access.condition, access.order) == ("ORDER#{order_id}", ("", ()), "exact")
+    assert [(part.name, part.columns, part.one) for part in access.parts] == [
+        ("order", ("status", "total"), True),
+        ("lines", ("order_id", "line_no", "quantity"), False),
+    ]
+    assert "the order is returned also if it has no lines" in access.notes
+    parsed = examine_mapping(made.text, "shop.yaml").mapping
+    assert parsed.entities["line"].joins == ()  # no column of the parent is copied into each child
+    assert parsed.patterns[access.name].statements == {
+        "order": 'SELECT "status", "total" FROM "orders" WHERE "id" = :order_id',
+        "lines": 'SELECT "order_id", "line_no", "quantity" FROM "lines" WHERE "order_id" = :order_id ORDER BY "line_no" DESC',
+    }
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param(f"{WITH_PARENT} ORDER BY l.line_no LIMIT 3", id="the first of them"),
+        pytest.param(f"{WITH_PARENT} ORDER BY o.total, l.line_no", id="in the order of the parent's"),
+        pytest.param(
+            "SELECT o.status, p.name, l.quantity FROM orders o JOIN lines l ON l.order_id = o.id"
+            " JOIN products p ON p.id = l.product_id WHERE o.id = ?",
+            id="two parents",
+        ),
+        pytest.param(
+            "SELECT p.name, l.quantity FROM lines l JOIN products p ON p.id = l.product_id WHERE l.order_id = ?",
+            id="another parent",
+        ),
+    ],
+)
+def test_other_joins_copy_the_parents_columns(sql: str, shop: SqlSource) -> None:
+    access = only(proposed(shop, sql))
+    assert (access.parts, access.index) == ((), 0)
+
+
+def test_a_partition_with_many_other_children_is_not_read_as_a_whole(tmp_path: Path) -> None:
+    beside = """CREATE TABLE notes_of (order_id INTEGER NOT NULL REFERENCES orders (id), n INTEGER NOT NULL, PRIMARY KEY (order_id, n));
+        INSERT INTO notes_of WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i %% %d + 42, i FROM n;"""
+    asked = f"{WITH_PARENT};\nSELECT n FROM notes_of WHERE order_id = ?"
+    for name, rows, parents, is_one in (
+        ("few", 2_000, 200, True),
+        ("many", 2_000, 2, False),
+        ("small", 20, 2, False),
+    ):
+        (tmp_path / name).mkdir()
+        with source_with(tmp_path / name, SHOP + beside % (rows, parents)) as source:
+            made = proposed(source, asked)
+        assert any(access.parts for access in made.design.accesses) is is_one, name
+
+
 def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
     """Nothing stands behind the word there, so that no key begins with the word and a separator."""
     made = proposed(
