@@ -91,9 +91,13 @@ def _repeats(key: StoredKey, other: StoredKey) -> bool:
         return False
     own, others = _refs(key.partition), _refs(other.partition)
     order, other_order = _refs(key.sort), _refs(other.sort)
-    same = len(own) == len(others) and all(any(same_ref(ref, one) for one in others) for ref in own)
-    ordered = len(order) <= len(other_order) and all(map(same_ref, order, other_order))
+    same = len(own) == len(others) and all(any(_same(ref, one) for one in others) for ref in own)
+    ordered = len(order) <= len(other_order) and all(map(_same, order, other_order))
     return same and (ordered or not other_order)
+
+
+def _same(ref: Ref, other: Ref) -> bool:
+    return ref.paths == other.paths and same_ref(ref, other)
 
 
 def _refs(forms: Sequence[Form]) -> list[Ref]:

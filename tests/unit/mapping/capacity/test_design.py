@@ -98,6 +98,12 @@ IN_GROUP = '["G#{customer_id}", "O#{id:06}"]'
         ),
         ("O#{placed_at|iso}", IN_GROUP, [("GSI1", "Customer", "")]),
         ("O#{id}", IN_GROUP, [("GSI1", "Customer", "")]),
+        ("O#{total}", IN_GROUP, [("GSI1", "Customer", "")]),
+        (
+            "O#{id:06}",
+            '["X#{status}", "O#{id:06}"]',
+            [("GSI1", "Order", ""), ("GSI1", "Customer", ""), ("GSI2", "Customer", "")],
+        ),
     ],
 )
 def test_entries_that_the_table_holds_under_the_same_values_are_told(
