@@ -171,8 +171,12 @@
   unfold();
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll("details:not([open])")];
-    folded.forEach((one) => { one.open = true; });
+    // Of details with one name only one can be open.
+    folded = [...document.querySelectorAll("details:not([open])")].map((one) => [one, one.getAttribute("name")]);
+    folded.forEach(([one]) => { one.removeAttribute("name"); one.open = true; });
   });
-  addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
+  addEventListener("afterprint", () => folded.forEach(([one, name]) => {
+    one.open = false;
+    if (name) one.setAttribute("name", name);
+  }));
 })();
