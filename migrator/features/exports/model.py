@@ -281,7 +281,8 @@ def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None =
     if isinstance(value, MapOf):
         return Kind("map", fields=_fields(value.entries, plan, collection))
     if isinstance(value, Each):
-        return Kind("list", element=Kind("map", fields=_fields(value.attributes, plan, value.collection)))
+        element = Kind("map", fields=_fields(value.attributes, plan, value.collection))
+        return Kind("list" if value.key is None else "map", element=element)
     if isinstance(value, Stored):
         return attribute_kind(value.value, plan, collection)
     if isinstance(value, Ref):

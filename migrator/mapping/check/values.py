@@ -99,7 +99,8 @@ def row_key_fault(column: Column) -> str:
 
 def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
     """A fault for each value that its column's type does not fit."""
-    for reference in references_of(plan.entity):
+    references = list(references_of(plan.entity))
+    for reference in references:
         kind = kind_of(_whole_path(reference), plan)
         if kind is None:
             continue
@@ -118,6 +119,7 @@ def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
             too_precise(reference.path, kind, reference.ref)
             or _without_text(reference, kind)
             or _with_decimals(reference, kind)
+            or _twice_in_map(reference, plan, references)
         ):
             yield document.fault(reference.at, warning, warning=True)
 
@@ -133,6 +135,24 @@ def _with_decimals(reference: Reference, kind: Kind) -> str:
     may = "any number of" if kind.scale is None else str(kind.scale)
     what = f"'{reference.path}' may have {may} decimals, and the format {ref.format} refuses rows with more than {decimals}"
     return f"{what}; write a format with as many decimals, such as 012.{kind.scale or 4}f, or round it in SQL (columns:)"
+
+
+def _twice_in_map(reference: Reference, plan: EntityPlan, of_entity: Sequence[Reference]) -> str:
+    """A warning if no constraint proves that a map by this column has each key once; '' otherwise."""
+    if reference.at[-1] != "key" or not reference.each or reference.at[-2] == "attributes":
+        return ""
+    (collected,) = (one for one in plan.collections if one.collection.alias == reference.collection)
+    of_key = [one for one in of_entity if one.at == reference.at]
+    kept = {one.path for one in of_key if one.ref and all(spec.injective for spec in specs_of(one.ref))}
+    kept |= set(collected.collection.by)
+    kept &= {column.name for column in collected.table.columns if not column.nullable}
+    is_proved = collected.collection.kind == "list" and any(
+        set(key) <= kept for key in collected.table.proved
+    )
+    if is_proved or reference is not of_key[0]:
+        return ""
+    what = f"no constraint proves that each row of {reference.collection} has a '{reference.path}' of its own"
+    return f"{what}; a row with two of one key, or with one that is NULL, is refused"
 
 
 def _without_text(reference: Reference, kind: Kind) -> str:

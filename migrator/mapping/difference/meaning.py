@@ -92,7 +92,8 @@ class ExpressionWriter(Struct, frozen=True):
         if isinstance(value, MapOf):
             return f"map({self._named(value.entries, collection)})"
         if isinstance(value, Each):
-            return f"each {self.naming('', value.collection)} ({self._named(value.attributes, value.collection)})"
+            by = f" by {self.text(value.key, value.collection)}" if value.key else ""
+            return f"each {self.naming('', value.collection)}{by} ({self._named(value.attributes, value.collection)})"
         return f"in S3 over {value.over} bytes: {self.text(value.value, collection)}"
 
     def inside(self, template: Template, collection: str | None = None) -> str:

@@ -264,9 +264,11 @@ def _flag(attribute: str, value: bool, item: Any, _: Contents) -> bool:
 
 
 def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
-    """The same of one map of an {each}."""
+    """The same of one map of an {each}; its key in a map of them is under an empty name."""
     for name, value in each.attributes.items():
         yield from _gives(_Place((name,), value), scope)
+    if each.key is not None:
+        yield from _gives(_Place(("",), each.key, must=True), scope)
 
 
 def lists_of(plan: EntityPlan, design: ItemDesign) -> Iterator[tuple[Where, Each]]:
@@ -359,7 +361,7 @@ def _own_column(ref: Ref, scope: RowScope) -> Column | None:
 def _of_climb(place: _Place, each: Each, scope: RowScope) -> Iterator[GivenColumn | Lack]:
     """Of a climb's maps the last one is the row's own."""
     collected = scope.plan.collected(each.collection) if scope.collection is None else None
-    if collected is not None and collected.collection.kind == "climb":
+    if collected is not None and collected.collection.kind == "climb" and each.key is None:
         own = RowScope(scope.plan, scope.around, collected)
         for name, value in each.attributes.items():
             yield from _gives(replace(place, where=(*place.where, -1, name), value=value), own)
@@ -441,7 +443,7 @@ def _given(
 
 
 def _shown(where: Where) -> str:
-    return ".".join(map(str, where))
+    return ".".join(map(str, where)) or "a member of the set, or a key of the map"
 
 
 _ABSENT = object()
@@ -511,13 +513,15 @@ Row = dict[str, Any]
 
 
 class ChildList(Struct, frozen=True):
-    """The children in a list of an item: the child table, what each map gives, and the root's columns that they link to."""
+    """The children in a list of an item, or (`keyed`) in a map: the child table, what each map gives, and the root's columns
+    that they link to."""
 
     where: Where
     table: TableFacts
     given: tuple[GivenColumn, ...]
     lacks: tuple[Lack, ...]
     link: dict[str, str]
+    keyed: bool = False
 
 
 class DesignInverse(Struct, frozen=True, dict=True):
@@ -588,9 +592,8 @@ def _lists(scope: RowScope, design: ItemDesign) -> Iterator[ChildList]:
         if link is not None and plan.collection.first is None:
             found = list(given_by_each(RowScope(scope.plan, scope.around, plan), each))
             given = tuple(one for one in found if isinstance(one, GivenColumn))
-            yield ChildList(
-                where, plan.table, given, tuple(one for one in found if isinstance(one, Lack)), link
-            )
+            lacks = tuple(one for one in found if isinstance(one, Lack))
+            yield ChildList(where, plan.table, given, lacks, link, each.key is not None)
 
 
 def _constants(plan: EntityPlan) -> Row:
@@ -940,11 +943,15 @@ def _children(child: ChildList, item: Item, root: Row, contents: Contents) -> It
     value: Any = item
     for step in child.where:
         value = value.get(step) if isinstance(value, dict) else None
+    if child.keyed and isinstance(value, dict):
+        value = [{**fields, "": name} for name, fields in value.items() if isinstance(fields, dict)]
     if not isinstance(value, list) or not set(child.link.values()) <= root.keys():
         return
     for fields in value:
         of_child = fields if isinstance(fields, dict) else {"": fields}
-        row = {one.column: one.read(of_child, contents) for one in child.given}
+        row: Row = {}
+        for one in child.given:
+            _merge(row, {one.column: one.read(of_child, contents)})
         row |= {ours: root[theirs] for ours, theirs in child.link.items()}
         if child.table.primary_key and set(child.table.primary_key) <= row.keys():
             yield row

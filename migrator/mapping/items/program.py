@@ -348,7 +348,7 @@ class _Compiler:
             seconds = compile_expiry(part.expiry, row.places)
             call = row.called(seconds, [part.expiry.path])
             yield ("expiry", *_name(part.name), ranks.get(part.name, rank), (call,))
-        elif isinstance(part.value, Each):
+        elif isinstance(part.value, Each) and part.value.key is None:
             yield self._each(type_, part.name, part.value, ranks.get(part.name, rank))
         else:
             yield from self._attribute(row, part.name, part.value, ranks.get(part.name, rank))

@@ -409,4 +409,19 @@ def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
 def _each(each: Each, places: RowPlaces) -> Compiled:
     index, inner = places.lists[each.collection]
     build = _map(compile_values(each.attributes, inner))
-    return lambda row: [build(child) for child in row[index]]
+    if each.key is None:
+        return lambda row: [build(child) for child in row[index]]
+    key = compile_text(each.key, inner)
+
+    def by_key(row: Row) -> dict[str, Value]:
+        made: dict[str, Value] = {}
+        for child in row[index]:
+            name = key(child)
+            if not name:
+                raise RowError(f"a row of {each.collection} has no key of the map: it is NULL or empty")
+            if name in made:
+                raise RowError(f"two rows of {each.collection} have one key of the map; add a column to key:")
+            made[name] = build(child)
+        return made
+
+    return by_key

@@ -337,7 +337,15 @@ class EntityParser:
             name: self._value(inner_form, (*at, "attributes", name))
             for name, inner_form in form.attributes.items()
         }
-        return Each(form.each, inner)
+        return Each(form.each, inner, None if form.key is None else self._map_key(form.key, (*at, "key")))
+
+    def _map_key(self, written: str, at: Path) -> Template:
+        key = self.reader.template(written if "{" in written else f"{{{written}}}", at)
+        if not key.refs and "{{" in written:
+            self.reader.fault(
+                at, f"'{written}' is the same for all rows of the list; name a column of theirs"
+            )
+        return key
 
     def _const(self, value: object, at: Path) -> Value:
         if isinstance(value, float):

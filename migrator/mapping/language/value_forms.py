@@ -157,6 +157,7 @@ class MapForm(Form):
 
 class EachForm(Form):
     each: Name
+    key: Name | None = None
     attributes: dict[Name, ValueForm] = Field(min_length=1)
 
 

@@ -66,10 +66,11 @@ class MapOf(Struct, frozen=True):
 
 
 class Each(Struct, frozen=True):
-    """One map for every child of a collection."""
+    """One map for every child of a collection: in a list, or by `key` in a map."""
 
     collection: str
     attributes: Dict[str, Expression]
+    key: Template | None = None
 
 
 class Stored(Struct, frozen=True):
@@ -116,6 +117,8 @@ def uses_in(value: Expression) -> Iterator[Use]:
     elif isinstance(value, Each):
         for use in _uses(value.attributes, "attributes"):
             yield replace(use, collection=use.collection or value.collection)
+        for ref in value.key.refs if value.key else ():
+            yield Use(ref, ("key",), value.collection, in_text=True)
     elif isinstance(value, Stored):
         yield from _uses({"from": value.value})
 
@@ -139,7 +142,9 @@ def rewritten(value: Expression, change: Callable[[Ref | Template], Expression])
         return MapOf({name: rewritten(entry, change) for name, entry in value.entries.items()})
     if isinstance(value, Each):
         attributes = {name: rewritten(entry, change) for name, entry in value.attributes.items()}
-        return replace(value, attributes=attributes)
+        key = change(value.key) if value.key else None
+        assert key is None or isinstance(key, Template)
+        return replace(value, attributes=attributes, key=key)
     return replace(value, value=rewritten(value.value, change)) if isinstance(value, Stored) else value
 
 

@@ -190,7 +190,11 @@ class PythonCode(Expressions):
             case Each():
                 rows = self.values[value.collection]
                 of_child = PythonCode(rows.children, self.around)
-                return f"[{of_child.value(MapOf(value.attributes))} for child in {rows.code}]"
+                made = of_child.value(MapOf(value.attributes))
+                if value.key is None:
+                    return f"[{made} for child in {rows.code}]"
+                key = guarded(of_child.template(value.key))
+                return f"_by_key([({key}, {made}) for child in {rows.code}])"
             case Stored():
                 raise UnsaidError("it is kept in S3")
 

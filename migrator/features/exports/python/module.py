@@ -319,7 +319,7 @@ def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[s
     value = attribute.expression
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
-    if not isinstance(value, Each) or value.collection not in code.children:
+    if not isinstance(value, Each) or value.key or value.collection not in code.children:
         return
     called, fields = code.children[value.collection]
     names = {

@@ -66,6 +66,14 @@ def _map(entries: Mapping[str, Any]) -> Item:
     return {name: value for name, value in entries.items() if value is not None}
 
 
+def _by_key(entries: Sequence[tuple[str | None, Item]]) -> Item:
+    """A map of the children. Raises: RefusedError for a child without a key, and for two with one."""
+    made = {key: child for key, child in entries if key}
+    if len(made) < len(entries):
+        raise RefusedError("a child has no key of its map, or two have one")
+    return made
+
+
 def _decimal(value: Any, scale: int | None = None) -> Decimal:
     """An exact number, with so many decimals. Raises: RefusedError for one that has more, or that DynamoDB cannot hold."""
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)

@@ -314,6 +314,20 @@ def test_children_in_a_set_come_back_if_their_key_is_in_it() -> None:
     assert "c" not in rows_for(inverse, items_of(entity, FULL | {"cs": []}))
 
 
+@pytest.mark.parametrize("attributes", ["v: v", "k: k, v: v"])
+def test_children_in_a_map_come_back_with_its_keys(attributes: str) -> None:
+    keyed = EACH.format(attributes).replace("each: cs,", "each: cs, key: k,")
+    entity, inverse = made(keyed, LIST)
+    assert verdict(inverse, "c").invertible
+    (item,) = items_of(entity, FULL)
+    assert rows_for(inverse, [item])["c"] == [{"t_id": 7, "k": 1, "v": "one"}, {"t_id": 7, "k": 2, "v": None}]
+    with pins.refused(RowError):
+        rows_for(inverse, [item | {"cs": {"01": {"k": 1, "v": "one"}}}])
+    if "k: k" in attributes:
+        with pytest.raises(RowError):
+            rows_for(inverse, [item | {"cs": {"2": {"k": 1, "v": "one"}}}])
+
+
 @pytest.mark.parametrize("stored", [{"ks": ["x"]}, {"ks": [{"k": 1}]}])
 def test_members_that_no_row_makes_are_refused(stored: dict[str, Any]) -> None:
     entity, inverse = made("T: {key: ['T#{id}', M], keep: all, attributes: {ks: cs.k|set}}", LIST)
