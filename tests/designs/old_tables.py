@@ -75,6 +75,8 @@ def on_old_tables(name: str, folder: Path) -> tuple[Path, Documents]:
     source_words["tables"] = {real: _declaration(name, table) for real, table in chosen.items()}
     for entity in written["entities"].values():
         _rewrite(name, entity, tables[entity["table"]])
+        for of in entity.get("collect", {}).values():
+            _name_parents(of, tables[of["of"]])
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(written), encoding="utf-8")
     return path, _documents(name, chosen)
@@ -96,15 +98,19 @@ def _type(column: Column) -> str:
 
 def _rewrite(design: str, entity: dict[str, Any], table: TableFacts) -> None:
     """Parents are named by their tables and keys, as nothing declares foreign keys; attributes stand for SQL."""
-    parents = {key.columns[0]: key for key in table.foreign_keys if len(key.columns) == 1}
-    for alias, column in entity.get("join", {}).items():
-        key = parents[column]
-        entity["join"][alias] = {"table": key.table, "on": {column: key.referred[0]}}
+    _name_parents(entity, table)
     if entity.pop("columns", None):
         text = json.dumps(entity["items"])
         for computed, attribute in COMPUTED[design].items():
             text = text.replace(f"{computed}|", f"{attribute}|")
         entity["items"] = json.loads(text)
+
+
+def _name_parents(written: dict[str, Any], table: TableFacts) -> None:
+    parents = {key.columns[0]: key for key in table.foreign_keys if len(key.columns) == 1}
+    for alias, column in written.get("join", {}).items():
+        key = parents[column]
+        written["join"][alias] = {"table": key.table, "on": {column: key.referred[0]}}
 
 
 def _documents(design: str, tables: Mapping[str, TableFacts]) -> Documents:

@@ -24,11 +24,19 @@ from tests.language.engines import ENGINES
 
 ROWS_OF_CHINOOK = 15_607
 TO_SECONDS = frozenset(
-    {"app_table", "customer_addresses", "ecommerce_table", "orders_by_total", "version_control"}
+    {
+        "app_table",
+        "big_time_deals",
+        "customer_addresses",
+        "ecommerce_table",
+        "orders_by_total",
+        "version_control",
+    }
 )
 """Designs that write times to the second, or finer: MariaDB's columns hold no more, and lose nothing by it."""
 LOST = {
     "app_table": {"users.created_at": "cut", "orders.created_at": "cut", "sessions.expires_at": "cut"},
+    "big_time_deals": {"deals.created_at": "cut", "messages.created_at": "cut"},
     "customer_addresses": {"orders.created_at": "cut"},
     "customer_bookmark": {
         f"{table}.{column}": "absent"
