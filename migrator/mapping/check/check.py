@@ -23,7 +23,7 @@ from migrator.mapping.check.values import (
 from migrator.mapping.items.items import CompiledEntity, compile_entity
 from migrator.mapping.items.program import keys_of, parts_of
 from migrator.mapping.items.transforms import Transform
-from migrator.mapping.language.document import Document, Path
+from migrator.mapping.language.document import Document, Path, where_of
 from migrator.mapping.language.documents import TYPE_NAMES, facts_of, held_as, key_type
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import entities_of, plan_entity
@@ -489,6 +489,7 @@ def _unproved_warnings(
 ) -> Iterator[Fault]:
     """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
     named: set[tuple[str, str]] = set()
+    faulty = tuple(fault.where for fault in parsed.faults)
     for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):
         other_key = f"{other_plan.entity.written}.{other.type}"
         what = f"its key can be equal to that of {other_key}; begin one of the two with a word of its own"
@@ -496,9 +497,11 @@ def _unproved_warnings(
         named |= {(plan.entity.name, item.type), (other_plan.entity.name, other.type)}
     for name, types in unproved.items():
         for type_ in sorted(types):
-            if (name, type_) not in named:
+            at = _key_at(name.partition("@")[0], type_)
+            is_faulty = any(f"{where}.".startswith(f"{where_of(at)}.") for where in faulty)
+            if (name, type_) not in named and not is_faulty:
                 what = "no constraint proves that this key is unique; backfill claims each key and detects a second row"
-                yield parsed.document.fault(_key_at(name.partition("@")[0], type_), what, warning=True)
+                yield parsed.document.fault(at, what, warning=True)
 
 
 def _key_at(entity: str, type_: str) -> Path:

@@ -426,13 +426,11 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
     """Whether `kept` (paths whose values the key gives back) hold a key of the root table.
 
-    The key that names its rows is one, proved or not: a reading that meets two rows of one key ends there.
+    The key that names its rows is one, proved or not: a reading that meets two rows of one key ends there. A unique key may
+    have NULLs: such rows have no item, because a NULL in a base key refuses the row.
     """
-    nullable = {column.name for column in plan.table.columns if column.nullable}
     named = tuple(column.name for column in plan.key)
-    if set(named) <= kept:
-        return True
-    return any(set(key) <= kept and not set(key) & nullable for key in plan.table.proved)
+    return set(named) <= kept or any(set(key) <= kept for key in plan.table.proved)
 
 
 def key_doubt(plan: EntityPlan) -> str:

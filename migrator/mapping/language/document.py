@@ -188,9 +188,20 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
         path, loc = real_path(problem["loc"], document), problem["loc"]
         own = loc[-1:] if problem["type"] == "missing" or loc[-1:] == ("[key]",) else ()
         problems.setdefault((path, own), {})[_sentence(problem, path, words, fields)] = None
+    # A misspelled word is not missing as well.
+    meant = {
+        (path[:-1], match[1])
+        for (path, _), sentences in problems.items()
+        for sentence in sentences
+        if (match := _MEANT.search(sentence))
+    }
+    problems = {
+        place: sentences for place, sentences in problems.items() if (place[0], *place[1]) not in meant
+    }
     return [document.fault(path, "; or ".join(sentences)) for (path, _), sentences in problems.items()]
 
 
+_MEANT = re.compile(r"is not a valid key here; did you mean '(.+)'\?")
 _SENTENCES = {
     "bool_parsing": "write true or false here",
     "bool_type": "write true or false here",

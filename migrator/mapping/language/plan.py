@@ -60,11 +60,13 @@ class Scope:
     """Aliases of one row (the root's or a child's) with the tables behind them, and the columns asked for so far.
 
     `transformed`: paths asked of the entity's transform; None where there is none.
+    `faulty`: aliases of joins, with a fault or planned.
     """
 
     tables: dict[str, TableFacts]
     slots: dict[str, Slot] = field(default_factory=dict)
     transformed: dict[str, None] | None = None
+    faulty: set[str] = field(default_factory=set)
 
     def want(self, path: str) -> str:
         """Takes the column at `path` into the slots; '' or what is wrong with the path."""
@@ -75,6 +77,8 @@ class Scope:
             self.transformed[path] = None
             return ""
         table = self.tables.get(alias)
+        if table is None and alias in self.faulty:
+            return ""
         if table is None:
             return f"alias '{alias}' not found{did_you_mean(alias, [a for a in self.tables if a])}"
         column = table.column(name)
@@ -260,6 +264,7 @@ class _Planner:
 
     def _join(self, join: Join, scope: Scope, at: Path, makers: Sequence[Join]) -> JoinPlan | None:
         parent = scope.tables.get(join.parent)
+        scope.faulty.add(join.alias)
         if parent is None:
             return None
         faults_before = len(self.faults)

@@ -138,7 +138,9 @@ CASES: list[tuple[str, str, bool]] = [
     ('"U#{id}{token}"', "META", True),  # a UUID has one width
     ('"U#{id}{at}"', "META", False),  # nothing between them
     ('"U#{a}"', "META", False),  # a alone is not unique
-    ('"U#{email}"', "META", False),  # unique, but NULL may stand in several rows
+    ('"U#{email}"', "META", True),  # rows with NULL have no item
+    ('"U#{email|or:none}"', "META", False),  # rows with NULL have the same key
+    ('"U#{email|lower}"', "META", False),
     ('"U#{id|hash}"', "META", False),
     ('"U#{a|lower}"', '"{b}"', False),
     ('"U#{at|iso:s}"', "META", False),
