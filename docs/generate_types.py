@@ -31,7 +31,8 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
   entity: `columns: {geom_text: {sql: "ST_AsText(geom)", type: text}}`.
 - Text is not touched: no trimming, no normalising, no change of case.
 - Lists, maps and sets stand in attributes. In a key or a template they take `|json`, which is one text for one value;
-  they cannot be a condition, a TTL, or what names a row.
+  they cannot be a condition, a TTL, or what names a row. `|set` stores an array, or MySQL's SET, as one of DynamoDB's
+  sets (SS, NS or BS).
 - Times sort as text within one column. `|iso`, `|date`, `|week`, `|month`, `|quarter`, `|year`, `|epoch` and
   `|bucket` take dates and timestamps only. A timestamp without a zone has none in the item either; where `|epoch` or
   a TTL needs one, it is the mapping's `source: {timezone: …}`. Of an hour that a change of clocks repeats the first is meant; one that it

@@ -1,0 +1,88 @@
+"""Sets and maps that are made of a list's rows follow every change of these rows, and verify sees what differs in them."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from migrator.dynamodb.client import dynamodb_client
+from migrator.source.engines.connect import source_url
+from tests.journeys.command import Project, project
+from tests.language.conftest import database_on
+from tests.language.engines import ENGINES
+
+MAPPING = """\
+mapping: 1
+table: {name: Users, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  account:
+    collect: {tags: {of: tag, by: account_id}}
+    items:
+      Account:
+        key: ["USER#{id}", META]
+        attributes: {tags: tags.label|set, sizes: tags.size|set, by_label: {each: tags, key: label, attributes: {size: size}}}
+"""
+SCRIPT = """
+CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY);
+CREATE TABLE tag (account_id INTEGER NOT NULL, label VARCHAR(20) NOT NULL, size INTEGER NOT NULL,
+  PRIMARY KEY (account_id, label), FOREIGN KEY (account_id) REFERENCES account (id));
+INSERT INTO account VALUES (1), (2);
+INSERT INTO tag VALUES (1, 'red', 5), (1, 'blue', 5), (2, 'red', 7);
+"""
+
+
+@pytest.fixture(params=ENGINES)
+def shop(request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str) -> Project:
+    url = database_on(request.param, request, tmp_path)(SCRIPT)
+    made = project(tmp_path, url, dynamodb_url, f"T{secrets.token_hex(4)}", text=MAPPING)
+    return made.prepared("table create", "capture install", "backfill")
+
+
+def changed(shop: Project, *statements: str) -> None:
+    engine = sa.create_engine(source_url(shop.environment["MIGRATOR_SOURCE_URL"]))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    shop.done("relay", str(shop.job), "--once")
+
+
+def accounts(shop: Project) -> dict[str, object]:
+    return {
+        str(item["PK"]): (item.get("tags"), item.get("sizes"), item["by_label"])
+        for item in shop.items()
+        if item["type"] == "Account"
+    }
+
+
+def test_a_childs_change_is_written_and_verified(shop: Project) -> None:
+    assert accounts(shop) == {
+        "USER#1": (["blue", "red"], [5], {"red": {"size": 5}, "blue": {"size": 5}}),
+        "USER#2": (["red"], [7], {"red": {"size": 7}}),
+    }
+    changed(
+        shop,
+        "INSERT INTO tag VALUES (1, 'green', 9)",
+        "UPDATE tag SET label = 'pink' WHERE account_id = 1 AND label = 'red'",
+        "DELETE FROM tag WHERE account_id = 2",
+    )
+    assert accounts(shop) == {
+        "USER#1": (
+            ["blue", "green", "pink"],
+            [5, 9],
+            {n: {"size": 9 if n == "green" else 5} for n in ("green", "blue", "pink")},
+        ),
+        "USER#2": (None, None, {}),
+    }
+    client = dynamodb_client(region=None, profile=None, endpoint=shop.endpoint)
+    for members, code in ((["pink", "blue", "green"], 0), (["blue", "pink"], 1)):
+        client.update_item(
+            TableName=shop.table,
+            Key={"PK": {"S": "USER#1"}, "SK": {"S": "META"}},
+            UpdateExpression="SET tags = :tags",
+            ExpressionAttributeValues={":tags": {"SS": members}},
+        )
+        assert shop.run("verify", str(shop.job)).code == code
