@@ -20,6 +20,7 @@ from migrator.mapping.model.questions import (
     NULLS_MOVED,
     Bound,
     Figures,
+    Joined,
     NumberSpan,
     Path,
     QuestionCondition,
@@ -519,12 +520,14 @@ class IndexKeys(Struct, frozen=True):
 
 
 class AccessPart(Struct, frozen=True):
-    """Items of one table in an answer of several. `on`: columns and the parameters that they equal; `one`: a single item."""
+    """Items of one table in an answer of several. `on`: columns and the parameters that they equal; `joins`: other parents
+    that columns are of; `one`: a single item."""
 
     name: str
     table: str
-    columns: tuple[str, ...]
+    outputs: tuple[Path, ...]
     on: tuple[tuple[str, str], ...]
+    joins: tuple[Joined, ...] = ()
     order: tuple[tuple[str, bool], ...] = ()
     one: bool = False
 
@@ -547,6 +550,12 @@ class Access(Struct, frozen=True):
     filters: Dict[str, Any] = {}
     """Of other attributes, as the mapping has them."""
     parts: tuple[AccessPart, ...] = ()
+
+    @property
+    def stored(self) -> StatementQuestion:
+        """The question with what the items of its own table must have."""
+        last = self.parts[-1] if self.parts else self.question
+        return replace(self.question, outputs=last.outputs, joins=last.joins)
 
 
 class PlacedTables(Struct, frozen=True):
@@ -616,7 +625,7 @@ class _Placing:
         needs: list[tuple[StatementQuestion, Need]] = []
         for question in questions:
             try:
-                access = self._at_home(question, home)
+                access = self._own_access(question, home)
                 if access is None:
                     needs.append((question, Needs(self.facts, self.figures).of(question)))
                 else:
@@ -631,7 +640,7 @@ class _Placing:
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
             name = free_name(self._name(access.question), named)
-            notes = (*access.question.notes, *access.notes, *self._rewrites(access.question))
+            notes = (*access.question.notes, *access.notes, *self._rewrites(access.stored))
             named[name] = replace(access, name=name, notes=notes)
         unserved = tuple(sorted(self.unserved, key=lambda other: _place(other.statement)))
         return PlacedTables(
@@ -720,6 +729,13 @@ class _Placing:
         form = equal_form(column, span_of(self.figures, table.name, column.name), several=several)
         return KeyPiece(("", column.name), ("|escape" if several else "") if form is None else form)
 
+    def _own_access(self, question: StatementQuestion, home: Home) -> Access | None:
+        """As `_at_home`. Raises: NoKey also where the parent of a LEFT JOIN is elsewhere."""
+        access = self._at_home(question, home)
+        if question.with_parent and not (access and access.parts):
+            raise NoKey("join", "a LEFT JOIN of children that are not in one partition with their parent")
+        return access
+
     def _at_home(self, question: StatementQuestion, home: Home) -> Access | None:
         """The access to the base table that answers the question; None where an index must."""
         of_each = question.total is not None and bool(question.order)
@@ -794,7 +810,8 @@ class _Placing:
         """The children of a partition, together with the parent where the question asks for its columns too."""
         if not (parts := self._parts(access.question, home, params)):
             return access
-        notes = (*access.notes, f"the {parts[0].name} is returned also if it has no {parts[1].name}")
+        differs = f"the {parts[0].name} is returned also if it has no {parts[1].name}"
+        notes = (*access.notes, *([] if access.question.with_parent else [differs]))
         return replace(access, condition=("", ()), parts=parts, notes=notes)
 
     def _parts(
@@ -811,11 +828,13 @@ class _Placing:
             other.parent is None or other is home or self._few(other.table, set(other.parent.columns))
             for other in beside
         )
-        of_parent = tuple(name for of, name in question.outputs if of)
-        own = tuple(name for of, name in question.outputs if not of)
+        of_parent = [("", name) for of, name in question.outputs if alias and of == alias]
+        if question.with_parent:
+            of_parent = list(dict.fromkeys([*(("", name) for name in key.values()), *of_parent]))
+        own = tuple(path for path in question.outputs if not alias or path[0] != alias)
         if (
             not (own and of_parent)
-            or {of for of, _ in question.outputs} != {"", alias}
+            or any(one.parent for one in question.joins)
             or any(of for (of, _), _ in question.order)
             or question.limit is not None
             or held is None
@@ -827,9 +846,10 @@ class _Placing:
         on = tuple((key[column], param) for column, param in sorted(params.items()))
         ordered = tuple((column, descending) for (_, column), descending in question.order)
         rows = free_name(plain_name(question.table), [entity])
+        joins = tuple(one for one in question.joins if one.alias != alias)
         return (
-            AccessPart(entity, parent.table, of_parent, on, one=True),
-            AccessPart(rows, question.table, own, tuple(sorted(params.items())), ordered),
+            AccessPart(entity, parent.table, tuple(of_parent), on, one=True),
+            AccessPart(rows, question.table, own, tuple(sorted(params.items())), joins, ordered),
         )
 
     # ── indexes ──

@@ -71,19 +71,20 @@ def mapping_of(
     by its name."""
 
     def returns(access: Access) -> str:
-        names = attributes_of(access.question, facts)
+        names = attributes_of(access.stored, facts)
         if not access.parts:
             return text_of([names.get(path, path[1]) for path in access.question.outputs])
         parts: dict[str, dict[str, Any]] = {}
         for part in access.parts:
             one = {"one": True} if part.one else {}
-            parts[part.name] = {"type": design.names.types[part.table], **one, "attributes": part.columns}
+            attributes = [names.get(path, path[1]) for path in part.outputs]
+            parts[part.name] = {"type": design.names.types[part.table], **one, "attributes": attributes}
         return text_of(parts)
 
     def sql(access: Access) -> str:
         if not access.parts:
             return quoted(access.question.sql)
-        return text_of({part.name: _select(part, facts.tables[part.table], quote) for part in access.parts})
+        return text_of({part.name: _select(part, facts, quote) for part in access.parts})
 
     entities = [_entity(design, facts, figures, name) for name in sorted(design.homes)]
     template = text_template(
@@ -97,7 +98,7 @@ def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: st
     """What the mapping says of a table; of several patterns that need one join or total, once."""
     table, rows = facts.tables[name], figures.rows.get(name)
     accesses = [access for access in design.accesses if access.question.table == name]
-    questions = [access.question for access in accesses if not access.parts]
+    questions = [access.stored for access in accesses]
     calls = (
         f"{frequency(*(one.question.statement for one in accesses))} of {amount(len(accesses), 'pattern')}"
     )
@@ -129,16 +130,25 @@ def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path,
     return made
 
 
-def _select(part: AccessPart, table: TableFacts, quote: Callable[[str], str]) -> str:
-    def real(name: str) -> str:
-        column = table.column(name)
-        return quote(name if column is None else column.real)
+def _select(part: AccessPart, facts: SchemaFacts, quote: Callable[[str], str]) -> str:
+    tables = {"": facts.tables[part.table], **{one.alias: facts.tables[one.table] for one in part.joins}}
 
-    columns = ", ".join(map(real, part.columns))
-    conditions = " AND ".join(f"{real(name)} = :{param}" for name, param in part.on)
-    order = ", ".join(f"{real(name)}{' DESC' if descending else ''}" for name, descending in part.order)
-    place = ".".join(map(quote, filter(None, (table.schema, table.real))))
-    return f"SELECT {columns} FROM {place} WHERE {conditions}{f' ORDER BY {order}' if order else ''}"
+    def real(path: Path) -> str:
+        column = tables[path[0]].column(path[1])
+        name = quote(path[1] if column is None else column.real)
+        return f"{quote(path[0] or tables[''].real)}.{name}" if part.joins else name
+
+    def place(table: TableFacts) -> str:
+        return ".".join(map(quote, filter(None, (table.schema, table.real))))
+
+    sources = [place(tables[""])]
+    for one in part.joins:
+        on = " AND ".join(f"{real((one.alias, theirs))} = {real(('', own))}" for own, theirs in one.on)
+        sources.append(f"LEFT JOIN {place(tables[one.alias])} AS {quote(one.alias)} ON {on}")
+    conditions = " AND ".join(f"{real(('', name))} = :{param}" for name, param in part.on)
+    order = ", ".join(f"{real(('', name))}{' DESC' if descending else ''}" for name, descending in part.order)
+    select = f"SELECT {', '.join(map(real, part.outputs))} FROM {' '.join(sources)} WHERE {conditions}"
+    return f"{select} ORDER BY {order}" if order else select
 
 
 def _request(access: Access) -> str:

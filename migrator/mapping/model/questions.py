@@ -77,7 +77,8 @@ class StatementQuestion:
     `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
     whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose NULLs the
     statement puts at the other end than the source's default. `limit`: a number or a parameter's name. `notes`: what the
-    pattern's statement does otherwise than the recorded one.
+    pattern's statement does otherwise than the recorded one. `with_parent`: the parent is in the answer also if it has no
+    row of `table`.
     """
 
     statement: Statement
@@ -93,6 +94,7 @@ class StatementQuestion:
     total: Total | None = None
     nulls_moved: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    with_parent: bool = False
 
     def of(self, *bounds: Bound) -> tuple[QuestionCondition, ...]:
         return tuple(condition for condition in self.conditions if condition.bound in bounds)

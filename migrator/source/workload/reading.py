@@ -65,7 +65,8 @@ class QueryScope:
     """Tables by the name that the statement has for them. `root`: the one whose rows are asked for; `joined`: its parents;
     `optional`: those of a LEFT JOIN; `required`: columns of the root that an inner join leaves out where they are NULL.
 
-    `turned`: of a total, the child's columns that are the root's key.
+    `turned`: of a total, the child's columns that are the root's key. `parent_of`: the child of a
+    LEFT JOIN, whose parent is in the answer also if it has none; '' where there is no such join.
     """
 
     tables: dict[str, TableFacts] = field(default_factory=dict)
@@ -74,6 +75,7 @@ class QueryScope:
     optional: set[str] = field(default_factory=set)
     required: set[str] = field(default_factory=set)
     turned: dict[tuple[str, str], str] = field(default_factory=dict)
+    parent_of: str = ""
 
     def place(self, column: exp.Column) -> tuple[str, Column]:
         """The table's name in the statement, and the column. Raises: NoQuestion where it is none, or several."""
@@ -222,14 +224,20 @@ def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
         if len(names) != 2:
             raise NoQuestion("join", "a table with itself by one name")
         child, parent, on = _directed(scope, sorted(names), ends_of)
-        if parent in parents or (child in scope.optional and parent not in scope.optional):
-            raise NoQuestion("join", "a row with several children, or a LEFT JOIN of children")
+        is_left = child in scope.optional and parent not in scope.optional
+        if parent in parents or (is_left and scope.parent_of):
+            raise NoQuestion("join", "a row with several children, or two LEFT JOINs of children")
+        scope.parent_of = child if is_left else scope.parent_of
         parents[parent] = child, on
     roots = [name for name in scope.tables if name not in parents]
     if len(roots) != 1 or len(links) != len(scope.tables) - 1:
         raise NoQuestion("join", "tables that nothing joins, or that are joined in a circle")
     scope.root = roots[0]
     _join_parents(scope, parents, scope.root, "")
+    if scope.parent_of == scope.root:
+        scope.required.clear()
+    elif scope.parent_of:
+        raise NoQuestion("join", "a LEFT JOIN of children that have children")
 
 
 def _directed(
@@ -498,6 +506,8 @@ class _StatementReader:
         if folded.asks_existence or self._returns_any_key(select):
             self._ask_for_key(select, conditions)
         if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
+            if self.scope.parent_of:
+                raise NoQuestion("join", "a LEFT JOIN of children in an aggregate")
             of_one = total_of_one(select, self.scope, conditions, self.facts)
             if of_one is not None:
                 return self._of_one_parent(of_one, conditions)
@@ -525,6 +535,7 @@ class _StatementReader:
             total=self.total,
             nulls_moved=tuple(self.nulls_moved),
             notes=tuple(dict.fromkeys(self.notes)),
+            with_parent=bool(self.scope.parent_of),
         )
 
     # ── the statement ──

@@ -197,7 +197,7 @@ NOT_READ = {
     "definition": "CREATE TABLE x (id INTEGER)",
     "distinct": "SELECT DISTINCT status FROM orders",
     "function": "SELECT id FROM orders WHERE date(placed_at) = ?",
-    "join": "SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id WHERE c.id = ?",
+    "join": "SELECT c.id, o.id FROM customers c JOIN orders o ON o.customer_id = c.id JOIN staff s ON s.id = c.id",
     "long": f"SELECT id FROM orders WHERE total = {'1+' * LONGEST}1",
     "offset": "SELECT id FROM orders ORDER BY id LIMIT 10 OFFSET 20",
     "search": "SELECT id FROM products WHERE name LIKE ?",
