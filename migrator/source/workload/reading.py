@@ -66,7 +66,7 @@ class QueryScope:
     `optional`: those of a LEFT JOIN; `required`: columns of the root that an inner join leaves out where they are NULL.
 
     `turned`: of a total, the child's columns that are the root's key. `parent_of`: the child of a
-    LEFT JOIN, whose parent is in the answer also if it has none; '' where there is no such join.
+    LEFT JOIN, whose parent is in the answer also if it has none.
     """
 
     tables: dict[str, TableFacts] = field(default_factory=dict)
