@@ -58,9 +58,9 @@ def check_on_source(
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
     with job.open_source(_settings(url), parsed) as source:
-        checked = checked_on(source, parsed)
         # Old tables of DynamoDB's are declared, and checked without a source.
         workload = Workload(cast("Questions", source), source.facts())
+        checked = checked_on(source, parsed, workload.facts)
         clauses = workload.clauses(checked.mapping)
         refused = list(statement_faults(workload.source, checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)

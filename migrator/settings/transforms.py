@@ -23,6 +23,7 @@ from migrator.mapping.items.wire import Price
 from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import ComputingSource
+from migrator.mapping.model.facts import SchemaFacts
 from migrator.runtime.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
 from migrator.runtime.system import small_text
 from migrator.runtime.values import replace
@@ -216,13 +217,13 @@ def _read() -> Any:
 # ── A mapping laid over its open source: with the faults and doubts that only the source can tell ──
 
 
-def checked_on(source: ComputingSource, parsed: ParsedMapping) -> Checked:
-    """The mapping checked against an open source, its transforms loaded.
+def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFacts | None = None) -> Checked:
+    """The mapping checked against an open source, its transforms loaded. `facts`: its schema, where that is read already.
 
     Raises: MappingError with every fault, those that the source finds in the SQL of computed columns among them.
     """
     revised, transforms = load_transforms(parsed)
-    checked = check_mapping(revised, source.facts(), transforms)
+    checked = check_mapping(revised, facts or source.facts(), transforms)
     faults = [
         parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what)
         for plan in checked.plans

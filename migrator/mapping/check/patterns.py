@@ -316,9 +316,7 @@ class _PatternCheck:
         yield from self._expiry()
         for part in self.pattern.parts:
             at = (*self.returns_at, part.name, "attributes") if part.name else self.returns_at
-            for name in part.attributes:
-                if what := self._attribute_fault(part, name):
-                    yield self._fault(at, what)
+            yield from (self._fault(at, what) for what in self._attribute_faults(part))
 
     def _returned_types(self) -> Iterator[Fault]:
         given = {key.item.type for key in self.keys}
@@ -347,16 +345,17 @@ class _PatternCheck:
             what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
             yield self._fault(self.returns_at, f"{what}, up to days after they expired; add it", warning=True)
 
-    def _attribute_fault(self, part: Part, name: str) -> str:
+    def _attribute_faults(self, part: Part) -> Iterator[str]:
         keys = [key for key in self.keys if not part.type or key.item.type == part.type]
         attributes = [
             attribute_names(self.mapping.table, key.entity, key.item, self.plans.get(key.entity.name))
             for key in keys
         ]
         sure = [names for names in attributes if names is not None]
-        if not keys or len(sure) < len(attributes) or any(name in names for names in sure):
-            return ""
-        return f"no item under this key has '{name}'{did_you_mean(name, set().union(*sure))}"
+        if keys and len(sure) == len(attributes):
+            known = set[str]().union(*sure)
+            for name in (name for name in part.attributes if name not in known):
+                yield f"no item under this key has '{name}'{did_you_mean(name, known)}"
 
 
 def _item_types(mapping: Mapping) -> set[str]:
