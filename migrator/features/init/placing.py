@@ -623,6 +623,7 @@ class _Placing:
         """Questions of a table that has a home, as all others have."""
         home = self.homes[table.name]
         needs: list[tuple[StatementQuestion, Need]] = []
+        without: list[tuple[StatementQuestion, NoKey]] = []
         for question in questions:
             try:
                 access = self._own_access(question, home)
@@ -631,8 +632,16 @@ class _Placing:
                 else:
                     self.accesses.append(access)
             except NoKey as no_key:
-                self.unserved.append(Unserved(question.statement, no_key.reason, no_key.what))
-        self._index(table, needs)
+                without.append((question, no_key))
+        wider = sorted((need for _, need in needs), key=lambda need: len(need.partition))
+        shared = {id(one): self._shared(one, wider) for one, _ in (*needs, *without)}
+        for question, why in without:
+            found = shared[id(question)]
+            if found is None or question.with_parent:
+                self.unserved.append(Unserved(question.statement, why.reason, why.what))
+            else:
+                needs.append((question, found[0]))
+        self._index(table, needs, shared)
 
     def design(self, questions: Sequence[StatementQuestion]) -> PlacedTables:
         """With each access named, by the order of its question."""
@@ -854,10 +863,17 @@ class _Placing:
 
     # ── indexes ──
 
-    def _index(self, table: TableFacts, needs: Sequence[tuple[StatementQuestion, Need]]) -> None:
-        """Entries for what the base table does not answer: equal ones once, the most asked first."""
+    def _index(
+        self,
+        table: TableFacts,
+        needs: Sequence[tuple[StatementQuestion, Need]],
+        shared: Dict[int, tuple[Need, dict[str, Any]] | None],
+    ) -> None:
+        """Entries for what the base table does not answer: equal ones once, the most asked first.
+
+        `shared`: by id of the question, a wider need and a filter in place of its own.
+        """
         made: list[IndexKeys] = []
-        shared = {id(question): self._shared(question, need, needs) for question, need in needs}
         # What needs a sort key of its own first, so that what takes any finds one.
         for question, asked in sorted(
             needs,
@@ -876,26 +892,26 @@ class _Placing:
         self.entries[table.name] = tuple(made)
 
     def _shared(
-        self, question: StatementQuestion, need: Need, needs: Sequence[tuple[StatementQuestion, Need]]
+        self, question: StatementQuestion, wider: Iterable[Need]
     ) -> tuple[Need, dict[str, Any]] | None:
         """The need of another question whose few entries answer this one too, and the filter that leaves out the others."""
-        own = {piece.path for piece in need.partition}
-        for _, other in sorted(needs, key=lambda pair: len(pair[1].partition)):
+        for other in wider:
             paths = {piece.path for piece in other.partition}
-            is_wider = not other.when and (paths < own or (paths == own and need.when))
-            if not is_wider or need.bucket or other.bucket or need.sort != other.sort[: len(need.sort)]:
-                continue
-            ranges = question.ranges
-            rest = [one for one in question.conditions if one not in ranges and one.path not in paths]
+            rest = [
+                one for one in question.conditions if one not in question.ranges and one.path not in paths
+            ]
             filters = filters_of(self.facts, question, rest)
-            few = (
-                ""
-                if any(alias for alias, _ in paths)
-                else self._few(question.table, {path[1] for path in paths})
-            )
-            if filters is not None and few:
-                notes = (*need.notes, few)
-                return replace(need, partition=other.partition, when=(), notes=notes), filters
+            few = self._few(question.table, {name for alias, name in paths if not alias})
+            if other.when or other.bucket or not (filters and few) or any(alias for alias, _ in paths):
+                continue
+            kept = tuple(one for one in question.conditions if one not in rest)
+            try:
+                need = Needs(self.facts, self.figures).of(replace(question, conditions=kept, required=()))
+            except NoKey:
+                continue
+            same = {piece.path for piece in need.partition} == paths and need.bucket is None
+            if same and need.sort == other.sort[: len(need.sort)]:
+                return replace(need, partition=other.partition, notes=(*need.notes, few)), filters
         return None
 
     def _entry(self, table: TableFacts, question: StatementQuestion, need: Need) -> IndexKeys:

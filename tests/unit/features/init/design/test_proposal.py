@@ -177,11 +177,11 @@ def test_children_asked_more_by_their_parent_than_by_themselves_stand_in_its_par
 FEW = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, boss INTEGER REFERENCES users (id), gone TIMESTAMP);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), state TEXT NOT NULL,
-  sent DATE, made TIMESTAMP NOT NULL);
+  sent DATE, made TIMESTAMP NOT NULL, cost NUMERIC(8, 2), note TEXT);
 INSERT INTO users WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
   SELECT i, i %% 7, NULLIF(i %% 3, 0), NULL FROM n;
 INSERT INTO orders WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
-  SELECT i, i %% 300 + 1, 'open', NULL, '2026-01-01' FROM n;
+  SELECT i, i %% 300 + 1, 'open', NULL, '2026-01-01', -i, NULL FROM n;
 """
 FILTERED = {
     "a key and a NULL": (
@@ -198,6 +198,11 @@ FILTERED = {
     "a few children": (
         "SELECT id FROM orders WHERE user_id = ? AND state = ? ORDER BY id",
         {"state": "state"},
+        1,
+    ),
+    "values that no key has": (
+        "SELECT id FROM orders WHERE user_id = ? AND cost = ? AND sent IS NULL AND note IS NOT NULL",
+        {"cost": "cost", "sent": {"exists": False}, "note": {"exists": True}},
         1,
     ),
     "the first of a few": (
