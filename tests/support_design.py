@@ -19,7 +19,7 @@ from migrator.runtime.errors import Fault, MappingError
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import statements_of
-from migrator.source.workload.statistics import figures_of
+from migrator.stages.session.workload import Workload
 
 SHOP = """
 CREATE TABLE customers (id INTEGER NOT NULL PRIMARY KEY, email VARCHAR(80) NOT NULL UNIQUE, name TEXT NOT NULL,
@@ -177,7 +177,9 @@ def proposed(
     facts = source.facts()
     made = read(sql, facts) if isinstance(sql, str) else list(sql)
     questions = [question for question in made if isinstance(question, StatementQuestion)]
-    figures = figures_of(source.query, facts, wanted_of(questions, facts, nulls=not strict), rows_exact)
+    written = [one.statement for one in made if isinstance(one, Unserved) and one.reason == "write"]
+    wanted = wanted_of(questions, facts, nulls=not strict)
+    figures = Workload(source, facts).figures(wanted, rows_exact, written)
 
     def faults(text: str) -> Sequence[Fault]:
         return all_faults(text, facts)

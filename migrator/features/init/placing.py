@@ -505,6 +505,8 @@ class Home(Struct, frozen=True):
     partition: tuple[str, tuple[KeyPiece, ...]]
     sort: tuple[str, tuple[KeyPiece, ...]]
     parent: ForeignKey | None = None
+    ordered: tuple[str, ...] = ()
+    """Columns that the sort key begins with for the order of a question."""
 
 
 class IndexKeys(Struct, frozen=True):
@@ -697,14 +699,36 @@ class _Placing:
         for foreign in parent_keys(self.facts, table):
             if not self._may_hold(table, foreign):
                 continue
-            there = self._home_with(table, foreign)
-            calls = sum(
-                question.statement.calls for question in questions if self._is_answered(question, there)
-            )
-            identifying = set(foreign.columns) < key
-            if (identifying or calls > own) and (calls, identifying) > best:
-                best, home = (calls, identifying), there
+            plain = self._home_with(table, foreign)
+            for there in (plain, *self._sorted_homes(table, plain, questions)):
+                answered = (question for question in questions if self._is_answered(question, there))
+                calls = sum(question.statement.calls for question in answered)
+                identifying = set(foreign.columns) < key
+                if (identifying or calls > own) and (calls, identifying) > best:
+                    best, home = (calls, identifying), there
         return home
+
+    def _sorted_homes(
+        self, table: TableFacts, home: Home, questions: Sequence[StatementQuestion]
+    ) -> Iterator[Home]:
+        """The home with its items in the order that a question wants, by columns that are known not to change."""
+        partition = {piece.path for piece in home.partition[1]}
+        updated = self.figures.updated.get(captured_name(table))
+        if updated is None:
+            return
+        for question in questions:
+            try:
+                need = Needs(self.facts, self.figures).of(question)
+            except NoKey:
+                continue
+            columns = [None if piece.path[0] else table.column(piece.path[1]) for piece in need.sort]
+            is_fixed = all(one and not one.nullable and one.real not in updated for one in columns)
+            if {piece.path for piece in need.partition} == partition and columns and is_fixed:
+                before = frozenset(partition | {piece.path for piece in need.sort})
+                sort = (*need.sort, *tail_of(table, self.figures, before))
+                yield replace(
+                    home, sort=(home.sort[0], sort), ordered=tuple(one.path[1] for one in need.sort)
+                )
 
     def _is_answered(self, question: StatementQuestion, home: Home) -> bool:
         try:

@@ -90,7 +90,7 @@ def mapping_of(
     template = text_template(
         __package__, "mapping.yaml.j2", text=text_of, quoted=quoted, calls=frequency, rate=_rate
     )
-    functions = {"stored": _stored, "request": _request, "returns": returns, "sql": sql}
+    functions = {"stored": _stored, "request": _request, "returns": returns, "row_key": row_key, "sql": sql}
     return template.render(functions, design=design, table=table, entities=entities, remarks=remarks or {})
 
 

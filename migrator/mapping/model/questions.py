@@ -320,6 +320,8 @@ class Figures(Struct, frozen=True):
     filled: frozenset[TableColumn] = frozenset()
     writes: Dict[str, float] = {}
     """Changes of rows a second by real name of the table, where statements tell."""
+    updated: Dict[str, frozenset[str]] = {}
+    """Columns that statements update, by real names, of each table to which some write."""
 
 
 class Wanted(Struct, frozen=True):

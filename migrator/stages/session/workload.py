@@ -88,7 +88,12 @@ class Workload(Struct, frozen=True):
             ask = partial(self.source.query, what="the figures of its tables")
             rated = [replace(one, calls=one.per_s) for one in statements if one.per_s is not None]
             figures = figures_of(ask, self.facts, wanted, rows_exact)
-            return replace(figures, writes=told_writes(rated, self.facts).per_s)
+            told = told_writes(statements, self.facts)
+            updated = {
+                name: frozenset(column for table, column in told.updates_per_s if table == name)
+                for name in told.per_s
+            }
+            return replace(figures, writes=told_writes(rated, self.facts).per_s, updated=updated)
         except SourceError:
             tables = [table for table in self.facts.tables.values() if table.primary_key]
             selects = (f"SELECT * FROM {self.spelled(table.real)}" for table in tables)

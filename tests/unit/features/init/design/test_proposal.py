@@ -400,6 +400,51 @@ def test_a_partition_with_many_other_children_is_not_read_as_a_whole(tmp_path: P
         assert any(access.parts for access in made.design.accesses) is is_one, name
 
 
+FORUM = """
+CREATE TABLE thread (id INTEGER PRIMARY KEY, title TEXT NOT NULL);
+CREATE TABLE reply (id INTEGER PRIMARY KEY, thread_id INTEGER NOT NULL REFERENCES thread (id), at TIMESTAMP NOT NULL,
+  seen TIMESTAMP, text TEXT NOT NULL);
+INSERT INTO thread VALUES (1, 'a'), (2, 'b');
+INSERT INTO reply VALUES (1, 1, '2026-01-02', NULL, 'x'), (2, 1, '2026-01-01', '2026-02-01', 'y'), (3, 2, '2026-01-01', NULL, 'z');
+"""
+REPLIES = "SELECT id, text FROM reply WHERE thread_id = ? ORDER BY at DESC, id DESC;\n"
+SEEN = "SELECT id FROM reply WHERE thread_id = ? AND seen IS NOT NULL ORDER BY seen, id;\n"
+ADDED = "INSERT INTO reply (id, thread_id, at, text) VALUES (?, ?, ?, ?);\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "sort"),
+    [
+        pytest.param(REPLIES + ADDED, "REPLY#{at|iso}#{id:06}", id="in its order"),
+        pytest.param(
+            REPLIES + ADDED + "UPDATE reply SET text = ? WHERE id = ?",
+            "REPLY#{at|iso}#{id:06}",
+            id="another column changes",
+        ),
+        pytest.param(REPLIES + ADDED + "UPDATE reply SET at = ? WHERE id = ?", None, id="the order changes"),
+        pytest.param(REPLIES, None, id="no write is known"),
+        pytest.param(SEEN + ADDED, None, id="may be NULL"),
+        pytest.param(
+            f"{REPLIES}{ADDED}-- 9/s\nSELECT text FROM reply WHERE id = ?", None, id="asked more by its key"
+        ),
+    ],
+)
+def test_children_stand_in_the_order_of_their_question_by_what_does_not_change(
+    sql: str, sort: str | None, tmp_path: Path
+) -> None:
+    with source_with(tmp_path, FORUM) as source:
+        made = proposed(source, sql)
+        assert [fault for fault in all_faults(made.text, source.facts()) if not fault.warning] == []
+    (entity,) = (
+        one
+        for one in examine_mapping(made.text, "shop.yaml").mapping.entities.values()
+        if one.table == "reply"
+    )
+    key = [template.source for template in entity.items[0].key]
+    assert (key == ["THREAD#{thread_id}", sort]) is (sort is not None)
+    assert made.design.indexes == (0 if sort else 1)
+
+
 def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
     """Nothing stands behind the word there, so that no key begins with the word and a separator."""
     made = proposed(
