@@ -114,8 +114,8 @@ def row_code(entity: CompiledEntity, row: RowModel) -> RowCode:
 
 def _plain(value: Any, kind: Kind) -> Any:
     """A decoded value as a service has it."""
-    if value is None:
-        return None
+    if value is None or kind.distinct:
+        return value and list(value)
     return UUID(value) if kind.name == "uuid" else float(value) if kind.name == "float" else value
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from migrator.mapping.items.wire import encode_item
+from migrator.mapping.model.facts import Column, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.table import SetOf
 from migrator.runtime.errors import MappingError, RowError
 from tests import pins
@@ -88,6 +90,19 @@ def test_mysqls_set_becomes_a_set() -> None:
         (item,) = heart.items(entity, {"id": 7, "c": raw})
         assert item.get("x") == members
         assert members is None or type(item["x"]) is SetOf
+
+
+def test_an_old_tables_set_stays_one() -> None:
+    kind = Kind("list", element=Kind("text"), distinct=True)
+    columns = (Column("id", "id", Kind("text"), False, "text"), Column("c", "c", kind, True, "set(text)"))
+    facts = SchemaFacts(
+        "dynamodb", {"orders": TableFacts("orders", "orders", columns, ("id",))}, loosely_typed=True
+    )
+    entity = heart.entity(PLAIN % "keep: [c], attributes: {x: c|set}", facts)
+    (item,) = heart.items(entity, {"id": "7", "c": SetOf(["a", "b"])})
+    assert encode_item({"c": item["c"], "x": item["x"]}) == {name: {"SS": ["a", "b"]} for name in ("c", "x")}
+    (item,) = heart.items(entity, {"id": "7"})
+    assert not item.keys() & {"c", "x"}
 
 
 @pytest.mark.parametrize(

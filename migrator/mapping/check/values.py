@@ -151,8 +151,8 @@ def _twice_in_map(reference: Reference, plan: EntityPlan, of_entity: Sequence[Re
     )
     if is_proved or reference is not of_key[0]:
         return ""
-    what = f"no constraint proves that each row of {reference.collection} has a '{reference.path}' of its own"
-    return f"{what}; a row with two of one key, or with one that is NULL, is refused"
+    what = f"no constraint proves that the rows of {reference.collection} differ in '{reference.path}'"
+    return f"{what}; two equal keys, or a NULL, refuse the row that they belong to"
 
 
 def _without_text(reference: Reference, kind: Kind) -> str:

@@ -59,9 +59,7 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
     places = [place for place, used in enumerate(filters, 1) if FILTERS[used.name].of_array]
     if places and (formats or places[0] < len(filters)):
         used = filters[places[0] - 1].name
-        raise ValueError(
-            f"'{text}': what {used} gives is a whole attribute; write it last, and without braces"
-        )
+        raise ValueError(f"'{text}': a {used} is a whole attribute; write |{used} last, and without braces")
     return Ref(paths, format_spec if colon else None, filters)
 
 
