@@ -210,8 +210,6 @@ def _without_wrappers(tree: exp.Query, facts: SchemaFacts) -> exp.Query:
                 tree.copy(),
                 schema=schema,
                 dialect=sqlglot_dialect(facts.dialect),
-                quote_identifiers=False,
-                identify=False,
                 validate_qualify_columns=False,
             )
             merged = merge_subqueries(qualified)
