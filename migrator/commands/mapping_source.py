@@ -38,6 +38,7 @@ from migrator.runtime.errors import (
     amount,
     verb,
 )
+from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
@@ -62,7 +63,11 @@ def check_on_source(
         workload = Workload(cast("Questions", source), source.facts())
         checked = checked_on(source, parsed, workload.facts)
         clauses = workload.clauses(checked.mapping)
-        refused = list(statement_faults(workload.source, checked.mapping))
+        refused = [
+            replace(refusal, what=f"{name} ({refusal.what})" if name else refusal.what)
+            for refusal in statement_faults(workload.source, checked.mapping)
+            for name in [workload.unknown_name(checked.mapping, refusal.pattern, refusal.part)]
+        ]
         doubts = volatile_warnings(source, parsed, checked)
         unread = unread_tables(workload.facts, checked.plans, source.views())
         hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from sqlglot import exp
@@ -11,6 +11,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
+from migrator.runtime.errors import did_you_mean
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.workload.reading import column_named, mark_of, marked, table_named, tree_of
 
@@ -29,6 +30,39 @@ def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
     except (SqlglotError, RecursionError):
         return None
     return _ClauseReader(facts, names, scopes).clauses() if scopes else None
+
+
+def unknown_name(sql: str, facts: SchemaFacts) -> str:
+    """The first table, alias or column of a statement that the source does not have; '' if it cannot be told."""
+    text, names = marked(sql.strip().rstrip(";"), facts.dialect)
+    tree = tree_of(text, facts.dialect)
+    try:
+        scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
+    except (SqlglotError, RecursionError):
+        return ""
+    sources = {alias.lower(): source for scope in scopes for alias, source in scope.sources.items()}
+    for source in sources.values():
+        if isinstance(source, exp.Table) and table_named(facts, source) is None:
+            known = [table.real for table in facts.tables.values()]
+            return f"the source has no table '{source.name}'{did_you_mean(source.name, known)}"
+    reader = _ClauseReader(facts, names, scopes) if scopes else None
+    columns = [(scope, column) for scope in scopes for column in scope.columns]
+    unknown = [column for scope, column in columns if reader and not reader.places(scope, column)]
+    column = next((column for column in unknown if isinstance(column.this, exp.Identifier)), None)
+    return "" if column is None else _unknown_column(column, sources, facts)
+
+
+def _unknown_column(column: exp.Column, sources: Mapping[str, exp.Expr | Scope], facts: SchemaFacts) -> str:
+    named = column.table.lower()
+    if named and named not in sources:
+        return f"no table is called '{column.table}' in it{did_you_mean(column.table, sources)}"
+    own = [
+        source for alias, source in sources.items() if named in ("", alias) and isinstance(source, exp.Table)
+    ]
+    tables = [table for source in own if (table := table_named(facts, source)) is not None]
+    where = f"table {tables[0].real} has" if len(tables) == 1 else "its tables have"
+    known = [each.real for table in tables for each in table.columns]
+    return f"{where} no column '{column.name}'{did_you_mean(column.name, known)}"
 
 
 class _ClauseReader:
@@ -65,7 +99,7 @@ class _ClauseReader:
             if isinstance(node, exp.EQ):
                 self._equality(scope, node)
             elif isinstance(node, exp.Column) and _filters(node):
-                places = self._places(scope, node)
+                places = self.places(scope, node)
                 if not (isinstance(node.parent, exp.EQ) and self._is_join(scope, node.parent)):
                     self.filters |= dict.fromkeys(places)
             elif isinstance(node, exp.Having) and node.find(exp.Column) is None:
@@ -90,14 +124,14 @@ class _ClauseReader:
         for side, other in ((node.left.unnest(), node.right), (node.right.unnest(), node.left)):
             # An equality below OR or NOT does not hold for every row.
             if isinstance(side, exp.Column) and not list(other.find_all(exp.Column)) and _always_holds(node):
-                self.equal |= set(self._places(scope, side))
+                self.equal |= set(self.places(scope, side))
 
     def _is_join(self, scope: Scope, node: exp.EQ) -> bool:
         if not (isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
             return False
         if node.left.table and node.right.table:
             return node.left.table.lower() != node.right.table.lower()
-        left, right = self._places(scope, node.left), self._places(scope, node.right)
+        left, right = self.places(scope, node.left), self.places(scope, node.right)
         return bool(left) and bool(right) and {table for table, _ in left} != {table for table, _ in right}
 
     def _same(self, places: dict[TableColumn, None] | set[TableColumn]) -> Iterator[TableColumn]:
@@ -106,7 +140,7 @@ class _ClauseReader:
 
     # ── columns ──
 
-    def _places(self, scope: Scope | None, column: exp.Column, depth: int = 0) -> list[TableColumn]:
+    def places(self, scope: Scope | None, column: exp.Column, depth: int = 0) -> list[TableColumn]:
         """The columns of tables that the name stands for, through derived tables and aliases of outputs."""
         if scope is None or not isinstance(column.this, exp.Identifier):
             return []
@@ -119,7 +153,7 @@ class _ClauseReader:
                 return found
         if not column.table and (output := _output(scope.expression, column.name)) is not None and depth < 9:
             return self._columns(scope, output, depth + 1)
-        return self._places(scope.parent, column, depth)
+        return self.places(scope.parent, column, depth)
 
     def _in_source(self, source: exp.Expr | Scope, name: exp.Identifier, depth: int) -> list[TableColumn]:
         if isinstance(source, exp.Table):
@@ -132,13 +166,11 @@ class _ClauseReader:
         if output is not None:
             return self._columns(source, output, depth + 1)
         if any(isinstance(one.unalias(), exp.Star) for one in _outputs(source.expression)):
-            return self._places(source, exp.column(name.copy()), depth + 1)
+            return self.places(source, exp.column(name.copy()), depth + 1)
         return []
 
     def _columns(self, scope: Scope, value: exp.Expr, depth: int = 0) -> list[TableColumn]:
-        return [
-            place for column in value.find_all(exp.Column) for place in self._places(scope, column, depth)
-        ]
+        return [place for column in value.find_all(exp.Column) for place in self.places(scope, column, depth)]
 
     # ── the order ──
 

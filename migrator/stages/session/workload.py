@@ -16,7 +16,7 @@ from migrator.mapping.model.questions import Clauses, Figures, Statement, Statem
 from migrator.runtime.errors import SettingsError, SourceError
 from migrator.runtime.values import replace
 from migrator.source.sql.spelling import Speller
-from migrator.source.workload.clauses import clauses_of
+from migrator.source.workload.clauses import clauses_of, unknown_name
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import (
     STATEMENTS_TAKE,
@@ -76,6 +76,11 @@ class Workload(Struct, frozen=True):
             if isinstance(statement, str)
         }
         return {of: clauses for of, clauses in read.items() if clauses is not None}
+
+    def unknown_name(self, mapping: MappingModel, pattern: str, part: str) -> str:
+        """The table or column that the statement names and the source does not have; '' if that is not what is wrong."""
+        statement = mapping.patterns[pattern].statements[part]
+        return unknown_name(statement, self.facts) if isinstance(statement, str) else ""
 
     # ── rows ──
 

@@ -7,7 +7,7 @@ import pytest
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses
 from migrator.runtime.values import replace
-from migrator.source.workload.clauses import clauses_of
+from migrator.source.workload.clauses import clauses_of, unknown_name
 from tests.support_design import SHOP, source_with
 
 QUOTES = {"postgresql": '"', "mysql": "`", "sqlite": '"'}
@@ -67,3 +67,25 @@ def test_names_that_the_source_does_not_have_are_left_out(facts: SchemaFacts) ->
     assert (
         read("WITH a AS (SELECT * FROM nothing) SELECT x FROM a WHERE x = y ORDER BY z", facts) == Clauses()
     )
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("SELECT o.id FROM orders o WHERE o.status = :s", ""),
+        ("SELECT totl FROM orders", "table orders has no column 'totl'; did you mean 'total'?"),
+        ("SELECT x.id FROM orders o", "no table is called 'x' in it; known: o"),
+        ("SELECT id FROM ordrs", "the source has no table 'ordrs'; did you mean 'orders'?"),
+        ("WITH a AS (SELECT id FROM orders) SELECT a.id FROM a ORDER BY id", ""),
+        ("SELECT o.id AS n FROM orders o ORDER BY n", ""),
+        ("SELECT o.* FROM orders o JOIN customers c ON c.id = o.customer_id", ""),
+        ("SELECT o.id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.id = o.customer_id)", ""),
+        (
+            "SELECT o.id, c.nam FROM orders o, customers c",
+            "table customers has no column 'nam'; did you mean 'name'?",
+        ),
+        ("no SQL at all", ""),
+    ],
+)
+def test_the_name_that_a_source_does_not_have_is_told(sql: str, what: str, facts: SchemaFacts) -> None:
+    assert unknown_name(sql, facts) == what
