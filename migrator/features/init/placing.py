@@ -591,8 +591,11 @@ def design_of(
     asked: dict[str, list[StatementQuestion]] = {name: [] for name in sorted(set(facts.tables) - but)}
     for question in ordered:
         asked.get(question.table, []).append(question)
+    loaded = {
+        one.table for question in ordered if question.with_parent for one in question.joins if not one.parent
+    }
     for name, own in asked.items():
-        placing.add_home(facts.tables[name], own)
+        placing.add_home(facts.tables[name], own, alone=name in loaded)
     for name in placing.homes:
         placing.add_table(facts.tables[name], asked[name])
     return placing.design(ordered)
@@ -612,14 +615,15 @@ class _Placing:
     unserved: list[Unserved] = field(default_factory=list)
     without_key: list[str] = field(default_factory=list)
 
-    def add_home(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
+    def add_home(self, table: TableFacts, questions: Sequence[StatementQuestion], *, alone: bool) -> None:
+        """`alone`: its rows are read together with their children, so that each has its own partition."""
         if not row_key(table):
             self.without_key.append(table.name)
             self.unserved += [
                 Unserved(question.statement, "key", "its table has no key") for question in questions
             ]
         else:
-            self.homes[table.name] = self._home(table, questions)
+            self.homes[table.name] = self._home_with(table, None) if alone else self._home(table, questions)
 
     def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
         """Questions of a table that has a home, as all others have."""

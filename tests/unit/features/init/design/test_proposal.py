@@ -334,6 +334,17 @@ def test_a_left_join_of_children_has_the_parent_without_children_too(shop: SqlSo
     assert access.notes == ()
 
 
+def test_a_parent_that_is_read_with_its_children_has_its_own_partition(shop: SqlSource) -> None:
+    made = proposed(
+        shop, f"-- 9/s\nSELECT total FROM orders WHERE customer_id = ?;\n-- 1/s\n{EAGER.format('o.id')}"
+    )
+    assert made.unserved == ()
+    assert [(access.key, access.index) for access in made.design.accesses] == [
+        ("CUSTOMER#{customer_id}", 1),
+        ("ORDER#{order_id}", 0),
+    ]
+
+
 def test_children_bring_their_own_parents_with_them(shop: SqlSource) -> None:
     made = proposed(
         shop,
