@@ -803,17 +803,18 @@ class _Placing:
     def _filtered(self, question: StatementQuestion, home: Home) -> Access | None:
         """The access to one item, or to the few of one parent, that leaves out what its other conditions do not meet."""
         equal = {c.path[1]: c for c in question.of("=") if c.params and not c.path[0] and not c.lowered}
-        for pieces in ((*home.partition[1], *home.sort[1]), home.partition[1]):
-            names = {piece.path[1] for piece in pieces}
+        for is_whole in (True, False):
+            names = {piece.path[1] for piece in (*home.partition[1], *(home.sort[1] if is_whole else ()))}
             others = [one for one in question.conditions if one is not equal.get(one.path[1])]
             others += [one for name, one in equal.items() if name not in names]
             filters = filters_of(self.facts, question, others)
             if not names <= set(equal) or filters is None:
                 continue
             params = {name: equal[name].params[0] for name in names}
-            if pieces != home.partition[1] or home.parent is None:
-                sort = ("equal", (_asking(*home.sort, params),))
-                return Access("", question, "query", _asking(*home.partition, params), sort, filters=filters)
+            if is_whole:
+                key, sort = (_asking(*part, params) for part in (home.partition, home.sort))
+                notes = () if question.total is None else (_OF_CHILDREN.format(question.total.table),)
+                return Access("", question, "query", key, ("equal", (sort,)), notes=notes, filters=filters)
             few = self._few(home.table, names)
             access = self._collection(question, home, params) if few else None
             return access and replace(access, filters=filters, notes=(*access.notes, few))

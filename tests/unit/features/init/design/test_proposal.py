@@ -178,6 +178,7 @@ FEW = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, boss INTEGER REFERENCES users (id), gone TIMESTAMP);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), state TEXT NOT NULL,
   sent DATE, made TIMESTAMP NOT NULL, cost NUMERIC(8, 2), note TEXT);
+CREATE TABLE profile (user_id INTEGER PRIMARY KEY REFERENCES users (id), plan INTEGER NOT NULL);
 INSERT INTO users WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
   SELECT i, i %% 7, NULLIF(i %% 3, 0), NULL FROM n;
 INSERT INTO orders WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
@@ -195,6 +196,7 @@ FILTERED = {
         {"boss": {"exists": True}},
         0,
     ),
+    "a key of a parent": ("SELECT plan FROM profile WHERE user_id = ? AND plan = ?", {"plan": "plan"}, 0),
     "a few children": (
         "SELECT id FROM orders WHERE user_id = ? AND state = ? ORDER BY id",
         {"state": "state"},
