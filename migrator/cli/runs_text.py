@@ -15,6 +15,7 @@ from migrator.cli.inert import plain
 from migrator.cli.text import table_of
 from migrator.mapping.model.journal import Tally
 from migrator.mapping.model.results import BackfillResult, Explained, VerifyResult
+from migrator.runtime.errors import amount
 from migrator.runtime.values import asdict, picked
 
 if TYPE_CHECKING:
@@ -111,8 +112,10 @@ def print_verify_verdict(console: Console, result: VerifyResult) -> None:
 
 def _looked_at(result: VerifyResult) -> str:
     if result.sample is None:
-        return f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s"
-    what = f"a sample ({result.sample}, seed {result.sample.seed}): {result.total.rows:,} rows against their items"
+        return (
+            f"{amount(result.scanned, 'stored item')} traced back to their rows; took {result.took_s:.1f} s"
+        )
+    what = f"a sample ({result.sample}, seed {result.sample.seed}): {amount(result.total.rows, 'row')} against their items"
     return f"{what}; the table against its rows, and totals, were not compared; took {result.took_s:.1f} s"
 
 

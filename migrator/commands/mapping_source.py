@@ -90,7 +90,7 @@ def check_on_source(
         parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]
     )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
-    return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+    return [*checked.warnings, *doubts, *faults], f"{amount(count, 'entity', 'fit')} the source"
 
 
 def _hidden(
@@ -198,7 +198,7 @@ def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> t
     return [
         *checked.warnings,
         *_unmapped(parsed, unread),
-    ], f"{count} entities fit the tables that it declares"
+    ], f"{amount(count, 'entity', 'fit')} the tables that it declares"
 
 
 def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:

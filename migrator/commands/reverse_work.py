@@ -81,10 +81,12 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
 def unkept_lines(unkept: Unkept) -> Iterator[str]:
     """By name and number, never a value."""
     for (type_, attribute), number in sorted(unkept.extra.items()):
-        yield plain(f"no row keeps {type_}.{attribute}: {number:,} items have it, and no column does")
+        yield plain(
+            f"no row keeps {type_}.{attribute}: {amount(number, 'item', 'have')} it, and no column does"
+        )
     for (type_, attribute), number in sorted(unkept.forms.items()):
         yield plain(
-            f"no row keeps {type_}.{attribute} as it is: in {number:,} items it has another type or form"
+            f"no row keeps {type_}.{attribute} as it is: in {amount(number, 'item')} it has another type or form"
         )
     if unkept.extra:
         names = ", ".join(sorted({attribute for _, attribute in unkept.extra}))

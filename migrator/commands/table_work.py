@@ -86,7 +86,7 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     elif is_there or state is None:
         cli.print_folded(f"table {name} is there already, as the mapping says")
     else:
-        cli.print_folded(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
+        cli.print_folded(f"table {name} is {state.status} ({amount(len(target.design.indexes), 'index')})")
     return 0
 
 

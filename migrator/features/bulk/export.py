@@ -462,7 +462,7 @@ def _print(
         say(f"{what}; fix the rows (`migrator status --findings`), and run the same command again")
         return DIFFERENT
     files = amount(len(manifest.parts), "file")
-    sizes = f"{manifest.items:,} items in {files}, {manifest.json_bytes / _MB:,.1f} MB without gzip"
+    sizes = f"{amount(manifest.items, 'item')} in {files}, {manifest.json_bytes / _MB:,.1f} MB without gzip"
     print_folded(
         f"{opened.files.name}: {sizes}{_cost(opened, manifest)}; next: `migrator table import JOB --from …`"
     )

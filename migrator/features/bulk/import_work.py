@@ -176,13 +176,15 @@ class Import:
         if state.status != "COMPLETED":
             self._refuse(run, state)
         if state.imported != export.manifest.items:
-            what = f"{state.imported:,} items were imported, and the export has {export.manifest.items:,}"
+            imported = amount(state.imported, "item", "were")
+            what = f"{imported} imported, and the export has {export.manifest.items:,}"
             self._refuse_with(run, [Finding("count", "", what)], what)
         admin.wait(self.design)
         counted, remembered = self._counted(state.table_id)
         replaced = state.imported - counted
         if replaced and not self.is_captured:
-            what = f"{state.imported:,} items were imported, and the table has {counted:,}: rows have changed meanwhile"
+            imported = amount(state.imported, "item", "were")
+            what = f"{imported} imported, and the table has {counted:,}: rows have changed meanwhile"
             self._refuse_with(run, [Finding("count", "", what)], what)
         admin.finish_import(self.design, session.job.target.options)
         self._record(state.table_id)
@@ -373,7 +375,9 @@ def _print_request(request: Mapping[str, Any], manifest: Manifest, *, as_json: b
     parameters = request["TableCreationParameters"]
     source = request["S3BucketSource"]
     place = f"s3://{source['S3Bucket']}/{source['S3KeyPrefix']}"
-    what = f"would import {manifest.items:,} items of {amount(len(manifest.parts), 'file')} at {place}"
+    what = (
+        f"would import {amount(manifest.items, 'item')} of {amount(len(manifest.parts), 'file')} at {place}"
+    )
     print_result(
         {"request": request, "items": manifest.items, "files": len(manifest.parts)},
         f"{what} into a new table {parameters['TableName']}; the files are as they were written",

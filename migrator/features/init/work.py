@@ -122,6 +122,7 @@ def worksheet(sheet: Sheet) -> str:
     template = text_template(
         "migrator.cli",
         "templates/worksheet.md",
+        amount=amount,
         calls=frequency,
         indented=_indented,
         cell=_cell,

@@ -144,7 +144,7 @@ def _marks_words(lag: LagReport) -> str:
 def run_words(run: RunReport) -> str:
     """One line on the last run of a kind."""
     scope = f" ({run.scope})" if run.scope else ""
-    counts = f"{run.rows:,} rows, {run.items:,} items, {run.refused:,} refused"
+    counts = f"{amount(run.rows, 'row')}, {amount(run.items, 'item')}, {run.refused:,} refused"
     outdated = "; of another mapping" if run.current is False else ""
     return f"{run.kind} {run.number}{scope}: {run.state}, {counts}{outdated}"
 
@@ -383,7 +383,7 @@ def _costs(console: Console, costs: Costs) -> Iterator[str]:
     for place in costs.largest:
         about = "" if place.exact else "about "
         for hot in place.hottest[:_LARGEST]:
-            size = f"{about}{hot.items:,} items, {page.size_text(hot.bytes)}"
+            size = f"{about}{amount(hot.items, 'item')}, {page.size_text(hot.bytes)}"
             yield f"largest of {place.index or 'the table'}: {hot.key}: {size}"
 
 
