@@ -33,9 +33,10 @@ SCRIPTS = {
 STAY_AWAY = {
     *("app_table", "customer_bookmark", "ecommerce_table", "folders", "iot_events"),
     *("orders_by_total", "org_tree", "org_tree_by_tenant"),
+    *("alarms", "big_time_deals", "customer_addresses", "version_control"),
 }
 """Designs with a column that no item holds, or holds cut."""
-WHOLE_ON_MARIADB = {"ecommerce_table", "orders_by_total"}
+WHOLE_ON_MARIADB = {"big_time_deals", "customer_addresses", "ecommerce_table", "orders_by_total"}
 """Times to the second are whole where the columns hold no more."""
 Rows = dict[str, list[tuple[Any, ...]]]
 
