@@ -277,7 +277,7 @@ def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(sh
     assert shop.run("status", job, "--json").data["live"]["unkept"] == []
     verified = shop.run("reverse", "verify", job, "--json")
     assert shop.run("status", job, "--json").data["live"]["unkept"] == lost
-    assert "no row keeps Invoice.nickname: 1 items have it" in shop.run("status", job).out
+    assert "no row keeps Invoice.nickname: 1 item has it" in shop.run("status", job).out
     assert (verified.code, verified.data["clean"], verified.data["unkept"]) == (1, True, lost)
     assert shop.run("reverse", "check", job, "--json").data["unkept"] == lost
     assert shop.run("reverse", "status", job, "--attributes", "--json").data["unkept"] == lost
