@@ -861,10 +861,10 @@ class _Placing:
         key, held = dict(zip(parent.columns, parent.referred, strict=True)), self.homes.get(parent.table)
         alias = next((one.alias for one in question.joins if not one.parent and dict(one.on) == key), "")
         partition = home.partition[0], tuple(piece.at(key[piece.path[1]]) for piece in home.partition[1])
-        beside = (other for other in self.homes.values() if other.partition[0] == home.partition[0])
+        housed = (other for other in self.homes.values() if other.partition[0] == home.partition[0])
         is_small = all(
             other.parent is None or other is home or self._few(other.table, set(other.parent.columns))
-            for other in beside
+            for other in housed
         )
         of_parent = [("", name) for of, name in question.outputs if alias and of == alias]
         if question.with_parent:
