@@ -12,7 +12,7 @@ from functools import cache, update_wrapper
 from importlib.metadata import version as package_version
 from pathlib import Path
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -539,13 +539,30 @@ class Database:
         return in_words(error, where, on_server=on_server, reached=self._reached, committing=committing)
 
 
-class _InDatabase(Protocol):
+class InDatabase:
     """What is kept in a journal's database."""
 
-    database: Database
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
 
-Owner = TypeVar("Owner", bound=_InDatabase)
+class OfJob(InDatabase):
+    """What is kept of one job."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        super().__init__(database)
+        self.job = job
+
+
+class OfJobTable(OfJob):
+    """What is kept of one job and one table, by the table's id or its name."""
+
+    def __init__(self, database: Database, job: str, table: str) -> None:
+        super().__init__(database, job)
+        self.table = table
+
+
+Owner = TypeVar("Owner", bound=InDatabase)
 Words = ParamSpec("Words")
 
 

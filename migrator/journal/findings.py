@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, func, select
 
-from migrator.journal.database import Database, insert_or_ignore, repeatable
+from migrator.journal.database import InDatabase, insert_or_ignore, repeatable
 from migrator.journal.schema import finding, open_finding
 from migrator.mapping.model.journal import Finding, FindingGroup, Run
 
@@ -27,29 +27,9 @@ def add(connection: Connection, run_id: int, findings: Iterable[Finding]) -> Non
         connection.execute(insert_or_ignore(connection, finding), chunk)
 
 
-def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding]:
-    """Findings in the order in which they were made."""
-    here = finding.c.run_id == run_id
-    query = select(*columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
-    return [Finding(*row) for row in connection.execute(query)]
-
-
 def columns_of(table: Table) -> list[ColumnElement[Any]]:
     """What a Finding is made of, in its order."""
     return [table.c[name] for name in NAMES]
-
-
-def drop(connection: Connection, run_id: int, kind: str, item_keys: Sequence[str]) -> None:
-    for start in range(0, len(item_keys), _CHUNK):
-        chunk = item_keys[start : start + _CHUNK]
-        here = (finding.c.run_id == run_id, finding.c.kind == kind, finding.c.item_key.in_(chunk))
-        connection.execute(delete(finding).where(*here))
-
-
-def counts(connection: Connection, run_id: int) -> dict[str, int]:
-    """How many there are of each kind."""
-    query = select(finding.c.kind, func.count()).where(finding.c.run_id == run_id).group_by(finding.c.kind)
-    return {str(kind): int(number) for kind, number in connection.execute(query)}
 
 
 def _columns(entry: Finding) -> dict[str, str]:
@@ -67,11 +47,8 @@ _BY = ("kind", "entity", "attribute")
 _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
-class SqlFindingGroups:
+class SqlFindingGroups(InDatabase):
     """model.journal.FindingGroups."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
 
     @repeatable
     def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:

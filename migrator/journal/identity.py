@@ -13,7 +13,7 @@ from sqlalchemy import Connection, exists, or_, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from migrator.journal.database import Database, repeatable
+from migrator.journal.database import OfJob, repeatable
 from migrator.journal.records import KeptRecords
 from migrator.journal.schema import phase, run
 from migrator.journal.writers import REVISIONS
@@ -36,12 +36,8 @@ JOB_NAMES = KeptRecords[tuple[str, ...]]("job_name", tuple[str, ...])
 added on purpose."""
 
 
-class SqlIdentity:
+class SqlIdentity(OfJob):
     """model.edges.Identity of one job."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     @repeatable
     def journal_id(self, connection: Connection) -> str:

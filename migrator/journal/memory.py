@@ -25,6 +25,8 @@ from sqlalchemy import (
 
 from migrator.journal.database import (
     Database,
+    InDatabase,
+    OfJobTable,
     chunks,
     insert_or_ignore,
     insert_or_replace,
@@ -58,7 +60,7 @@ _NO_TICKET = -1
 REACHED = KeptRecords[int]("reached_ticket", int)
 
 
-class SqlMemory:
+class SqlMemory(InDatabase):
     """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
     A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
@@ -66,7 +68,7 @@ class SqlMemory:
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
-        self.database = database
+        super().__init__(database)
         self.table_id = table_id
 
     @repeatable
@@ -255,64 +257,6 @@ def _read(text: str) -> ItemKey:
     return key
 
 
-# ── Claimed keys: digests with the row that was first ──
-
-
-def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-    """Claims what is free; the owner of each digest that any of its claimants here does not own.
-
-    Of two claims of one digest the first wins. Answers go by digest: a caller that asks for one twice cannot see which
-    of its claims won.
-    """
-    others: dict[bytes, str] = {}
-    number = number_of(connection, table_id)
-    # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
-    for chunk in chunks(sorted(claims, key=_digest)):
-        stored = _stored(connection, number, chunk)
-        others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
-    return others
-
-
-def release(connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
-    """Frees each digest that this owner has; one that another has taken meanwhile stays."""
-    here = claim.c.table_number == number_of(connection, table_id)
-    deletion = delete(claim).where(
-        here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
-    )
-    for chunk in chunks(sorted(given_up, key=_digest)):
-        connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
-
-
-def number_of(connection: Connection, table_id: str) -> int:
-    """The number that stands for the table's id; the first claim gives it one."""
-    query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
-    while (number := connection.execute(query).scalar()) is None:
-        connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
-    return int(number)
-
-
-def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-    """The owner of each digest after the free ones are taken."""
-    stored: dict[bytes, str] = {}
-    # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
-    while missing := [pair for pair in chunk if pair[0] not in stored]:
-        rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
-        connection.execute(insert_or_ignore(connection, claim), rows)
-        stored.update(_owners(connection, number, [digest for digest, _ in missing]))
-    return stored
-
-
-def _owners(connection: Connection, number: int, digests: list[bytes]) -> dict[bytes, str]:
-    query = select(claim.c.digest, claim.c.owner).where(
-        claim.c.table_number == number, claim.c.digest.in_(digests)
-    )
-    return {bytes(digest): owner for digest, owner in connection.execute(query)}
-
-
-def _digest(pair: tuple[bytes, str]) -> bytes:
-    return pair[0]
-
-
 # ──
 # Findings of live change that still hold, over all relays: one for each row and item, however often it is
 # refused.
@@ -322,13 +266,8 @@ _OF_MARKS = "mark"
 """The kind that names a table, and no row: it holds while a mark is left that could not be worked."""
 
 
-class SqlOpenFindings:
+class SqlOpenFindings(OfJobTable):
     """model.live.OpenFindings of one job and one table."""
-
-    def __init__(self, database: Database, job: str, table_id: str) -> None:
-        self.database = database
-        self.job = job
-        self.table_id = table_id
 
     @classmethod
     def of_relays(cls, database: Database, job: str, runs: Sequence[Run]) -> SqlOpenFindings:
@@ -349,7 +288,7 @@ class SqlOpenFindings:
         self, connection: Connection, tickets: Mapping[Root, int], new_findings: Sequence[Finding]
     ) -> None:
         rows = {row["digest"]: row for row in (self._row(finding, tickets) for finding in new_findings)}
-        worked = {root_digest(self.table_id, root): ticket for root, ticket in tickets.items()}
+        worked = {root_digest(self.table, root): ticket for root, ticket in tickets.items()}
         before = dict(self._open_of(connection, sorted(worked)))
         newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
         if closed := before.keys() - newer - rows.keys():
@@ -389,17 +328,17 @@ class SqlOpenFindings:
     # ── rows ──
 
     def _own(self) -> tuple[ColumnElement[bool], ...]:
-        return (open_finding.c.job == self.job, open_finding.c.table_id == self.table_id)
+        return (open_finding.c.job == self.job, open_finding.c.table_id == self.table)
 
     def _row(self, finding: Finding, tickets: Mapping[Root, int]) -> dict[str, Any]:
         root = (finding.entity, finding.source_key)
-        parts = [self.table_id, finding.kind, *root, finding.item_key, finding.attribute]
+        parts = [self.table, finding.kind, *root, finding.item_key, finding.attribute]
         text = json.dumps(parts).encode("utf-8", "surrogatepass")
         return {name: getattr(finding, name) for name in NAMES} | {
             "job": self.job,
             "digest": hashlib.blake2b(text, digest_size=16).digest(),
-            "table_id": self.table_id,
-            "root": root_digest(self.table_id, root),
+            "table_id": self.table,
+            "root": root_digest(self.table, root),
             "ticket": tickets.get(root, _UNREAD),
         }
 
@@ -423,17 +362,12 @@ class SqlOpenFindings:
 _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
-class SqlTraces:
+class SqlTraces(OfJobTable):
     """What a journal holds of rows that are to be forgotten, for one job and one table.
 
     `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: the rows of
     their values are unknown). `item_keys`: as in findings, of items that the rows had. Every method is one transaction.
     """
-
-    def __init__(self, database: Database, job: str, table_id: str) -> None:
-        self.database = database
-        self.job = job
-        self.table_id = table_id
 
     @repeatable
     def count(
@@ -502,7 +436,7 @@ class SqlTraces:
         return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
 
     def _opened(self, root: Root) -> ColumnElement[bool]:
-        here, text = root_digest(self.table_id, root), source_text(*root)
+        here, text = root_digest(self.table, root), source_text(*root)
         return and_(
             open_finding.c.job == self.job, or_(open_finding.c.root == here, open_finding.c.owner == text)
         )
@@ -516,7 +450,7 @@ class SqlTraces:
         return [(finding, and_(here, finding.c.item_key == key)) for key in sorted(item_keys)]
 
     def _claims(self, root: Root) -> list[_Rows]:
-        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table_id)
+        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table)
         return [
             (
                 claim,
@@ -525,11 +459,11 @@ class SqlTraces:
         ]
 
     def _contests(self, root: Root) -> list[_Rows]:
-        return [(key_request, key_request.c.root == root_digest(self.table_id, root))]
+        return [(key_request, key_request.c.root == root_digest(self.table, root))]
 
     def _remembered(self, root: Root, ticket: int | None) -> list[_Rows]:
         """The row itself first: a writer that remembers more of it waits there. Then keys that have no row any more."""
-        digest = root_digest(self.table_id, root)
+        digest = root_digest(self.table, root)
         here = remembered_root.c.root == digest
         if ticket is None:
             return [(remembered_root, here), (remembered_key, remembered_key.c.root == digest)]

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Connection
 
-from migrator.journal.database import Database, repeatable, seconds
+from migrator.journal.database import Database, OfJob, repeatable, seconds
 from migrator.journal.identity import JournalLocation
 from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
@@ -284,7 +284,7 @@ _FAILURES = KeptRecords[Failure]("failure", Failure)
 _THROTTLES = KeptRecords[Throttle]("throttle", Throttle)
 
 
-class SqlProcesses:
+class SqlProcesses(OfJob):
     """The processes of one job, and what an operator reads and sets. Every method is one transaction. What the processes
     of one scope take together is never more than its budgets, over any ten seconds.
 
@@ -294,8 +294,7 @@ class SqlProcesses:
     """
 
     def __init__(self, database: Database, job: str, silent_s: float) -> None:
-        self.database = database
-        self.job = job
+        super().__init__(database, job)
         self.silent_s = silent_s
 
     # ── a process ──

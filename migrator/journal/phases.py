@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, fun
 
 from migrator.journal.database import (
     Database,
+    OfJob,
     insert_or_ignore,
     insert_or_replace,
     once_only,
@@ -47,12 +48,8 @@ CONFIRMED = KeptRecords[dict[str, int]]("confirmed_phase", dict[str, int])
 """By instance, the versions of the patterns' phases that it works by."""
 
 
-class SqlPhases:
+class SqlPhases(OfJob):
     """model.evidence.Phases of one job."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     @repeatable
     def all(self, connection: Connection) -> dict[str, PatternPhase]:
@@ -261,12 +258,11 @@ _NUMBERS = ("compared", "same", "transient", "different")
 _COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found", "answer")]
 
 
-class SqlEvidence:
+class SqlEvidence(OfJob):
     """model.evidence.Evidence of one job. Safe to share between threads."""
 
     def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
+        super().__init__(database, job)
         self._swept_at = 0.0
         self._sweeping = Lock()
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 from sqlalchemy import Connection, Row, Table, delete, select, update
 
 from migrator.journal.database import (
-    Database,
+    OfJob,
+    OfJobTable,
     bring_back,
     chunks,
     insert_or_ignore,
@@ -51,12 +52,8 @@ _STOPS = KeptRecords[float]("reverse_stop", float)
 """When all processes of the way back were last asked to end."""
 
 
-class SqlUnkept:
+class SqlUnkept(OfJob):
     """What of a job's items no row keeps, as it was last counted. It needs no mapping."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     @repeatable
     def save(self, connection: Connection, unkept: Unkept) -> None:
@@ -77,13 +74,8 @@ class SqlUnkept:
         return Unkept(*counts), max(0.0, now - counted.at)
 
 
-class SqlReverseJournal:
+class SqlReverseJournal(OfJobTable):
     """model.reverse.rows.ReverseJournal of one job and the DynamoDB table of this name."""
-
-    def __init__(self, database: Database, job: str, table: str) -> None:
-        self.database = database
-        self.job = job
-        self.table = table
 
     @repeatable
     def remember(self, connection: Connection, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
@@ -234,13 +226,8 @@ STREAMS = KeptRecords[_Stream]("stream", _Stream)
 READERS = KeptRecords[_StreamReader]("stream_reader", _StreamReader)
 
 
-class SqlStreamJournal:
+class SqlStreamJournal(OfJobTable):
     """model.streams.shards.StreamJournal of one job and the table of this name."""
-
-    def __init__(self, database: Database, job: str, table: str) -> None:
-        self.database = database
-        self.job = job
-        self.table = table
 
     def stream(self) -> str:
         before = STREAMS.read(self.database, self.job, self.table)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -28,10 +29,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, Engine
 
-from migrator.journal import findings, memory, schema
+from migrator.journal import findings, schema
 from migrator.journal.database import (
     Database,
+    InDatabase,
     bring_back,
+    chunks,
+    insert_or_ignore,
     insert_or_replace,
     once_only,
     reading,
@@ -39,7 +43,7 @@ from migrator.journal.database import (
     seconds,
 )
 from migrator.journal.records import KeptRecords
-from migrator.journal.schema import page, page_claim, page_part, plan, run
+from migrator.journal.schema import claim, claimed_table, finding, page, page_claim, page_part, plan, run
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import (
@@ -121,12 +125,12 @@ _INSTALLATIONS = KeptRecords[str]("run_capture", str)
 """By run, the installation of capture that was there when it began, '' for none."""
 
 
-class SqlJournal:
+class SqlJournal(InDatabase):
     """What was done, kept outside of the process, on a database of its own. Every method is one transaction; safe to call
     from threads."""
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
-        self.database = Database(where, retry)
+        super().__init__(Database(where, retry))
 
     @classmethod
     def in_memory(cls) -> SqlJournal:
@@ -456,19 +460,26 @@ class SqlJournal:
 
     @repeatable
     def findings(self, connection: Connection, run: Run, limit: int | None = None) -> list[Finding]:
-        return findings.read(connection, run.id, limit)
+        """Findings in the order in which they were made."""
+        here = finding.c.run_id == run.id
+        query = select(*findings.columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
+        return [Finding(*row) for row in connection.execute(query)]
 
     @repeatable
     def drop_findings(
         self, connection: Connection, run: Run, kind: FindingKind, item_keys: Sequence[str]
     ) -> None:
         """Forget findings of these items that no longer hold."""
-        findings.drop(connection, run.id, kind, item_keys)
+        for chunk in chunks(item_keys):
+            here = (finding.c.run_id == run.id, finding.c.kind == kind, finding.c.item_key.in_(chunk))
+            connection.execute(delete(finding).where(*here))
 
     @repeatable
     def finding_counts(self, connection: Connection, run: Run) -> dict[str, int]:
         """Findings per kind."""
-        return findings.counts(connection, run.id)
+        here = finding.c.run_id == run.id
+        query = select(finding.c.kind, func.count()).where(here).group_by(finding.c.kind)
+        return {str(kind): int(number) for kind, number in connection.execute(query)}
 
     # ── scans ──
 
@@ -510,14 +521,26 @@ class SqlJournal:
     ) -> dict[bytes, str]:
         """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
 
-        The first of two claims in one call also wins. Claims last until `release`.
+        The first of two claims in one call also wins. Claims last until `release`. Answers go by digest: a caller that asks
+        for one twice cannot see which of its claims won.
         """
-        return memory.take(connection, table_id, claims)
+        others: dict[bytes, str] = {}
+        number = _number_of(connection, table_id)
+        # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
+        for chunk in chunks(sorted(claims, key=itemgetter(0))):
+            stored = _stored(connection, number, chunk)
+            others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
+        return others
 
     @repeatable
     def release(self, connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
-        memory.release(connection, table_id, given_up)
+        here = claim.c.table_number == _number_of(connection, table_id)
+        deletion = delete(claim).where(
+            here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
+        )
+        for chunk in chunks(sorted(given_up, key=itemgetter(0))):
+            connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
     # ── what a run began with ──
 
@@ -629,7 +652,33 @@ def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity,
 
 def _move_claims(connection: Connection, before: str, now: str) -> None:
     """Claims are the table's from now on: where a row is forgotten, they are looked for there."""
-    number = memory.number_of(connection, now)
-    connection.execute(delete(schema.claim).where(schema.claim.c.table_number == number))
-    here = schema.claim.c.table_number == memory.number_of(connection, before)
-    connection.execute(update(schema.claim).where(here).values(table_number=number))
+    number = _number_of(connection, now)
+    connection.execute(delete(claim).where(claim.c.table_number == number))
+    here = claim.c.table_number == _number_of(connection, before)
+    connection.execute(update(claim).where(here).values(table_number=number))
+
+
+def _number_of(connection: Connection, table_id: str) -> int:
+    """The number that stands for the table's id; the first claim gives it one."""
+    query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
+    while (number := connection.execute(query).scalar()) is None:
+        connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
+    return int(number)
+
+
+def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    """The owner of each digest after the free ones are taken."""
+    stored: dict[bytes, str] = {}
+    # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
+    while missing := [pair for pair in chunk if pair[0] not in stored]:
+        rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
+        connection.execute(insert_or_ignore(connection, claim), rows)
+        stored.update(_owners(connection, number, [digest for digest, _ in missing]))
+    return stored
+
+
+def _owners(connection: Connection, number: int, digests: list[bytes]) -> dict[bytes, str]:
+    query = select(claim.c.digest, claim.c.owner).where(
+        claim.c.table_number == number, claim.c.digest.in_(digests)
+    )
+    return {bytes(digest): owner for digest, owner in connection.execute(query)}

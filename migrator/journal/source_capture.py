@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, insert, literal, select, update
 
-from migrator.journal.database import Database, bring_back, reading, repeatable, seconds
+from migrator.journal.database import Database, OfJob, bring_back, reading, repeatable, seconds
 from migrator.journal.records import KeptRecords
 from migrator.journal.schema import source_mark
 from migrator.mapping.items.wire import mark_of, write_keys
@@ -52,12 +52,8 @@ class Counter(Struct, frozen=True):
 COUNTERS = KeptRecords[Counter]("source_capture", Counter)
 
 
-class JournalTickets:
+class JournalTickets(OfJob):
     """Tickets of one job. Any linearizable counter will do: what counts is that one is drawn before the rows are read."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     @repeatable
     def draw(self, connection: Connection) -> int:
@@ -127,13 +123,12 @@ _BLANK: Mapping[str, Any] = {
 }
 
 
-class JournalMarks:
+class JournalMarks(OfJob):
     """Marks of one job. Each take begins at the first one: no dump or report of a service keeps worked ones from being
     cleared away here, as it does in a source."""
 
     def __init__(self, database: Database, job: str, read_image: ReadImage) -> None:
-        self.database = database
-        self.job = job
+        super().__init__(database, job)
         self._read_image = read_image
         self._own = source_mark.c.job == job
 

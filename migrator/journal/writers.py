@@ -10,7 +10,16 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Connection, Row, delete, func, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, once_only, reading, repeatable, seconds
+from migrator.journal.database import (
+    Database,
+    InDatabase,
+    OfJob,
+    insert_or_ignore,
+    once_only,
+    reading,
+    repeatable,
+    seconds,
+)
 from migrator.journal.phases import CONFIRMED
 from migrator.journal.records import KeptRecords
 from migrator.journal.schema import run
@@ -40,11 +49,11 @@ _CLOSED = KeptRecords[bool]("fast_path", bool)
 """Whether a table's fast path is closed."""
 
 
-class SqlWriters:
+class SqlWriters(InDatabase):
     """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's record."""
 
     def __init__(self, database: Database, table_id: str) -> None:
-        self.database = database
+        super().__init__(database)
         self.table_id = table_id
 
     def enter(self, kind: WriterKind) -> Writer:
@@ -114,12 +123,8 @@ def _writer(row: Row[Any]) -> Writer:
 INSTANCES = KeptRecords[Instance]("instance", Instance)
 
 
-class SqlInstances:
+class SqlInstances(OfJob):
     """model.instances.Instances of one job."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     def enter(self, instance: Instance) -> Instance:
         return self._enter(instance, secrets.token_hex(8))
@@ -208,12 +213,8 @@ def refuse_third(connection: Connection, job: str, own: Revision) -> None:
         raise OldRevisionError(under_way(change, own.mapping))
 
 
-class SqlChanges:
+class SqlChanges(OfJob):
     """The changes of one job, and the texts of its revisions."""
-
-    def __init__(self, database: Database, job: str) -> None:
-        self.database = database
-        self.job = job
 
     def last(self) -> RevisionChange | None:
         """The last one that was begun, done or not."""
@@ -295,13 +296,12 @@ REVISIONS = KeptRecords[_Registered]("revision", _Registered)
 _WRITER_REVISIONS = KeptRecords[str]("writer_revision", str)
 
 
-class SqlRevisions:
+class SqlRevisions(OfJob):
     """model.instances.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
     lock on the job's record."""
 
     def __init__(self, database: Database, job: str, own: Revision) -> None:
-        self.database = database
-        self.job = job
+        super().__init__(database, job)
         self.own = own
 
     def standing(self) -> Standing:
