@@ -11,7 +11,7 @@ from msgspec import Struct
 from migrator.cli.options import need_yes, say
 from migrator.cli.text import estimate_line, usd
 from migrator.mapping.items.wire import Estimate, Price
-from migrator.mapping.model.edges import BilledRows
+from migrator.mapping.model.edges import DocumentRows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.runtime.errors import SettingsError
 from migrator.settings.job import Job
@@ -57,7 +57,7 @@ def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed:
 
     Raises: SettingsError where that alone is more than --max-cost.
     """
-    if not isinstance(source, BilledRows) or job.source.dynamodb is None:
+    if not isinstance(source, DocumentRows) or job.source.dynamodb is None:
         return Decimal(0)
     for line in source.read_words(plans, job.tuning.page_rows):
         say(f"reading: {line}")

@@ -316,7 +316,7 @@ class _Back(Struct, frozen=True):
             entities = named(owning.entities, self.names)
             with owning.target.stripping() as owner:
                 owned = Owning(
-                    *(self.session.source.at_primary(), owning.target.store, owner, owning.live.tickets),
+                    *(self.session.source.at_primary(), owning.target.store, owner.own, owning.live.tickets),
                     *(owning.memory, owning.control, entities, owning.target.design),
                     *(edges.heartbeats.now_s, lease.check),
                 ).run()

@@ -272,7 +272,7 @@ def _target(
         return
     rights = None if role is None else rights_of(ROLES[role], mapping.patterns.values(), keeps=bool(job.keep))
     if rights is None or "DescribeTable" in rights.table:
-        if not health.check_table(checkup, target.admin, target.design, str(job.path)):
+        if not health.check_table(checkup, target.admin.state, target.design, str(job.path)):
             return
         health.check_jobs(checkup, lambda: jobs_of(target), job.name)
         health.check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))

@@ -223,7 +223,8 @@ class DynamoStripping:
         return self._all(self._remove, own)
 
     def own(self, items: Sequence[Item]) -> int:
-        """model.edges.ItemOwner."""
+        """Puts our attributes of each item onto what is stored under its key, where nothing with a higher ticket is; how
+        many were stored. All else of it stays. Raises: StoppedError when DynamoDB gave up, with any part of it done."""
         return self._all(self._own, items)
 
     def _all(self, work: Callable[[Item], bool], items: Sequence[Item]) -> int:

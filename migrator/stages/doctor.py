@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from migrator.mapping.items.items import CompiledEntity
-from migrator.mapping.model.edges import ActionProbe, Questions, Rows, TableAdmin
+from migrator.mapping.model.edges import ActionProbe, Questions, Rows, SourceHealth, TableState
 from migrator.mapping.model.facts import TableFacts
 from migrator.mapping.model.instances import Standing
 from migrator.mapping.model.live import SlotLag
@@ -32,21 +32,6 @@ _POOLED = "nothing that migrator sets there outlives a transaction"
 
 _LATER = {"UpdateItem": "`migrator clean --attributes`"}
 """Actions that one command alone needs."""
-
-
-class ServerHealth(Protocol):
-    """What a source's server says of itself."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def clock_s(self) -> float | None: ...
-    @property
-    def replica(self) -> bool: ...
-    @property
-    def timeout(self) -> str: ...
-    @property
-    def pooling(self) -> str: ...
 
 
 class Checkup:
@@ -105,7 +90,7 @@ def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None
             checkup.tell(name, version)
 
 
-def check_server(checkup: Checkup, ask: Callable[[], ServerHealth]) -> None:
+def check_server(checkup: Checkup, ask: Callable[[], SourceHealth]) -> None:
     server = checkup.ask("source server", ask)
     if server is None:
         return
@@ -172,10 +157,12 @@ def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel)
         checkup.tell("SQL of patterns", f"the source understands {amount(number, 'statement')}")
 
 
-def check_table(checkup: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
+def check_table(
+    checkup: Checkup, state_of: Callable[[TableDesign], TableState | None], design: TableDesign, job: str
+) -> bool:
     """Whether the table is there."""
     try:
-        state = admin.state(design)
+        state = state_of(design)
     except MigratorError as error:
         checkup.tell("table", str(error), "", "failed")
         return False

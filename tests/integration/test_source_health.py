@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from migrator.mapping.model.edges import SourceHealth
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.sql.server_facts import SourceHealth, source_health
+from migrator.source.sql.server_facts import source_health
 
 
 def health(url: str) -> SourceHealth:

@@ -275,7 +275,7 @@ class Life:
     def own(self) -> int:
         world = self.world
         owned = Owning(
-            *(Reader(world.database), self.table, self.table, world.database, world.memory, self.table),
+            *(Reader(world.database), self.table, self.table.own, world.database, world.memory, self.table),
             *([self.whole.together["pet"]], self.table.design, self.schedule.clock, no_fence),
         ).run()
         self.schedule.step()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from migrator.mapping.model.facts import Column, EntityPlan, Lookup, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Statement
-from migrator.mapping.model.table import EncodedItem, Item, ItemKey, RowTree, SourceKey, TableDesign, Value
+from migrator.mapping.model.table import EncodedItem, Item, ItemKey, RowTree, SourceKey, Value
 from migrator.runtime.values import asdict
 
 # ── The data's edges as the stages see them: a source of row trees, a store of items, a table ──
@@ -32,6 +32,20 @@ class RowsSeen(Struct, frozen=True):
 
     rows: int
     at_least: int | None = None
+
+
+class SourceHealth(Struct, frozen=True):
+    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
+
+    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
+    between shares the server's sessions; '' for none.
+    """
+
+    version: str
+    clock_s: float | None = None
+    replica: bool = False
+    timeout: str = ""
+    pooling: str = ""
 
 
 class RawPage(Struct, frozen=True):
@@ -149,22 +163,17 @@ class Rows(RootFinder, Protocol):
 
 
 @runtime_checkable
-class BilledRows(Protocol):
-    """Rows whose reading is paid for, in read units."""
+class DocumentRows(Protocol):
+    """Rows that are in tables of DynamoDB, whose reading is paid for in read units."""
+
+    def table_ids(self) -> Mapping[str, str]:
+        """By the id of each table, its name."""
 
     def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
         """What one pass over all row trees takes, about, in pages of so many rows."""
 
     def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
         """A line for each table that is read as a whole beside the roots, since nothing finds its rows otherwise."""
-
-
-@runtime_checkable
-class TablesOfDynamo(Protocol):
-    """Rows that are in tables of DynamoDB's."""
-
-    def table_ids(self) -> Mapping[str, str]:
-        """By the id of each table, its name."""
 
 
 class Totals(Protocol):
@@ -355,14 +364,6 @@ class ActionProbe(Struct, frozen=True):
     tried: bool = True
 
 
-class TableAdmin(Protocol):
-    def state(self, design: TableDesign) -> TableState | None:
-        """None where there is no such table."""
-
-    def create(self, design: TableDesign) -> TableState:
-        """Create the table and wait until it is ACTIVE with TTL on; refuses an existing table."""
-
-
 # ── Our attributes and items, taken out of a table for good ──
 
 
@@ -374,12 +375,6 @@ class Stripping(Protocol):
 
     def remove(self, own: Sequence[Item]) -> int:
         """Deletes each tombstone and control item that still is one; how many were."""
-
-
-class ItemOwner(Protocol):
-    def own(self, items: Sequence[Item]) -> int:
-        """Puts our attributes of each item onto what is stored under its key, where nothing with a higher ticket is; how
-        many were stored. All else of it stays. Raises: StoppedError when DynamoDB gave up, with any part of it done."""
 
 
 # ──

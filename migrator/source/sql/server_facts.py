@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection, Engine
 
+from migrator.mapping.model.edges import SourceHealth
 from migrator.mapping.model.facts import JoinPlan, TableFacts
 from migrator.mapping.model.results import Explained
 from migrator.runtime.errors import SourceError
@@ -161,20 +162,6 @@ def _answer_of(
 # statement run.
 
 Query = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
-
-
-class SourceHealth(Struct, frozen=True):
-    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
-
-    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
-    between shares the server's sessions; '' for none.
-    """
-
-    version: str
-    clock_s: float | None = None
-    replica: bool = False
-    timeout: str = ""
-    pooling: Pooling = ""
 
 
 def source_health(engine: str, ask: Query, pooling: Pooling) -> SourceHealth:

@@ -17,12 +17,12 @@ from migrator.mapping.model.edges import (
     UNREPAIRED,
     Control,
     ControlState,
+    DocumentRows,
     Identity,
     Kept,
     KeptPhase,
     NameKind,
     Rows,
-    TablesOfDynamo,
 )
 from migrator.mapping.model.evidence import PatternPhase
 from migrator.mapping.model.facts import EntityPlan
@@ -391,7 +391,7 @@ def keep_on_record(
 
 def refuse_source_table(source: object, table_id: str) -> None:
     """Raises: SettingsError where rows are read from the very table that their items would be written to."""
-    if isinstance(source, TablesOfDynamo) and (name := source.table_ids().get(table_id)):
+    if isinstance(source, DocumentRows) and (name := source.table_ids().get(table_id)):
         what = f"table {name} is the target, and one of the old tables that it is made of"
         raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")
 

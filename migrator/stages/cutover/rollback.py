@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from migrator.mapping.items.items import project, stamp
-from migrator.mapping.model.edges import Control, ItemOwner
+from migrator.mapping.model.edges import Control
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.live import Memory, Root, StreamRecord, Tickets, Unkept
 from migrator.mapping.model.table import Item, ItemKey, RowTree, TableDesign
@@ -42,7 +42,7 @@ class Owning(Struct, frozen=True):
 
     rows: PageReader
     items: ItemReader
-    owner: ItemOwner
+    own: Callable[[Sequence[Item]], int]
     tickets: Tickets
     memory: Memory
     control: Control
@@ -75,7 +75,7 @@ class Owning(Struct, frozen=True):
         ]
         stamp(strange, self.design, ticket)
         self.check()
-        return self.owner.own(strange)
+        return self.own(strange)
 
     def _made(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> Mapping[ItemKey, Item]:
         """Items by key. Those that cannot be recomputed are remembered before anything says that they are ours."""

@@ -37,7 +37,7 @@ from migrator.mapping.items.changes import marked_columns
 from migrator.mapping.items.items import image_keys
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import columns_digest
-from migrator.mapping.model.edges import ControlState
+from migrator.mapping.model.edges import ControlState, SourceHealth
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.mapping.model.journal import Run
@@ -52,7 +52,7 @@ from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import engine_of
 from migrator.source.engines.reflect import of_kind
-from migrator.source.sql.server_facts import SourceHealth, source_health
+from migrator.source.sql.server_facts import source_health
 from migrator.stages.core import ownership as owner
 from migrator.stages.core.ownership import Keeping, OnRecord
 from migrator.stages.core.removal import Forget
