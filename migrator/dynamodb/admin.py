@@ -224,7 +224,7 @@ _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)
 
 
 class DynamoTableAdmin:
-    """model.edges.TableAdmin over boto3."""
+    """The table over boto3."""
 
     def __init__(
         self,
