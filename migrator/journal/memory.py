@@ -35,8 +35,8 @@ from migrator.journal.database import (
     repeatable,
     upsert,
 )
-from migrator.journal.findings import NAMES, columns_of
 from migrator.journal.records import KeptRecords
+from migrator.journal.runs import NAMES, columns_of
 from migrator.journal.schema import (
     claim,
     claimed_table,

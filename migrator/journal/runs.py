@@ -1,20 +1,23 @@
-"""Runs, their pages and progress, as SQL tables."""
+"""Runs, their pages, progress and findings, as SQL tables."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Integer,
     Row,
     Select,
+    Table,
     and_,
     bindparam,
     delete,
@@ -29,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, Engine
 
-from migrator.journal import findings, schema
+from migrator.journal import schema
 from migrator.journal.database import (
     Database,
     InDatabase,
@@ -43,11 +46,22 @@ from migrator.journal.database import (
     seconds,
 )
 from migrator.journal.records import KeptRecords
-from migrator.journal.schema import claim, claimed_table, finding, page, page_claim, page_part, plan, run
+from migrator.journal.schema import (
+    claim,
+    claimed_table,
+    finding,
+    open_finding,
+    page,
+    page_claim,
+    page_part,
+    plan,
+    run,
+)
 from migrator.mapping.items.wire import read_key, write_key
 from migrator.mapping.model.durations import moment
 from migrator.mapping.model.journal import (
     Finding,
+    FindingGroup,
     FindingKind,
     Page,
     Run,
@@ -61,6 +75,70 @@ from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 from migrator.runtime.values import asdict
+
+# ── Findings: kept once each, whatever is repeated ──
+
+NAMES = Finding.__struct_fields__
+_FINDINGS_AT_ONCE = 500
+
+
+def _add_findings(connection: Connection, run_id: int, findings: Iterable[Finding]) -> None:
+    """Writes the findings of a run that are not written yet."""
+    rows = ({"run_id": run_id, "digest": _digest(entry), **_columns(entry)} for entry in findings)
+    while chunk := list(islice(rows, _FINDINGS_AT_ONCE)):
+        connection.execute(insert_or_ignore(connection, finding), chunk)
+
+
+def columns_of(table: Table) -> list[ColumnElement[Any]]:
+    """What a Finding is made of, in its order."""
+    return [table.c[name] for name in NAMES]
+
+
+def _columns(entry: Finding) -> dict[str, str]:
+    return {name: getattr(entry, name) for name in NAMES}
+
+
+def _digest(entry: Finding) -> bytes:
+    text = json.dumps(_columns(entry), sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+# ── Findings counted by kind, entity and attribute ──
+
+_BY = ("kind", "entity", "attribute")
+_Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
+
+
+class SqlFindingGroups(InDatabase):
+    """model.journal.FindingGroups."""
+
+    @repeatable
+    def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
+        table, here = _rows_of(run)
+        by = [table.c[name] for name in _BY]
+        query = select(*by, func.count()).where(here).group_by(*by)
+        counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
+        return sorted(counted, key=lambda group: (-group.count, group.kind, group.entity, group.attribute))
+
+    @repeatable
+    def some(self, connection: Connection, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
+        table, here = _rows_of(run)
+        of_group = (table.c[name] == getattr(group, name) for name in _BY)
+        order = table.c.ticket if table is open_finding else table.c.id
+        query = select(*columns_of(table)).where(here, *of_group).order_by(order).limit(limit)
+        return [Finding(*row) for row in connection.execute(query)]
+
+
+def _rows_of(run: Run) -> _Rows:
+    """Where its findings are: a relay's are all that are open of its job and table, whichever relay found them."""
+    if run.identity.kind == "relay":
+        of_job, of_table = (
+            open_finding.c.job == run.identity.job,
+            open_finding.c.table_id == run.identity.table_id,
+        )
+        return open_finding, and_(of_job, of_table)
+    return finding, finding.c.run_id == run.id
+
 
 # ── Pages of a run that its processes have claimed, and what finished ones left for the other processes ──
 
@@ -372,7 +450,7 @@ class SqlJournal(InDatabase):
         self, connection: Connection, run: Run, page: Page, who: str, new_findings: Sequence[Finding]
     ) -> None:
         """Leave the page open; it cannot be claimed until the run is resumed."""
-        findings.add(connection, run.id, new_findings)
+        _add_findings(connection, run.id, new_findings)
         left = _place(run, page) | {"who": who, "leased_until": None}
         connection.execute(insert_or_replace(connection, page_claim), left)
 
@@ -397,7 +475,7 @@ class SqlJournal(InDatabase):
         values = {name: getattr(tally, name) for name in _TALLY}
         here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
         is_open = () if again else (table.c.done_at.is_(None),)
-        findings.add(connection, run.id, new_findings)
+        _add_findings(connection, run.id, new_findings)
         change = update(table).where(*here, *is_open).values(done_at=_now(connection), **values)
         is_kept = connection.execute(change).rowcount > 0
         if not is_kept and connection.execute(select(table.c.number).where(*here)).first() is None:
@@ -456,13 +534,13 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def add_findings(self, connection: Connection, run: Run, new_findings: Sequence[Finding]) -> None:
-        findings.add(connection, run.id, new_findings)
+        _add_findings(connection, run.id, new_findings)
 
     @repeatable
     def findings(self, connection: Connection, run: Run, limit: int | None = None) -> list[Finding]:
         """Findings in the order in which they were made."""
         here = finding.c.run_id == run.id
-        query = select(*findings.columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
+        query = select(*columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
         return [Finding(*row) for row in connection.execute(query)]
 
     @repeatable
@@ -506,7 +584,7 @@ class SqlJournal(InDatabase):
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
-        findings.add(connection, run.id, new_findings)
+        _add_findings(connection, run.id, new_findings)
         before = connection.execute(select(table.c.state).where(*here).with_for_update()).scalar()
         if before is None:
             connection.execute(insert(table).values(run_id=run.id, number=number, state=text))

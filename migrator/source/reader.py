@@ -24,8 +24,7 @@ from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError,
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
 from migrator.source.engines.base import Address, ConnectionOptions, Mark
-from migrator.source.engines.connect import engine_at, engine_of, place_of, read_engine
-from migrator.source.engines.reflect import reflect, view_names
+from migrator.source.engines.connect import engine_at, engine_of, place_of, read_engine, reflect, view_names
 from migrator.source.sql import selects
 from migrator.source.sql.random_keys import random_keys
 from migrator.source.sql.selects import (

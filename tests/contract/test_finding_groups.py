@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.memory import SqlOpenFindings
-from migrator.journal.runs import SqlJournal
+from migrator.journal.runs import SqlFindingGroups, SqlJournal
 from migrator.mapping.model.journal import Finding, FindingGroup, FindingGroups, Run, RunIdentity
 from tests.fakes.finding_groups import FakeFindingGroups
 

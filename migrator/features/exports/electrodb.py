@@ -19,8 +19,17 @@ from msgspec import Struct
 
 from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment
-from migrator.features.exports.expressions import TEXT, Expressions, Piece, UnsaidError
-from migrator.features.exports.model import ItemAttribute, ItemType, Model, PatternModel, RowModel
+from migrator.features.exports.model import (
+    TEXT,
+    Expressions,
+    ItemAttribute,
+    ItemType,
+    Model,
+    PatternModel,
+    Piece,
+    RowModel,
+    UnsaidError,
+)
 from migrator.mapping.items.filters import FILTERS, unit_of
 from migrator.mapping.items.program import Key
 from migrator.mapping.model.facts import Kind, KindName

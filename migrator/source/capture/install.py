@@ -24,7 +24,7 @@ from migrator.mapping.model.live import (
 from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.values import replace
 from migrator.source.capture.marks import FIRST_EPOCH, counter
-from migrator.source.engines.connect import engine_at
+from migrator.source.engines.connect import engine_at, view_names
 from migrator.source.engines.ddl import (
     VERSION,
     Ddl,
@@ -39,7 +39,6 @@ from migrator.source.engines.ddl import (
     spelling_of,
 )
 from migrator.source.engines.postgresql.capture import PARTS
-from migrator.source.engines.reflect import view_names
 from migrator.source.sql.transactions import Writing
 
 # ── Our triggers and tables in the source's catalogue ──

@@ -74,8 +74,9 @@ from migrator.source.engines.connect import (
     extra_for,
     identity_of,
     journal_engine,
+    of_kind,
+    refuse_documents,
 )
-from migrator.source.engines.reflect import of_kind, refuse_documents
 from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import OnRecord, add_names, take_names

@@ -16,12 +16,11 @@ from migrator.dynamodb import embedded
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
-from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory, SqlOpenFindings, SqlTraces
 from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_doing, runs_as_they_stand
 from migrator.journal.phases import SqlEvidence, SqlPhases
-from migrator.journal.runs import SqlJournal
+from migrator.journal.runs import SqlFindingGroups, SqlJournal
 from migrator.journal.writers import (
     SqlChanges,
     SqlInstances,
@@ -50,8 +49,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning
 from migrator.settings.transforms import checked_on, read_mapping, with_writes
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.connect import engine_of
-from migrator.source.engines.reflect import of_kind
+from migrator.source.engines.connect import engine_of, of_kind
 from migrator.source.sql.server_facts import source_health
 from migrator.stages.core import ownership as owner
 from migrator.stages.core.ownership import Keeping, OnRecord

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.features.exports.expressions import TEXT, Expressions, Piece, UnsaidError
+from migrator.features.exports.model import TEXT, Expressions, Piece, UnsaidError
 from migrator.mapping.items.filters import FILTERS, FilterContext, unit_of
 from migrator.mapping.model.facts import Kind
 from migrator.mapping.model.mapping import (

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment, construct_name
-from migrator.features.exports.expressions import UnsaidError
 from migrator.features.exports.model import (
     ItemAttribute,
     ItemType,
@@ -21,6 +20,7 @@ from migrator.features.exports.model import (
     PatternModel,
     RowModel,
     RowValue,
+    UnsaidError,
 )
 from migrator.features.exports.python import table, values
 from migrator.features.exports.python.expressions import (

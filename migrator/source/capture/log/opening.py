@@ -42,7 +42,7 @@ def _slot_log(writing: Writing, address: Address, name: str) -> tuple[Log, type[
 
 
 def _binlog(writing: Writing, address: Address, name: str) -> tuple[Log, type[LogCapture]]:
-    from migrator.source.capture.log.mysql.install import BinlogCapture
+    from migrator.source.capture.log.mysql.server import BinlogCapture
     from migrator.source.capture.log.mysql.stream import Binlog
 
     return Binlog(writing, address, name), BinlogCapture

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import UNCHANGED, RowChange
-from migrator.source.capture.log.postgresql.decoder import (
+from migrator.source.capture.log.postgresql.protocol import (
     Begin,
     Commit,
     Emitted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from migrator.source.capture.log.changes import UNCHANGED, MarkedTable, RelationMarks, Row, RowChange
-from migrator.source.capture.log.postgresql.decoder import LogColumn, Relation
+from migrator.source.capture.log.postgresql.protocol import LogColumn, Relation
 from migrator.source.capture.log.postgresql.slot import slot_of
 
 FULL = (LogColumn("id", 23, True), LogColumn("owner", 23, True), LogColumn("name", 25, True))

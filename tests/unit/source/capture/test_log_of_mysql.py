@@ -11,7 +11,7 @@ from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import MarkedTable
 from migrator.source.capture.log.mysql.events import Begin, Decoder, Rows, TableMap
 from migrator.source.capture.log.mysql.gtids import GtidSet, gtid
-from migrator.source.capture.log.mysql.statements import effect_of
+from migrator.source.capture.log.mysql.stream import effect_of
 
 A, B = "8e33d59f-ebc2-11f1-9745-02fc00000001", "00000000-0000-0000-0000-000000000002"
 

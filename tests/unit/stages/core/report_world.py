@@ -8,9 +8,8 @@ from sqlalchemy import update
 
 from migrator.features.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.journal import schema
-from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.operations import SqlProcesses, runs_as_they_stand
-from migrator.journal.runs import SqlJournal
+from migrator.journal.runs import SqlFindingGroups, SqlJournal
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.items.items import items_for
 from migrator.mapping.language.plan import columns_digest

@@ -1,4 +1,4 @@
-"""What MySQL has of its binary log: settings, files and transactions; and our row of how far it is copied."""
+"""What MySQL has of its binary log: settings, files and transactions; our row of how far it is copied; and its capture."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Captured, columns_of
-from migrator.mapping.model.live import SlotLag
+from migrator.mapping.model.live import SlotLag, Step, TableCapture
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.source.capture.install import has_log
+from migrator.source.capture.log.changes import tables_text
+from migrator.source.capture.log.install import LogCapture
 from migrator.source.capture.log.mysql.gtids import GtidSet
 from migrator.source.capture.log.reader import LogPlace, log_table
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.mysql.capture import cascades, declared_word
+from migrator.source.engines.mysql.capture import cascades, declared_word, home_of
 from migrator.source.engines.mysql.facts import literal, quoted
 from migrator.source.engines.mysql.server import is_denied, is_mariadb, rights_of_user
 
@@ -306,3 +308,46 @@ def server_limits(connection: Connection) -> Iterator[str]:
         "the log lacks what a session writes with sql_log_bin = 0; binlog_format = STATEMENT, ALTER TABLE … EXCHANGE"
         " PARTITION and RENAME TABLE leave a finding: run `migrator verify --repair` after them"
     )
+
+
+# ── Capture from the binary log, installed and inspected ──
+
+
+class BinlogCapture(LogCapture):
+    """LogCapture of MySQL, whose server has nothing of ours but our tables."""
+
+    means_of_log = "binary log and place"
+    taken_words = "our place in the binary log and our tables are taken away"
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+        found, home = settings(connection), home_of(ddl)
+        yield from setting_faults(found)
+        if not is_mariadb(found["version"]):
+            yield from right_faults(connection, home)
+            yield from table_faults(connection, found, tables, home)
+
+    def _log_limits(self, connection: Connection) -> Iterator[str]:
+        yield from server_limits(connection)
+
+    def _create_log(self, ddl: Ddl) -> str:
+        return create_log(ddl)
+
+    def _begin_steps(
+        self, connection: Connection, ddl: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
+    ) -> Iterator[Step]:
+        if place is None or lost:
+            yield Step("", (first_place(connection, ddl, tables_text(tables)),))
+
+    def _end_steps(self, connection: Connection) -> Iterator[Step]:
+        yield from ()
+
+    def _unlogged(
+        self, connection: Connection, ddl: Ddl, place: LogPlace, tables: Sequence[Captured]
+    ) -> Mapping[str, TableCapture]:
+        names, found = {table.name for table in tables}, settings(connection)
+        if not any(setting_faults(found)):
+            names = set(cascaded(connection, found, tables, home_of(ddl)))
+        return {name: TableCapture(name, "missing") for name in names}

@@ -14,9 +14,14 @@ from sqlalchemy.engine import Connection
 from migrator.mapping.model.live import SlotLag
 from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import MarkedTable, RelationMarks, RowChange, tables_of, whole_table
-from migrator.source.capture.log.postgresql import decoder
-from migrator.source.capture.log.postgresql.decoder import lsn_of, lsn_text
-from migrator.source.capture.log.postgresql.protocol import Keepalive, SlotInUseError, Stream
+from migrator.source.capture.log.postgresql import protocol
+from migrator.source.capture.log.postgresql.protocol import (
+    Keepalive,
+    SlotInUseError,
+    Stream,
+    lsn_of,
+    lsn_text,
+)
 from migrator.source.capture.log.reader import Changed, LogInUseError, LogPlace, Passed, Received
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import SCHEMA
@@ -193,7 +198,7 @@ class SlotLog:
 
     def sees(self, connection: Connection, transactions: set[int]) -> bool:
         snapshot = str(connection.exec_driver_sql(_SNAPSHOT).scalar_one())
-        return all(decoder.is_visible(xid, snapshot) for xid in transactions)
+        return all(protocol.is_visible(xid, snapshot) for xid in transactions)
 
     def keep(
         self, connection: Connection, _: Ddl, stream: SlotChanges, place: LogPlace, passed: Passed
@@ -240,7 +245,7 @@ class SlotChanges:
         if received is None:
             return None
         if not isinstance(received, Keepalive):
-            return self._taken(decoder.decode(received.payload))
+            return self._taken(protocol.decode(received.payload))
         if received.wants_reply:
             self._stream.confirm(0)
         if self._is_within or received.lsn <= self._lsn:
@@ -248,29 +253,29 @@ class SlotChanges:
         self._lsn = received.lsn
         return Passed(received.lsn, received.at)
 
-    def _taken(self, message: decoder.Message) -> Received:
+    def _taken(self, message: protocol.Message) -> Received:
         match message:
-            case decoder.Begin(at=at, xid=xid):
+            case protocol.Begin(at=at, xid=xid):
                 self._is_within, self._at, self._xid = True, at, xid
-            case decoder.Commit(end_lsn=end_lsn):
+            case protocol.Commit(end_lsn=end_lsn):
                 is_asked, self._is_asked = self._is_asked, False
                 self._is_within, self._lsn = False, end_lsn
                 return Passed(end_lsn, self._at, is_asked)
-            case decoder.Relation() as relation:
+            case protocol.Relation() as relation:
                 self._relations[relation.oid] = self._marks_of(relation)
             case RowChange() as change:
                 made = (one.kept(change, self._at) for one in self._relations[change.relation])
                 return Changed([mark for mark in made if mark is not None], self._xid)
-            case decoder.Truncate(relations=oids):
+            case protocol.Truncate(relations=oids):
                 tables = {one.table.name: one.table for oid in oids for one in self._relations[oid]}
                 return Changed([whole_table(table, self._at) for table in tables.values()], self._xid)
-            case decoder.Emitted(prefix=prefix):
+            case protocol.Emitted(prefix=prefix):
                 self._is_asked |= prefix == PREFIX
-            case decoder.Ignored():
+            case protocol.Ignored():
                 pass
         return Changed()
 
-    def _marks_of(self, relation: decoder.Relation) -> list[RelationMarks]:
+    def _marks_of(self, relation: protocol.Relation) -> list[RelationMarks]:
         """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.runtime.errors import SourceError
-from migrator.source.dynamodb.capture import AwsCalls, CapturedStream, StreamActivity
+from migrator.source.dynamodb.opening import AwsCalls, CapturedStream, StreamActivity
 from tests import pins
 from tests.unit.source.dynamodb.capture.world import TABLES, Documents
 

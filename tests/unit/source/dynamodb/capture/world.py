@@ -17,8 +17,8 @@ from migrator.mapping.model.table import Item, ItemKey
 from migrator.runtime.errors import StoppedError
 from migrator.runtime.retry import Retry
 from migrator.runtime.values import replace
-from migrator.source.dynamodb.capture import CapturedStream, StreamCapture
 from migrator.source.dynamodb.marks import READER_LEASE_S, RecordImages, SourceStream, StreamMarks
+from migrator.source.dynamodb.opening import CapturedStream, StreamCapture
 from migrator.source.dynamodb.reader import StreamReader
 from migrator.stages.live.relay import Relay
 from tests.fakes.marks import MemoryKeeper, MemoryTickets
