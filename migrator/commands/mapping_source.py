@@ -43,7 +43,6 @@ from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.session import job
-from migrator.stages.verify.scan import tables_read
 
 if TYPE_CHECKING:
     from migrator.stages.session.workload import Workload
@@ -99,7 +98,7 @@ def _hidden(
     """A fault for each table with rows that this user does not see, at the first entity that reads it."""
     entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
     for plan in plans:
-        for table in tables_read(plan):
+        for table in plan.tables:
             entities.setdefault(table.name, (plan, table))
     for plan, table in entities.values():
         if what := hidden_fault(table):

@@ -90,11 +90,7 @@ class SqlGrants:
 
     def _tables(self) -> Iterator[TableFacts]:
         for plan in self._plans:
-            yield plan.table
-            yield from (join.table for join in plan.joins)
-            for collection in plan.collections:
-                yield collection.table
-                yield from (join.table for join in collection.joins)
+            yield from plan.tables
 
     def _referring(self) -> Iterator[TableFacts]:
         """Tables that are looked at before a row goes: none of theirs may refer to it."""

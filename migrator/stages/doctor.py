@@ -19,7 +19,6 @@ from migrator.runtime.errors import MigratorError, TargetError, amount
 from migrator.runtime.system import how_to_install
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults
-from migrator.stages.verify.scan import tables_read
 
 Answer = TypeVar("Answer")
 
@@ -131,7 +130,7 @@ def check_hidden_rows(
 ) -> None:
     """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
     name = "row level security"
-    tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
+    tables = {table.name: table for entity in entities for table in entity.plan.tables}
     faults = checkup.ask(
         name, lambda: {table_name: hidden_fault(table) for table_name, table in tables.items()}
     )

@@ -12,6 +12,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.inverse.rows import Inverse, compile_inverse, rows_for
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.wire import decode_item, encode_item
+from migrator.mapping.model.facts import NO_TABLE
 from migrator.mapping.model.table import Item, RowTree
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
@@ -107,7 +108,7 @@ def _there_and_back(mapping: Path, url: str) -> tuple[Inverse, int]:
         trees = {one.name: source.read_page(one.plan, None, None) for one in checked.entities}
         items = [item for one in checked.entities for item in _stored(one, trees[one.name])]
         back = rows_for(inverse, items)
-        for entity in checked.entities:
+        for entity in (one for one in checked.entities if not one.plan.is_single):
             _compare(entity, trees[entity.name], back.get(entity.plan.table.name, []), inverse)
         if all(one.invertible for one in inverse.tables):
             _items_again(checked, source, back, items)
@@ -150,7 +151,7 @@ def _items_again(
         ]
         for name, rows in back.items()
     }
-    memory = MemorySource(facts, tables)
+    memory = MemorySource(facts, tables | {NO_TABLE.real: [{"single": 1}]})
     read = [one.table for plan in checked.plans for one in plan.joins]
     read += [one.table for plan in checked.plans for one in plan.collections]
     if any(table.real not in tables for table in read):

@@ -71,7 +71,7 @@ def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
 
 
 def test_there_are_as_many_examples_as_we_think() -> None:
-    assert len(examples()) == 14
+    assert len(examples()) == 15
 
 
 def test_the_tenants_have_entities_of_their_own() -> None:

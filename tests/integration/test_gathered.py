@@ -1,4 +1,4 @@
-"""Sets and maps that are made of a list's rows follow every change of these rows, and verify sees what differs in them."""
+"""Sets, maps and items of whole tables follow every change of their rows, and verify sees what differs in them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ MAPPING = """\
 mapping: 1
 table: {name: Users, key: [PK, SK], type: type, ttl: expiresAt}
 entities:
+  everything:
+    single: true
+    collect: {tags: {of: tag, join: {account: account_id}}, accounts: {of: account, count: all}}
+    items:
+      Everything:
+        key: [ALL, META]
+        attributes:
+          accounts: accounts
+          tags: {each: tags, key: "{account_id}-{label}", attributes: {size: size, name: account.name}}
   account:
     collect: {tags: {of: tag, by: account_id}}
     items:
@@ -26,10 +35,10 @@ entities:
         attributes: {tags: tags.label|set, sizes: tags.size|set, by_label: {each: tags, key: label, attributes: {size: size}}}
 """
 SCRIPT = """
-CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY);
+CREATE TABLE account (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(20));
 CREATE TABLE tag (account_id INTEGER NOT NULL, label VARCHAR(20) NOT NULL, size INTEGER NOT NULL,
   PRIMARY KEY (account_id, label), FOREIGN KEY (account_id) REFERENCES account (id));
-INSERT INTO account VALUES (1), (2);
+INSERT INTO account VALUES (1, 'Ann'), (2, 'Bo');
 INSERT INTO tag VALUES (1, 'red', 5), (1, 'blue', 5), (2, 'red', 7);
 """
 
@@ -86,3 +95,27 @@ def test_a_childs_change_is_written_and_verified(shop: Project) -> None:
             ExpressionAttributeValues={":tags": {"SS": members}},
         )
         assert shop.run("verify", str(shop.job)).code == code
+
+
+def everything(shop: Project) -> dict[str, object]:
+    (item,) = (item for item in shop.items() if item["type"] == "Everything")
+    return {name: item[name] for name in ("PK", "accounts", "tags")}
+
+
+def test_an_item_of_whole_tables_follows_each_row_and_its_parents(shop: Project) -> None:
+    first = {"1-red": {"size": 5, "name": "Ann"}, "1-blue": {"size": 5, "name": "Ann"}}
+    assert everything(shop) == {
+        "PK": "ALL",
+        "accounts": 2,
+        "tags": first | {"2-red": {"size": 7, "name": "Bo"}},
+    }
+    changed(shop, "UPDATE account SET name = 'Cy' WHERE id = 2", "DELETE FROM tag WHERE label = 'blue'")
+    changed(
+        shop, "INSERT INTO account VALUES (3, 'Di')", "UPDATE tag SET label = 'pink' WHERE account_id = 1"
+    )
+    pink = {"1-pink": {"size": 5, "name": "Ann"}, "2-red": {"size": 7, "name": "Cy"}}
+    assert everything(shop) == {"PK": "ALL", "accounts": 3, "tags": pink}
+    assert shop.run("verify", str(shop.job)).code == 0
+    changed(shop, "DELETE FROM tag", "DELETE FROM account")
+    assert everything(shop) == {"PK": "ALL", "accounts": 0, "tags": {}}
+    assert shop.run("verify", str(shop.job)).code == 0

@@ -202,7 +202,7 @@ def model_of(mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDes
 
 def _row(mapping: MappingModel, plan: EntityPlan) -> RowModel:
     entity = plan.entity
-    key = tuple(column.name for column in plan.key)
+    key = tuple(column.name for column in plan.key if not plan.is_single)
     values = tuple(_value(plan, path) for path in _paths(plan, key))
     return RowModel(
         entity.name, entity, key, values, tuple(_item(mapping, plan, item) for item in entity.items)

@@ -378,7 +378,10 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
     others = [
         other.name
         for other in checked.entities
-        if other.plan.table == plan.table and other.plan.key == plan.key and other.name != compiled.name
+        if other.plan.table == plan.table
+        and other.name != compiled.name
+        and other.plan.key == plan.key
+        and not plan.is_single
     ]
     return [(name, key) for name in (compiled.name, *others)]
 

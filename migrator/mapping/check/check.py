@@ -132,6 +132,9 @@ def _entity_faults(entity: Entity, mapping: Mapping, document: Document) -> Iter
     if entity.changes:
         what = "changes: is for views, which DynamoDB does not have; name its tables by table:, join: and collect:"
         yield document.fault((*at, "changes"), what)
+    if not entity.table:
+        what = "single: reads whole tables in one snapshot, which DynamoDB does not have"
+        yield document.fault((*at, "single"), f"{what}; make an item of each document, by table:")
     table = mapping.documents.get(entity.table)
     if table is not None and entity.key and entity.key != table.key:
         named = ", ".join(table.key)

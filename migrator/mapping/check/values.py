@@ -430,7 +430,7 @@ def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
     have NULLs: such rows have no item, because a NULL in a base key refuses the row.
     """
     named = tuple(column.name for column in plan.key)
-    return set(named) <= kept or any(set(key) <= kept for key in plan.table.proved)
+    return plan.is_single or set(named) <= kept or any(set(key) <= kept for key in plan.table.proved)
 
 
 def key_doubt(plan: EntityPlan) -> str:

@@ -179,7 +179,7 @@ class _Meaning:
         entity, plan = self.entity, self.plan
         table = entity.table if plan is None else captured_name(plan.table)
         key = entity.key if plan is None else tuple(column.real for column in plan.key)
-        yield TABLE, Meant(table, entity.table)
+        yield TABLE, Meant(table, entity.table or "whole tables (single)")
         yield ROW_KEY, Meant(json.dumps(key), ", ".join(key) or "the table's primary key")
         if entity.where:
             yield "where", self._conditions(entity.where)

@@ -30,6 +30,7 @@ from migrator.mapping.items.program import base_key, entries_of
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import text_of
 from migrator.mapping.model.facts import (
+    NO_TABLE,
     CollectionPlan,
     Column,
     EntityPlan,
@@ -588,8 +589,8 @@ def _lists(scope: RowScope, design: ItemDesign) -> Iterator[ChildList]:
     plans = {one.collection.alias: one for one in scope.plan.collections}
     for where, each in lists_of(scope.plan, design):
         plan = plans[each.collection]
-        link = linked(scope.plan.table, plan) if plan.collection.kind == "list" else None
-        if link is not None and plan.collection.first is None:
+        link = {} if scope.plan.is_single else linked(scope.plan.table, plan)
+        if link is not None and plan.collection.kind == "list" and plan.collection.first is None:
             found = list(given_by_each(RowScope(scope.plan, scope.around, plan), each))
             given = tuple(one for one in found if isinstance(one, GivenColumn))
             lacks = tuple(one for one in found if isinstance(one, Lack))
@@ -858,6 +859,7 @@ def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collec
     names = dict.fromkeys(
         name for one in designs for name in (one.plan.table.name, *(child.table.name for child in one.lists))
     )
+    names.pop(NO_TABLE.name, None)
     tables = tuple(table_inverse(name, designs, mixed, views) for name in names)
     return Inverse(mapping.table, tables, designs)
 

@@ -95,7 +95,8 @@ def _own_columns(plan: EntityPlan) -> set[str]:
 
 
 def _uses(plan: EntityPlan) -> Iterator[Captured]:
-    yield _root_use(plan)
+    if not plan.is_single:
+        yield _root_use(plan)
     yield from _join_uses(plan, plan.joins, None)
     for collection in plan.collections:
         if collection.collection.kind == "climb":
@@ -148,8 +149,10 @@ def _join_uses(
 
 
 def _child_use(plan: EntityPlan, child: CollectionPlan) -> Captured:
-    values = _written(child.table, [own for own, _ in child.link])
-    lookup = Lookup(plan.entity.name, values, tuple(theirs for _, theirs in child.link))
+    values = _written(child.table, [own for own, _ in child.link]) or child.table.primary_key
+    lookup = Lookup(
+        plan.entity.name, values, tuple(theirs for _, theirs in child.link), of_single=plan.is_single
+    )
     used = [slot.column.name for slot in child.slots if slot.alias == ""]
     used += [] if child.column is None else [child.column.name]
     links = [real for join in child.joins if join.parent == "" for real, _ in join.on]

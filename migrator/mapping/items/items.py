@@ -462,7 +462,7 @@ def reach_of(
             if any(image.get(name) is None for name in lookup.values):
                 reach.blind |= {lookup.entity} if not image.keys() >= set(lookup.values) else set()
                 continue
-            values = tuple(image[name] for name in lookup.values)
+            values = lookup.begin(image)
             if lookup.is_root:
                 _add_root(reach, lookup.entity, values, keys[lookup.entity], image)
             elif (step_key := (number, tuple(map(repr, values)))) not in seen:

@@ -192,7 +192,7 @@ class PatternForm(Form):
 
 class CollectForm(Form):
     of: Name
-    by: Name | list[Name]
+    by: Name | list[Name] = []
     join: dict[Name, JoinForm] = {}
     order_by: list[Name] = []
     at_most: Annotated[int, Field(ge=1)] | None = None
@@ -266,6 +266,7 @@ class ItemForm(Form):
 
 class EntityForm(Form):
     table: Name | None = None
+    single: bool = False
     key: list[Name] = []
     columns: dict[Name, ComputedForm] = {}
     where: ConditionForm | None = None

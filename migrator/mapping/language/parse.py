@@ -142,10 +142,12 @@ class EntityParser:
 
     def entity(self, form: forms.EntityForm) -> Entity:
         self._names(form)
+        if form.single:
+            self._single(form)
         joins = self.joins(form.join, (*self.at, "join"))
-        table = form.table or self.name
+        table = "" if form.single else form.table or self.name
         collections = [
-            self._collection(alias, collection, (*self.at, "collect", alias))
+            self._collection(alias, collection, (*self.at, "collect", alias), single=form.single)
             for alias, collection in form.collect.items()
         ]
         collections += [_climb(alias, climb, table) for alias, climb in form.climb.items()]
@@ -169,6 +171,17 @@ class EntityParser:
             ),
             version=version,
         )
+
+    def _single(self, form: forms.EntityForm) -> None:
+        """Faults of what belongs to rows of a table, which the entity does not have."""
+        for word in ("table", "key", "columns", "where", "changes", "join", "climb", "transform", "version"):
+            if getattr(form, word):
+                what = "a single entity reads whole tables by collect: alone, and has no row of its own"
+                self.reader.fault((*self.at, word), f"{what}; leave {word} out")
+        if not form.collect:
+            self.reader.fault(
+                self.at, "name the tables that its item is made of: collect: {all: {of: TABLE}}"
+            )
 
     def _names(self, form: forms.EntityForm) -> None:
         """Faults of names that would be ambiguous."""
@@ -214,7 +227,11 @@ class EntityParser:
             self.reader.fault(at, what)
         return parent, [name for _, _, name in split]
 
-    def _collection(self, alias: str, form: forms.CollectForm, at: Path) -> Collection:
+    def _collection(self, alias: str, form: forms.CollectForm, at: Path, *, single: bool) -> Collection:
+        if single and form.by:
+            self.reader.fault((*at, "by"), "a single entity takes all rows of the table; leave by out")
+        elif not single and not form.by:
+            self.reader.fault(at, f"write by: the columns of {form.of} that hold the key of the row")
         kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
         if len(kinds) > 1:
             self.reader.fault(at, f"is {' and '.join(kinds)} at once; write a collection for each")

@@ -21,6 +21,7 @@ from migrator.mapping.model.facts import (
     EntityPlan,
     ForeignKey,
     JoinPlan,
+    NO_TABLE,
     Kind,
     SchemaFacts,
     Slot,
@@ -82,6 +83,8 @@ class Scope:
         if table is None:
             return f"alias '{alias}' not found{did_you_mean(alias, [a for a in self.tables if a])}"
         column = table.column(name)
+        if column is None and table == NO_TABLE:
+            return f"a single entity has no column '{name}'; name its lists by each, or what it counts"
         if column is None:
             names = [column.name for column in table.columns]
             return f"table {table.name} has no column '{name}'{did_you_mean(name, names)}"
@@ -109,7 +112,7 @@ class _Planner:
 
     def plan(self) -> EntityPlan | None:
         entity = self.entity
-        root = self.table(entity.table, (*self.at, "table"))
+        root = self.table(entity.table, (*self.at, "table")) if entity.table else NO_TABLE
         if root is None:
             return None
         table = self.with_computed(root, "", entity.joins)
@@ -331,7 +334,7 @@ class _Planner:
         child = self.table(design.table, (*at, "of"))
         if child is None:
             return None
-        link = self._collection_link(design, child, root, (*at, "by"))
+        link = () if root == NO_TABLE else self._collection_link(design, child, root, (*at, "by"))
         column = self.column(child, design.column, (*at, design.kind)) if design.column else None
         if column and design.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
             self.fault(
@@ -567,7 +570,7 @@ def _between(
 
 def tables_read(plan: EntityPlan) -> dict[TablePlace, TableFacts]:
     """Each table of the plan."""
-    return {place_of(table): table for one in plan.rows for table in tables_of(one).values()}
+    return {place_of(table): table for table in plan.tables}
 
 
 def _columns(table: TableFacts) -> dict[str, Column]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -152,6 +152,11 @@ class TableFacts(Struct, frozen=True):
         return next((column for column in self.columns if column.name == name), None)
 
 
+_SINGLE = Column("single", "single", Kind("integer"), nullable=False, declared="integer", sql="1")
+NO_TABLE = TableFacts("", "", (_SINGLE,), ("single",))
+"""What a single entity is read from: one row, whose key is 1."""
+
+
 @dataclass(frozen=True)
 class SchemaFacts:
     """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
@@ -250,6 +255,18 @@ class EntityPlan(Struct, frozen=True):
     """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
 
     @property
+    def is_single(self) -> bool:
+        """Whether it is one row that is always there, and no table's."""
+        return not self.entity.table
+
+    @property
+    def tables(self) -> Iterator[TableFacts]:
+        """The tables and views that its row trees are read from, some of them several times."""
+        for one in self.rows:
+            yield from () if one.table == NO_TABLE else (one.table,)
+            yield from (join.table for join in one.joins)
+
+    @property
     def rows(self) -> tuple[EntityPlan | CollectionPlan, ...]:
         """All that rows are read of: itself, and its collections."""
         return (self, *self.collections)
@@ -320,7 +337,7 @@ class Lookup:
     `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
     Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
     entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
-    that have such a row among their ancestors.
+    that have such a row among their ancestors. `of_single`: each row of the changed table leads to a single entity's row.
     """
 
     entity: str
@@ -329,11 +346,16 @@ class Lookup:
     parent: str = ""
     collection: CollectionPlan | None = None
     climb: CollectionPlan | None = None
+    of_single: bool = False
     is_root: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Asked for every image of every mark.
         object.__setattr__(self, "is_root", not self.columns)
+
+    def begin(self, image: Dict[str, Any]) -> tuple[Any, ...]:
+        """The values that it begins from, of a row's image."""
+        return (1,) if self.of_single else tuple(image[name] for name in self.values)
 
 
 class Captured(Struct, frozen=True):

@@ -21,6 +21,7 @@ from sqlalchemy.sql.visitors import InternalTraversal
 from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
 
 from migrator.mapping.model.facts import (
+    NO_TABLE,
     CollectionPlan,
     Column,
     EntityPlan,
@@ -291,7 +292,7 @@ class RootSelect:
 
 def entity_words(plan: EntityPlan) -> str:
     """What messages call the rows of a plan."""
-    return f"entity {plan.entity.name} (table {plan.table.real})"
+    return f"entity {plan.entity.name}" + ("" if plan.is_single else f" (table {plan.table.real})")
 
 
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
@@ -304,6 +305,8 @@ def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> State
 
 def named(table: TableFacts, alias: str) -> FromClause:
     """The table under an alias; where it has computed columns, a SELECT of it with them (databases merge the two)."""
+    if table == NO_TABLE:
+        return sa.select(*(_constant(column) for column in table.columns)).subquery(alias)
     computed = [column for column in table.columns if column.sql is not None]
     plain = unnamed(table)
     if not computed:
@@ -311,6 +314,10 @@ def named(table: TableFacts, alias: str) -> FromClause:
     base = plain.alias("base")
     computed_columns = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
     return sa.select(*base.c, *computed_columns).subquery(alias)
+
+
+def _constant(column: Column) -> ColumnElement[Any]:
+    return sa.literal_column(column.sql or "", ColumnType.of(column)).label(column.real)
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
@@ -447,7 +454,7 @@ def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) 
     """The root key, then the child's slots or the aggregate, of the given root rows with children."""
     root = named(plan.table, "root")
     child = named(collection.table, "child")
-    link = sa.and_(*(column_of(child, own) == column_of(root, roots) for own, roots in collection.link))
+    link = _linked(collection, child, root)
     aliases, source = joined({"": child}, root.join(child, link), collection.joins)
     key = key_of(plan, root)
     conditions = chosen(plan, root, rows) + children_within(plan, collection, child, rows)
@@ -457,6 +464,11 @@ def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) 
     children = (slot_of(slot, aliases) for slot in collection.slots)
     order = _child_order(collection, aliases)
     return sa.select(*key, *children).select_from(source).where(*conditions).order_by(*key, *order)
+
+
+def _linked(collection: CollectionPlan, child: FromClause, root: FromClause) -> ColumnElement[bool]:
+    pairs = (column_of(child, own) == column_of(root, theirs) for own, theirs in collection.link)
+    return sa.and_(*pairs) if collection.link else sa.literal_column("1") == sa.literal_column("1")
 
 
 def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[Any]:
@@ -580,7 +592,7 @@ def _with_children(
     plan: EntityPlan, collection: CollectionPlan, root: FromClause, rows: KeyRange
 ) -> tuple[FromClause, tuple[JoinPlan, ...], dict[str, FromClause], list[ColumnElement[bool]]]:
     child = named(collection.table, "child")
-    link = sa.and_(*(child.c[own] == root.c[theirs] for own, theirs in collection.link))
+    link = _linked(collection, child, root)
     conditions = children_within(plan, collection, child, rows)
     return root.join(child, link), collection.joins, {"": child}, conditions
 

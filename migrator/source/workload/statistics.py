@@ -144,9 +144,8 @@ def fan_outs(
             if plan.changes and captured.table != plan.table:
                 made.append(_uncounted(captured, lookup, _VIEW))
             elif lookup.is_root:
-                made.append(
-                    FanOut(captured.name, lookup.entity, Spread(1, 1, 1), 1.0, True, captured.watched)
-                )
+                own = not lookup.of_single
+                made.append(FanOut(captured.name, lookup.entity, Spread(1, 1, 1), 1.0, own, captured.watched))
             elif lookup.climb is not None:
                 made.append(_uncounted(captured, lookup, _CLIMB))
             elif rows[lookup.entity] > rows_exact:
@@ -202,7 +201,7 @@ class _Counting(Struct, frozen=True):
         if collection is not None:
             # Several children of one row rewrite it once.
             links = [self._column("", own) for own, _ in collection.link]
-            counted = f"COUNT(DISTINCT {self._together(links)})"
+            counted = f"COUNT(DISTINCT {self._together(links)})" if links else "1"
         columns = [self._column(lookup.parent, real) for real in lookup.columns]
         some = " AND ".join(f"{column} IS NOT NULL" for column in columns)
         return f"SELECT {counted} AS roots FROM {text} WHERE {some} GROUP BY {', '.join(columns)}"

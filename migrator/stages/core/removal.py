@@ -258,9 +258,7 @@ class Forget:
         lookups = () if captured is None else [lookup for lookup in captured.lookups if lookup.is_root]
         images = [image for image in (mark.before, mark.after) if image is not None]
         return any(
-            (lookup.entity, _key(image, lookup.values)) in self.roots
-            for lookup in lookups
-            for image in images
+            (lookup.entity, _key(image, lookup)) in self.roots for lookup in lookups for image in images
         )
 
     def _own_items(self) -> Iterator[Item]:
@@ -313,9 +311,9 @@ def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
     return frozenset(traces.kept) - needed
 
 
-def _key(image: Image, names: Sequence[str]) -> str:
+def _key(image: Image, lookup: Lookup) -> str:
     """The row's key out of an image; '' where it was left for another mapping and does not say it."""
     try:
-        return encode_key([image[name] for name in names])
+        return encode_key(lookup.begin(image))
     except (KeyError, TypeError):
         return ""

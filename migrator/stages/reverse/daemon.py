@@ -67,6 +67,8 @@ def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_ro
             yield f"table {table.table} does not come back from its items: {what}"
     for entity in entities:
         plan = entity.plan
+        if plan.is_single:
+            continue
         key = tuple(column.name for column in plan.key)
         if key not in plan.table.proved:
             names = ", ".join(key)
@@ -86,7 +88,7 @@ def made_one_way(tables: Mapping[str, WrittenTable], others: Sequence[EntityPlan
 
 def _root_tables(plans: Iterable[EntityPlan]) -> dict[str, str]:
     """The tables that entities are made of, each with its entity's name."""
-    return {captured_name(plan.table): plan.entity.written for plan in plans}
+    return {captured_name(plan.table): plan.entity.written for plan in plans if not plan.is_single}
 
 
 def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[str]:

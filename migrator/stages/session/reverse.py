@@ -82,7 +82,7 @@ def written_tables(
     """
     listed = (child.table for design in inverse.designs for child in design.lists)
     tables = {table.name: WrittenTable(table, table.primary_key) for table in listed}
-    for plan in plans:
+    for plan in (one for one in plans if not one.is_single):
         tables[plan.table.name] = WrittenTable(plan.table, tuple(column.name for column in plan.key))
     return made_one_way({one.table: tables[one.table] for one in inverse.tables}, others)
 

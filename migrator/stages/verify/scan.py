@@ -370,7 +370,7 @@ def check_keys(
 
 def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
     """Tables of which the user sees far fewer rows than the catalogue's statistics say."""
-    tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
+    tables = {table.name: table for entity in entities for table in entity.plan.tables}
     left_out = []
     for name, table in tables.items():
         try:
@@ -382,12 +382,3 @@ def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCo
             advice = "run ANALYZE on it and verify again, or verify as another role (--source)"
             left_out.append(NotCompared(f"table {name}", f"{what}; {advice}"))
     return left_out
-
-
-def tables_read(plan: EntityPlan) -> Iterator[TableFacts]:
-    """The tables and views that an entity's row trees are read from."""
-    yield plan.table
-    yield from (join.table for join in plan.joins)
-    for collection in plan.collections:
-        yield collection.table
-        yield from (join.table for join in collection.joins)
