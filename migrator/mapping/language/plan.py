@@ -16,12 +16,12 @@ from msgspec import Struct
 from migrator.mapping.items.filters import FILTERS, PLAIN
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.model.facts import (
+    NO_TABLE,
     CollectionPlan,
     Column,
     EntityPlan,
     ForeignKey,
     JoinPlan,
-    NO_TABLE,
     Kind,
     SchemaFacts,
     Slot,

@@ -375,7 +375,7 @@ class Entity(Struct, frozen=True):
     """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
 
     `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
-    them through a view. `version` stands among `attributes`, too. `table` is '' for a single entity: one row that is always
+    them through a view. `version` is among `attributes`. `table` is '' for a single entity: one row that is always
     there, whose collections are all rows of their tables.
     """
 

@@ -13,7 +13,7 @@ from migrator.journal.memory import SqlTraces
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.items import CompiledEntity, key_text
 from migrator.mapping.model.edges import ItemStore, RowReader, Stripping
-from migrator.mapping.model.facts import Captured
+from migrator.mapping.model.facts import Captured, Lookup
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.journal import Run
 from migrator.mapping.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers

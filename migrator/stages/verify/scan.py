@@ -15,7 +15,7 @@ from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for, key_text
 from migrator.mapping.items.values import decoder
 from migrator.mapping.model.edges import Rows, Totals
-from migrator.mapping.model.facts import Column, EntityPlan, Kind, TableFacts, attributes_of
+from migrator.mapping.model.facts import Column, EntityPlan, Kind, attributes_of
 from migrator.mapping.model.journal import Finding, FindingKind, Run, SegmentState
 from migrator.mapping.model.mapping import Condition, ItemDesign, Ref
 from migrator.mapping.model.results import NotCompared
