@@ -46,6 +46,11 @@ def test_slow_is_told_from_stalled_and_both_from_the_rest(
     assert (told.standing, told.why) == (standing, pins.text())
 
 
+@pytest.mark.parametrize(("silent_s", "standing"), [(59.9, "works"), (60.0, "stalled")])
+def test_process_is_stalled_after_a_minute(silent_s: float, standing: Standing) -> None:
+    assert standing_of(replace(WORKS, silent_s=silent_s), NOW, is_dead=False).standing == standing
+
+
 def test_a_young_process_is_not_called_slow() -> None:
     young = replace(WORKS, since=NOW - 60, rate=1.0, done=100_000)
     assert standing_of(young, NOW, is_dead=False).standing == "works"

@@ -16,11 +16,6 @@ def shapes(items: list[Sized]) -> list[int]:
     return [len(batch) for batch in batches(items)]
 
 
-def test_25_items_at_most() -> None:
-    assert shapes([item(str(number)) for number in range(51)]) == [25, 25, 1]
-    assert shapes([]) == []
-
-
 def test_16_megabytes_at_most() -> None:
     assert shapes([item(str(number), 6 * 1024 * 1024) for number in range(5)]) == [2, 2, 1]
 

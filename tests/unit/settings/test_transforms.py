@@ -52,16 +52,6 @@ def checked(text: str = TEXT) -> Checked:
     return check(text, SCHEMA, HEAD)
 
 
-def test_nothing_is_set_apart_unasked() -> None:
-    known = checked()
-    assert with_writes(known, []) == known
-
-
-def test_all_may_be_direct_as_at_the_end_of_a_job() -> None:
-    found = with_writes(checked(), ["user", "order"])
-    assert (found.entities, [one.name for one in found.direct]) == ((), ["user", "order"])
-
-
 def test_a_direct_entity_is_not_among_those_that_stages_see() -> None:
     found = with_writes(checked(), ["order"])
     assert [one.name for one in found.entities] == ["user"]

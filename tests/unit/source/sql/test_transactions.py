@@ -12,9 +12,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from migrator.journal.database import in_words
 from migrator.runtime.errors import HiddenRowsError
 from migrator.runtime.server_errors import is_broken, is_of_a_file
-from migrator.source.sql.transactions import key_reader, row_trees, source_error
+from migrator.source.sql.transactions import row_trees, source_error
 from tests import pins
-from tests.support_source import LINE, LINES, PAIR, PURCHASE, list_of, number_of, plan_of
+from tests.support_source import LINE, LINES, PURCHASE, list_of, number_of, plan_of
 
 
 def message_of(error: Exception) -> str:
@@ -218,11 +218,6 @@ def test_a_refused_login_has_the_servers_own_reason(error: Exception, words: str
 def test_a_lost_connection_has_no_words_of_the_server() -> None:
     lost = psycopg.OperationalError("server closed the connection\nFATAL:  secret", "secret")
     assert "secret" not in message_of(lost)
-
-
-def test_a_key_is_read_wherever_its_columns_stand() -> None:
-    plan = plan_of(PAIR, ["n", "b", "a"])
-    assert key_reader(plan)((7, 2, "x")) == ("x", 2)
 
 
 def test_children_go_to_the_root_that_has_their_key() -> None:

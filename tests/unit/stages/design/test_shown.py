@@ -11,7 +11,7 @@ from migrator.mapping.model.instances import WorkMinute
 from migrator.mapping.model.report import Coverage
 from migrator.runtime.values import replace
 from migrator.stages.design.shown import Counted, Windows, work_series
-from migrator.stages.patterns.latencies import Latencies, added
+from migrator.stages.patterns.latencies import Latencies
 
 NOW_S = 1_700_000_123.0
 MINUTE = 1_700_000_100
@@ -188,7 +188,3 @@ def test_what_was_written_is_told_apart_by_process_and_minute() -> None:
     # A wider look sees what the process had done before.
     assert sum(span.items for span in work_series(minutes, at - 60.0, NOW_S).spans) == 1_018
     assert work_series([], 0.0, NOW_S).spans == work_series(minutes[:1], float(at), NOW_S).spans == ()
-
-
-def test_no_histogram_has_no_curve() -> None:
-    assert added([]).curve() is None

@@ -74,6 +74,20 @@ def test_marks_past_the_roots_that_are_refreshed_at_once_are_given_back(
     assert shop.marks.state().failed == 0
 
 
+def test_second_parent_of_many_waits_while_a_turn_is_full() -> None:
+    shop = Shop(marks=2, roots=3, roots_at_once=4)
+    for user in (1, 2):
+        shop.change("users", user, name="Ann")
+        for number in range(4):
+            shop.change("orders", 10 * user + number, user_id=user)
+    while shop.relay.once().taken:
+        pass
+    for user in (1, 2):
+        shop.change("users", user, name="Zoë")
+    # A parent and three of its rows are as many as one turn takes.
+    assert shop.relay.once().advanced == 1
+
+
 def test_a_mark_that_cannot_be_worked_stops_no_other_and_comes_again_later() -> None:
     shop = Shop()
     shop.marks.leave("dropped", {"id": 1}, None)

@@ -7,10 +7,6 @@ import pytest
 from migrator.stages.patterns.latencies import Latencies, added
 
 
-def test_nothing_recorded_is_nothing() -> None:
-    assert Latencies().curve() is None
-
-
 def test_percentiles_are_exact_to_three_digits() -> None:
     latencies = Latencies()
     for ms in range(1, 1001):
