@@ -34,6 +34,10 @@ from tests.support_source import (
 )
 
 PRODUCT_SQL = 'SELECT product FROM "Purchase Line" WHERE "PurchaseId" = :id ORDER BY product'
+OUR_SELECTS: dict[str, list[tuple[str | int, ...]]] = {
+    "SELECT 'a:b %', 1 AS x": [("a:b %", 1)],
+    "SELECT 1 AS x FROM (SELECT 1 AS y) AS z WHERE y > 1": [],
+}
 
 TYPES = {
     "sqlite": {

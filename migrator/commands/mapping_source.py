@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.cli.options import entity_named, row_key
@@ -25,14 +26,13 @@ from migrator.mapping.language.documents import facts_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.language.plan import Reference, references_of
 from migrator.mapping.language.redaction import json_text
-from migrator.mapping.model.edges import Questions, Source
+from migrator.mapping.model.edges import Database, Source
 from migrator.mapping.model.facts import Column, EntityPlan, TableFacts, tables_of
 from migrator.mapping.model.questions import Clauses
 from migrator.runtime.errors import (
     CLEAN,
     DIFFERENT,
     Fault,
-    MigratorError,
     RowError,
     SettingsError,
     amount,
@@ -59,7 +59,7 @@ def check_on_source(
 
     with job.open_source(_settings(url), parsed) as source:
         # Old tables of DynamoDB's are declared, and checked without a source.
-        workload = Workload(cast("Questions", source), source.facts())
+        workload = Workload(cast("Database", source), source.facts())
         checked = checked_on(source, parsed, workload.facts)
         clauses = workload.clauses(checked.mapping)
         refused = [
@@ -69,9 +69,8 @@ def check_on_source(
         ]
         doubts = volatile_warnings(source, parsed, checked)
         unread = unread_tables(workload.facts, checked.plans, source.views())
-        hidden = list(_hidden(source.hidden_fault, parsed, checked.plans))
-        doubts += _zeros(workload, parsed, checked.plans)
-        doubts += _unpadded(workload, parsed, checked.plans)
+        hidden = list(_hidden(source.hidden_faults, parsed, checked.plans))
+        doubts += _of_rows(workload, [*_zeros(parsed, checked.plans), *_unpadded(parsed, checked.plans)])
         doubts += [
             parsed.document.fault(("access_patterns", name, "sql"), what, warning=True)
             for name, what in _nulls(workload, checked, clauses)
@@ -93,32 +92,50 @@ def check_on_source(
 
 
 def _hidden(
-    hidden_fault: Callable[[TableFacts], str], parsed: ParsedMapping, plans: Sequence[EntityPlan]
+    hidden_faults: Callable[[Sequence[TableFacts]], list[str]],
+    parsed: ParsedMapping,
+    plans: Sequence[EntityPlan],
 ) -> Iterator[Fault]:
     """A fault for each table with rows that this user does not see, at the first entity that reads it."""
     entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
     for plan in plans:
         for table in plan.tables:
             entities.setdefault(table.name, (plan, table))
-    for plan, table in entities.values():
-        if what := hidden_fault(table):
+    faults = hidden_faults([table for _, table in entities.values()])
+    for (plan, _), what in zip(entities.values(), faults, strict=True):
+        if what:
             yield parsed.document.fault(("entities", plan.entity.written), what)
 
 
-def _zeros(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[Fault]:
+class _Doubt(Struct, frozen=True):
+    """A warning that holds if a row of the column's table fulfils the condition."""
+
+    table: TableFacts
+    column: Column
+    condition: str
+    warning: Fault
+
+
+def _of_rows(workload: Workload, doubts: Sequence[_Doubt | None]) -> list[Fault]:
+    possible = [doubt for doubt in doubts if doubt is not None]
+    holds = workload.have_rows([(doubt.table, doubt.column, doubt.condition) for doubt in possible])
+    return [doubt.warning for doubt, is_so in zip(possible, holds, strict=True) if is_so]
+
+
+def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
     """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
     for plan in plans:
         for item in plan.entity.items:
             if item.expiry is None or item.expiry.zero:
                 continue
             what = f"'{item.expiry.path}' is 0 in some row, and its items count as expired and are not shown"
-            if _has_number(workload, plan, item.expiry.path, "= 0"):
-                advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
-                at = ("entities", plan.entity.written, "items", item.type, "ttl")
-                yield parsed.document.fault(at, f"{what}; {advice}", warning=True)
+            advice = "write ttl: {from: …, zero: never}, or zero: expired where they are"
+            at = ("entities", plan.entity.written, "items", item.type, "ttl")
+            warning = parsed.document.fault(at, f"{what}; {advice}", warning=True)
+            yield _of_number(plan, item.expiry.path, "= 0", warning)
 
 
-def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[Fault]:
+def _unpadded(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
     """A warning for each format that cannot hold the number of some row."""
     for plan in plans:
         references: dict[tuple[str, str], Reference] = {}
@@ -129,20 +146,20 @@ def _unpadded(workload: Workload, parsed: ParsedMapping, plans: Sequence[EntityP
             width, decimals = format_width(form)
             nines = "9" * (width - decimals - 1 if decimals else width)
             most = f"{nines}.{'9' * decimals}" if decimals else nines
-            if _has_number(workload, plan, path, f"NOT BETWEEN 0 AND {most}"):
-                what = f"'{path}' is negative or above {most} in some row, which the format {form} refuses"
-                advice = "write a wider format, or leave these rows out (where:)"
-                yield parsed.document.fault(reference.at, f"{what}; {advice}", warning=True)
+            what = f"'{path}' is negative or above {most} in some row, which the format {form} refuses"
+            advice = "write a wider format, or leave these rows out (where:)"
+            warning = parsed.document.fault(reference.at, f"{what}; {advice}", warning=True)
+            yield _of_number(plan, path, f"NOT BETWEEN 0 AND {most}", warning)
 
 
-def _has_number(workload: Workload, plan: EntityPlan, path: str, condition: str) -> bool:
-    """Whether a row of the table behind the path fulfils it; False if the path is not a column of numbers."""
+def _of_number(plan: EntityPlan, path: str, condition: str, warning: Fault) -> _Doubt | None:
+    """None if the path is not a column of numbers."""
     alias, _, name = path.rpartition(".")
     tables = tables_of(plan)
     column = tables[alias].column(name) if alias in tables else None
     if column is None or column.sql or column.kind.name not in ("integer", "number", "float"):
-        return False
-    return _has_row(workload, tables[alias], column, condition)
+        return None
+    return _Doubt(tables[alias], column, condition, warning)
 
 
 def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
@@ -152,27 +169,22 @@ def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
         return
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
-    workload = Workload(cast("Questions", source), source.facts())
+    workload = Workload(cast("Database", source), source.facts())
     yield from _nulls(workload, checked, workload.clauses(checked.mapping))
 
 
 def _nulls(
     workload: Workload, checked: Checked, clauses: Mapping[tuple[str, str], Clauses]
 ) -> Iterator[tuple[str, str]]:
-    for name, index, table, column in sparse_keys(checked.mapping, checked.plans, clauses):
-        if _has_row(workload, table, column, "IS NULL"):
+    sparse = list(sparse_keys(checked.mapping, checked.plans, clauses))
+    holds = workload.have_rows([(table, column, "IS NULL") for _, _, table, column in sparse])
+    for (name, index, _, column), is_so in zip(sparse, holds, strict=True):
+        if is_so:
             what = f"its SQL returns rows with NULL in '{column.name}', and {index} does not hold them"
             yield (
                 name,
                 f"{what}; ask with IS NOT NULL, write {{{column.name}|or:…}} into the key, or fill the column",
             )
-
-
-def _has_row(workload: Workload, table: TableFacts, column: Column, condition: str) -> bool:
-    try:
-        return workload.has_row(table, column, condition)
-    except MigratorError:
-        return False  # a table that takes too long to look through, say
 
 
 def _settings(source: str) -> SourceSettings:

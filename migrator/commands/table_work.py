@@ -226,7 +226,7 @@ def _source(checkup: health.Checkup, stack: ExitStack, outer: JobSession, role: 
         checkup.ask("bucket", lambda: need_bucket(session.job, session.checked.entities))
         health.check_entities(checkup, session.source, session.checked.entities)
         if session.source.hides_rows:
-            health.check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_fault)
+            health.check_hidden_rows(checkup, session.checked.entities, session.sql.hidden_faults)
     if rights.asks and session.checked.mapping.patterns:
         health.check_statements(checkup, session.source, session.checked.mapping)
         for name, what in (

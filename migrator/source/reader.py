@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Executable
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.sql.elements import ColumnElement
 
-from migrator.mapping.model.edges import KeyCounts, RawPage, RowsSeen
+from migrator.mapping.model.edges import KeyCounts, QueryCall, RawPage, RowsSeen
 from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, Lookup, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Statement
 from migrator.mapping.model.results import Explained
@@ -55,6 +55,7 @@ from migrator.source.sql.server_facts import (
     asker,
     examine,
     explained,
+    first_row_of_each,
     mark_of,
     pooling_of,
     rows_at_least,
@@ -292,10 +293,13 @@ def replica_of(
 
 # ── The source of row trees on a real database: `model.edges.Source` by SQLAlchemy ──
 
+TOGETHER = 50
+"""Short statements in one transaction."""
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
 
 _Fetched: TypeAlias = Callable[[Connection, Executable, frozenset[int]], RawPage]
+Value = TypeVar("Value")
 PLANS_KEPT = 500
 """Plans whose SELECT is kept: a mapping has one for each entity."""
 
@@ -366,13 +370,24 @@ class SqlSource(SqlTotals):
             return str(error)
         return ""
 
-    def hidden_fault(self, table: TableFacts) -> str:
-        """What would leave rows of a table or view out for this user; '' for nothing."""
+    def hidden_faults(self, tables: Sequence[TableFacts]) -> list[str]:
+        """For each table or view, what would leave rows of it out for this user; '' for nothing."""
+        return [fault for some in _groups(tables) for fault in self._hidden(some)]
+
+    def _hidden(self, tables: Sequence[TableFacts]) -> list[str]:
+        def work(connection: Connection) -> None:
+            for table in tables:
+                first_rows(connection, no_rows_select(table))
+
         try:
-            self._rows(f"table {table.name}", no_rows_select(table))
-        except HiddenRowsError as error:
-            return str(error)
-        return ""
+            self._reading.read(f"table {tables[0].name}", work)
+        except SourceError as error:
+            if len(tables) > 1:
+                return [self._hidden([table])[0] for table in tables]
+            if not isinstance(error, HiddenRowsError):
+                raise
+            return [str(error)]
+        return [""] * len(tables)
 
     def volatile_parts(self, column: Column) -> list[str]:
         """What in the SQL of a computed column gives another value though the row is the same, each with why."""
@@ -577,14 +592,31 @@ class SqlSource(SqlTotals):
             what = f"the source gives no number for its {measure} (may this user see it?)"
             raise SourceError(f"{what}; {need}") from None
 
-    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
-        """What the database has against a statement of `query`, which is not run; '' for nothing."""
+    def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
+        """The first row of each of our own SELECTs, () for none. Raises: SourceError for the first that fails."""
+        rows: list[tuple[Any, ...]] = []
+        for some in _groups(selects):
+            self.pace.wait()
+            rows += self._reading.read(what, partial(first_row_of_each, some))
+            self.pace.took(len(some))
+        return rows
+
+    def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
+        """For each call of `query`, which is not run, the database's objection; '' for none."""
+        return [fault for some in _groups(calls) for fault in self._faults(some)]
+
+    def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
+        """One transaction for all of them, and one for each only if one is refused."""
         try:
-            sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
-            self._reading.read("its SQL", lambda connection: examine(connection, sql, bound))
+            bound = [self._bound(call) for call in calls]
+            self._reading.read("its SQL", partial(examine, bound))
         except (SettingsError, SourceError) as error:
-            return str(error)
-        return ""
+            return [str(error)] if len(calls) == 1 else [self._faults([call])[0] for call in calls]
+        return [""] * len(calls)
+
+    def _bound(self, call: QueryCall) -> tuple[sa.TextClause, dict[str, Any]]:
+        checked = checked_statement(str(call.statement), self.dialect, call.schema)
+        return bound_statement(checked, call.params)
 
     def pooling(self) -> Pooling:
         """What stands between us and the server."""
@@ -660,3 +692,7 @@ def _with_collections(
 def _children_select(plan: EntityPlan, collection: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
     climb = collection.collection.kind == "climb"
     return climb_select(plan, collection, chosen) if climb else collection_select(plan, collection, chosen)
+
+
+def _groups(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    return (values[start : start + TOGETHER] for start in range(0, len(values), TOGETHER))

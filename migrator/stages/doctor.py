@@ -126,14 +126,14 @@ def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEn
 
 
 def check_hidden_rows(
-    checkup: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
+    checkup: Checkup,
+    entities: Sequence[CompiledEntity],
+    hidden_faults: Callable[[Sequence[TableFacts]], list[str]],
 ) -> None:
     """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
     name = "row level security"
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
-    faults = checkup.ask(
-        name, lambda: {table_name: hidden_fault(table) for table_name, table in tables.items()}
-    )
+    faults = checkup.ask(name, lambda: dict(zip(tables, hidden_faults(list(tables.values())), strict=True)))
     if faults is None:
         return
     if hidden := sorted(table_name for table_name, fault in faults.items() if fault):

@@ -25,6 +25,7 @@ from tests.support_journal_file import journal_in_file
 from tests.support_source import facts_by_hand, rows_of_the_schema
 from tests.support_source_databases import (
     LINGUISTIC,
+    OUR_SELECTS,
     PRODUCT_SQL,
     fill_mysql,
     fill_postgresql,
@@ -135,7 +136,8 @@ def pond_url(sqlite_url: str) -> Iterator[str]:
 def source(request: pytest.FixtureRequest) -> Iterator[Source]:
     if request.param == "memory":
         answers = {PRODUCT_SQL: lambda params: [("fig",), ("pear",), ("plum",)] if params["id"] == 10 else []}
-        yield MemorySource(facts_by_hand(), rows_of_the_schema(), answers)
+        ours = {select: lambda _, rows=rows: rows for select, rows in OUR_SELECTS.items()}
+        yield MemorySource(facts_by_hand(), rows_of_the_schema(), answers | ours)
         return
     real = SqlSource(source_url(request.getfixturevalue(f"{request.param}_url")))
     yield real

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.edges import KeyCounts, Source
+from migrator.mapping.model.edges import Database, KeyCounts, QueryCall, Source
 from migrator.mapping.model.facts import Column, EntityPlan, ForeignKey, Kind, TableFacts
 from migrator.mapping.model.table import SourceKey, encode_key
 from migrator.runtime.values import replace
@@ -32,7 +32,7 @@ from tests.support_source import (
     plan_of,
     rows_of_the_schema,
 )
-from tests.support_source_databases import PRODUCT_SQL
+from tests.support_source_databases import OUR_SELECTS, PRODUCT_SQL
 
 
 def read_all(source: Source, plan: EntityPlan, page_rows: int) -> list[tuple[Any, ...]]:
@@ -274,8 +274,14 @@ def test_of_more_rows_than_are_wanted_one_more_comes(source: Source) -> None:
 
 
 def test_a_statement_is_examined_without_being_run(source: Source) -> None:
-    assert source.query_fault(PRODUCT_SQL, {"id": 1}) == ""
-    assert source.query_fault("SELECT name FROM nowhere", {})
+    fine, refused = QueryCall(PRODUCT_SQL, {"id": 1}), QueryCall("SELECT name FROM nowhere")
+    assert [bool(fault) for fault in source.query_faults([fine, refused, fine])] == [False, True, False]
+    assert source.query_faults([fine]) == [""]
+
+
+def test_first_rows_of_our_own_selects_come_in_their_order(source: Database) -> None:
+    rows = [next(iter(rows), ()) for rows in OUR_SELECTS.values()]
+    assert source.first_row_of_each([*OUR_SELECTS] * 40, "a test") == rows * 40
 
 
 def test_the_schema_is_read_in_the_sources_own_names(source: Source) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.items.values import decoder
-from migrator.mapping.model.edges import KeyCounts, RowsSeen, WholeRows
+from migrator.mapping.model.edges import KeyCounts, QueryCall, RowsSeen, WholeRows
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -143,8 +143,11 @@ class MemorySource(WholeRows):
         rows = self.answers[statement](params)
         return rows if at_most is None else rows[: at_most + 1]
 
-    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
-        return "" if statement in self.answers else "no such statement"
+    def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
+        return ["" if call.statement in self.answers else "no such statement" for call in calls]
+
+    def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
+        return [next(iter(self.answers[select]({})), ()) for select in selects]
 
     def close(self) -> None:
         """Nothing is open."""

@@ -213,6 +213,14 @@ class ComputingSource(Protocol):
         """What in that SQL gives another value though the row is the same, each with why."""
 
 
+class QueryCall(Struct, frozen=True):
+    """A statement of the user's with the values of its parameters. `schema`: of tables that name none."""
+
+    statement: Statement
+    params: Mapping[str, Any] = {}
+    schema: str | None = None
+
+
 class Questions(Protocol):
     """Answers the statements of a mapping's patterns. Each call is a transaction of its own, where a source has those."""
 
@@ -231,12 +239,19 @@ class Questions(Protocol):
         errors call it so.
         """
 
-    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
-        """What the source has against a statement of `query`, which is not run; '' for nothing."""
+    def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
+        """For each call of `query`, which is not run, the source's objection; '' for none."""
 
 
 class Source(CountedRows, Questions, Protocol):
     """All three, as a relational database is."""
+
+
+class Database(Source, Protocol):
+    """A source that answers SQL of ours."""
+
+    def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
+        """The first row of each of our own SELECTs, () for none. `what`: names them in errors."""
 
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────

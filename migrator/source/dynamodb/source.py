@@ -16,7 +16,7 @@ from migrator.mapping.items.wire import encode
 from migrator.mapping.language.document import Document
 from migrator.mapping.language.documents import DIALECT, facts_of, key_type
 from migrator.mapping.language.plan import plan_entity
-from migrator.mapping.model.edges import KeyCounts, RowsSeen, WholeRows, WiredItem
+from migrator.mapping.model.edges import KeyCounts, QueryCall, RowsSeen, WholeRows, WiredItem
 from migrator.mapping.model.facts import (
     CollectionPlan,
     Column,
@@ -81,8 +81,11 @@ class DocumentAnswers:
         documents = list(islice(self._documents(asked, request, limit), limit))
         return [self._row(asked, tree, what) for tree in Trees(asked.plan, self.finder).of(documents)]
 
-    def query_fault(self, statement: Statement, params: Mapping[str, Any], schema: str | None = None) -> str:
+    def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
         """That there is no such index, or one of another key. `params`: are not looked at."""
+        return [self._fault(call.statement) for call in calls]
+
+    def _fault(self, statement: Statement) -> str:
         asked = self._asked(statement)
         design, name = asked.question.design, asked.question.asked.index
         if name is None:
@@ -299,8 +302,8 @@ class DocumentSource(DocumentAnswers, WholeRows):
     def views(self) -> set[str]:
         return set()
 
-    def hidden_fault(self, table: TableFacts) -> str:
-        return ""
+    def hidden_faults(self, tables: Sequence[TableFacts]) -> list[str]:
+        return [""] * len(tables)
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
         return "a source of documents computes no columns"

@@ -122,9 +122,11 @@ def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool
     return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
 
 
-def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:
-    """Nothing, where the database knows how to answer the statement, which is not run; raises what the driver raises."""
-    _answer_of(connection, statement, params)
+def examine(calls: Sequence[tuple[sa.TextClause, Mapping[str, Any]]], connection: Connection) -> None:
+    """Nothing, where the database knows how to answer the statements, which are not run; raises what the driver raises."""
+    word = engine_at(connection).server.explain(connection.dialect)
+    for statement, params in calls:
+        connection.execute(sa.text(f"{word} {statement.text}"), params).close()
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
@@ -246,6 +248,12 @@ def wait_until_ready(look: Callable[[], Verdict], retry: Retry, limit_s: float) 
 
 def asker(connection: Connection) -> Ask:
     return lambda sql, params: tuple(connection.execute(sa.text(sql), params).one())
+
+
+def first_row_of_each(selects: Sequence[str], connection: Connection) -> list[tuple[Any, ...]]:
+    """() for a SELECT without rows."""
+    rows = (connection.execute(sa.text(select.replace(":", r"\:"))).first() for select in selects)
+    return [() if row is None else tuple(row) for row in rows]
 
 
 def asked(question: str, connection: Connection) -> list[tuple[Any, ...]]:

@@ -159,7 +159,7 @@ class CheckedStatement(Struct, frozen=True):
     dialect: str
 
     def __post_init__(self) -> None:
-        _check(self.sql, parsed(self.sql, select_tokens(self.sql, self.dialect), self.dialect), self.dialect)
+        _check(self.sql, self.dialect)
 
 
 class CheckedExpression(Struct, frozen=True):
@@ -169,8 +169,7 @@ class CheckedExpression(Struct, frozen=True):
     dialect: str
 
     def __post_init__(self) -> None:
-        text = SELECT + self.sql
-        _check(text, parsed(text, select_tokens(text, self.dialect), self.dialect), self.dialect)
+        _check(SELECT + self.sql, self.dialect)
 
 
 # ── reading ──
@@ -247,8 +246,9 @@ _WOULD_WRITE = "the statement would write; an access pattern's SQL is one SELECT
 _WRITES = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.NextValueFor)
 
 
-def _check(sql: str, select: exp.Expr, dialect: str) -> None:
-    tokens = tokens_of(sql, dialect)
+def _check(sql: str, dialect: str) -> None:
+    tokens = select_tokens(sql, dialect)
+    select = parsed(sql, tokens, dialect)
     _check_between(sql, tokens, dialect)
     _check_words(tokens, dialect)
     if not isinstance(select, exp.Query) or select.find(*_WRITES) is not None:

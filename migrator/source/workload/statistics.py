@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
@@ -17,100 +17,114 @@ from migrator.runtime.errors import SourceError
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
 
+FirstRows = Callable[[Sequence[str]], list[tuple[Any, ...]]]
+"""The first row of each of some SELECTs."""
+TotalColumn = tuple[str, str, tuple[str, ...]]
+FanOutColumns = tuple[str, tuple[str, ...]]
 
-def figures_of(ask: Ask, facts: SchemaFacts, wanted: Wanted, rows_exact: int) -> Figures:
+
+def figures_of(first_rows: FirstRows, facts: SchemaFacts, wanted: Wanted, rows_exact: int) -> Figures:
     """What is wanted. A table of more than `rows_exact` rows is not read as a whole: of it only the key's numbers are known,
     and its rows as at least so many."""
-    measuring = _Measuring(ask, facts, rows_exact)
-    spans: dict[tuple[str, str], NumberSpan] = {}
-    for name in sorted(facts.tables):
-        spans |= measuring.spans(facts.tables[name], wanted.spans.get(name, ()))
-    small = measuring.exact
-    totals = {
-        total: measuring.total(facts.tables[total[0]], total[1], total[2])
-        for total in wanted.totals
-        if total[0] in small
-    }
-    fan_out = {
-        (name, columns): measuring.fan_out(facts.tables[name], columns)
-        for name, columns in wanted.fan_out
-        if name in small
-    }
-    filled = {
-        column
-        for name in small
-        for column in measuring.filled(facts.tables[name], wanted.filled.get(name, ()))
-    }
-    return Figures(measuring.rows, spans, totals, fan_out, frozenset(small), frozenset(filled))
+    measuring = _Measuring(first_rows, facts)
+    rows = measuring.rows(rows_exact)
+    small = {name for name, number in rows.items() if number <= rows_exact}
+    return Figures(
+        rows,
+        measuring.spans(wanted.spans, small),
+        measuring.totals([total for total in wanted.totals if total[0] in small]),
+        measuring.fan_outs([fan_out for fan_out in wanted.fan_out if fan_out[0] in small]),
+        frozenset(small),
+        frozenset(measuring.filled({name: wanted.filled.get(name, ()) for name in sorted(small)})),
+    )
 
 
 class _Measuring:
-    """Asks for one figure after another."""
+    """Asks for one kind of figures after another."""
 
-    def __init__(self, ask: Ask, facts: SchemaFacts, rows_exact: int) -> None:
-        self._ask = ask
-        self.quoted = Speller("", facts.dialect).quoted
-        self._rows_exact = rows_exact
-        self.rows: dict[str, int] = {}
-        self.exact: set[str] = set()
+    def __init__(self, first_rows: FirstRows, facts: SchemaFacts) -> None:
+        self._first_rows = first_rows
+        self._tables = {name: facts.tables[name] for name in sorted(facts.tables)}
+        self._quoted = Speller("", facts.dialect).quoted
 
-    def spans(self, table: TableFacts, columns: Sequence[str]) -> dict[tuple[str, str], NumberSpan]:
-        """Of these columns; and counts the table."""
-        at_most = f"SELECT 1 AS one_row FROM {self._table(table)} LIMIT {self._rows_exact + 1}"
-        rows = int(self._first(f"SELECT COUNT(*) FROM ({at_most}) AS migrator_first_rows")[0])
-        self.rows[table.name] = rows
-        if rows <= self._rows_exact:
-            self.exact.add(table.name)
-        else:
-            columns = [name for name in columns if table.primary_key[:1] == (name,)]
-        if not columns:
-            return {}
-        sides = ", ".join(
-            f"MIN({self._column(table, name)}), MAX({self._column(table, name)})" for name in columns
+    def rows(self, rows_exact: int) -> dict[str, int]:
+        """Rows of each table, up to one more than `rows_exact`."""
+        some = (
+            f"SELECT 1 AS one_row FROM {self._table(name)} LIMIT {rows_exact + 1}" for name in self._tables
         )
-        values = self._first(f"SELECT {sides} FROM {self._table(table)} AS migrator_measured")
+        counts = [f"SELECT COUNT(*) FROM ({at_most}) AS migrator_first_rows" for at_most in some]
+        return {name: int(row[0]) for name, row in zip(self._tables, self._first_rows(counts), strict=True)}
+
+    def spans(
+        self, wanted: Mapping[str, Sequence[str]], small: Set[str]
+    ) -> dict[tuple[str, str], NumberSpan]:
+        """Of the wanted columns; of a large table only of the first column of its key."""
+        chosen = {
+            name: [
+                column
+                for column in wanted.get(name, ())
+                if name in small or table.primary_key[:1] == (column,)
+            ]
+            for name, table in self._tables.items()
+        }
+        chosen = {name: columns for name, columns in chosen.items() if columns}
+        selects = [self._select(name, "MIN({0}), MAX({0})", columns) for name, columns in chosen.items()]
         return {
-            (table.name, name): NumberSpan(_whole(values[2 * place]), _whole(values[2 * place + 1]))
-            for place, name in enumerate(columns)
+            (name, column): NumberSpan(_whole(row[2 * place]), _whole(row[2 * place + 1]))
+            for (name, columns), row in zip(chosen.items(), self._first_rows(selects), strict=True)
+            for place, column in enumerate(columns)
         }
 
-    def filled(self, table: TableFacts, columns: Sequence[str]) -> list[tuple[str, str]]:
+    def filled(self, wanted: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
         """Those of the columns that are NULL in no row."""
-        if not columns:
-            return []
-        counts = ", ".join(f"COUNT(*) - COUNT({self._column(table, name)})" for name in columns)
-        nulls = self._first(f"SELECT {counts} FROM {self._table(table)} AS migrator_measured")
-        return [(table.name, name) for name, number in zip(columns, nulls, strict=True) if not number]
+        chosen = {name: columns for name, columns in wanted.items() if columns}
+        selects = [self._select(name, "COUNT(*) - COUNT({0})", columns) for name, columns in chosen.items()]
+        return [
+            (name, column)
+            for (name, columns), row in zip(chosen.items(), self._first_rows(selects), strict=True)
+            for column, nulls in zip(columns, row, strict=True)
+            if not nulls
+        ]
 
-    def total(self, table: TableFacts, column: str, by: Sequence[str]) -> NumberSpan:
-        """The least and the largest sum of the column over rows that are alike in `by`, which bounds MIN and MAX too."""
-        number = self._column(table, column)
-        rows = f"FROM {self._table(table)} GROUP BY {self._columns(table, by)}"
+    def totals(self, wanted: Sequence[TotalColumn]) -> dict[TotalColumn, NumberSpan]:
+        """The least and the largest sum of each column over rows that are grouped, which bounds MIN and MAX too."""
+        values = self._first_rows([self._total(*total) for total in wanted])
+        spans = {}
+        for total, (least, lowest, most) in zip(wanted, values, strict=True):
+            lows = [value for value in (_whole(least), _whole(lowest)) if value is not None]
+            spans[total] = NumberSpan(min(lows, default=None), _whole(most))
+        return spans
+
+    def _total(self, name: str, column: str, by: Sequence[str]) -> str:
+        number = self._column(name, column)
+        rows = f"FROM {self._table(name)} GROUP BY {self._columns(name, by)}"
         grouped = f"SELECT SUM({number}) AS total, MIN({number}) AS least {rows}"
-        least, lowest, most = self._first(
-            f"SELECT MIN(total), MIN(least), MAX(total) FROM ({grouped}) AS migrator_totals"
-        )
-        lows = [value for value in (_whole(least), _whole(lowest)) if value is not None]
-        return NumberSpan(min(lows, default=None), _whole(most))
+        return f"SELECT MIN(total), MIN(least), MAX(total) FROM ({grouped}) AS migrator_totals"
 
-    def fan_out(self, table: TableFacts, columns: Sequence[str]) -> int:
-        names = self._columns(table, columns)
-        some = " AND ".join(f"{self._column(table, name)} IS NOT NULL" for name in columns)
-        grouped = f"SELECT COUNT(*) AS children FROM {self._table(table)} WHERE {some} GROUP BY {names}"
-        return int(self._first(f"SELECT MAX(children) FROM ({grouped}) AS migrator_fan_outs")[0] or 0)
+    def fan_outs(self, wanted: Sequence[FanOutColumns]) -> dict[FanOutColumns, int]:
+        """The most rows with the same values of the columns."""
+        rows = self._first_rows([self._fan_out(*columns) for columns in wanted])
+        return {columns: int(row[0] or 0) for columns, row in zip(wanted, rows, strict=True)}
 
-    def _first(self, sql: str) -> tuple[Any, ...]:
-        return tuple(self._ask(sql, {})[0])
+    def _fan_out(self, name: str, columns: Sequence[str]) -> str:
+        some = " AND ".join(f"{self._column(name, column)} IS NOT NULL" for column in columns)
+        by = self._columns(name, columns)
+        grouped = f"SELECT COUNT(*) AS children FROM {self._table(name)} WHERE {some} GROUP BY {by}"
+        return f"SELECT MAX(children) FROM ({grouped}) AS migrator_fan_outs"
 
-    def _columns(self, table: TableFacts, names: Sequence[str]) -> str:
-        return ", ".join(self._column(table, name) for name in names)
+    def _select(self, name: str, figure: str, columns: Sequence[str]) -> str:
+        figures = ", ".join(figure.replace("{0}", self._column(name, column)) for column in columns)
+        return f"SELECT {figures} FROM {self._table(name)} AS migrator_measured"
 
-    def _column(self, table: TableFacts, name: str) -> str:
-        column = table.column(name)
-        return self.quoted(name if column is None else column.real)
+    def _columns(self, name: str, columns: Sequence[str]) -> str:
+        return ", ".join(self._column(name, column) for column in columns)
 
-    def _table(self, table: TableFacts) -> str:
-        return self.quoted(table.real)
+    def _column(self, name: str, column: str) -> str:
+        facts = self._tables[name].column(column)
+        return self._quoted(column if facts is None else facts.real)
+
+    def _table(self, name: str) -> str:
+        return self._quoted(self._tables[name].real)
 
 
 def _whole(value: Any) -> int | None:

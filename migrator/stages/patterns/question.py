@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.mapping.items.wire import entry_bytes, read_units
-from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
+from migrator.mapping.model.edges import ItemStore, QueryCall, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -402,13 +402,18 @@ class StatementFault(Struct, frozen=True):
 
 def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[StatementFault]:
     """A fault for each statement that the source refuses. Nothing is run: the source only plans the statements."""
-    for pattern in mapping.patterns.values():
-        params = sample_params(pattern)
-        for part, statement in pattern.statements.items():
-            faults = (source.query_fault(statement, params, schema) for schema in _schemas(mapping, pattern))
-            what = next(filter(None, faults), "")
-            if what:
-                yield StatementFault(pattern.name, part, what)
+    asked = [
+        (pattern.name, part, QueryCall(statement, sample_params(pattern), schema))
+        for pattern in mapping.patterns.values()
+        for part, statement in pattern.statements.items()
+        for schema in _schemas(mapping, pattern)
+    ]
+    first: dict[tuple[str, str], str] = {}
+    faults = source.query_faults([call for _, _, call in asked])
+    for (pattern_name, part, _), what in zip(asked, faults, strict=True):
+        if what:
+            first.setdefault((pattern_name, part), what)
+    return (StatementFault(pattern_name, part, what) for (pattern_name, part), what in first.items())
 
 
 def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:

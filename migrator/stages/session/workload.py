@@ -9,11 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from migrator.mapping.model.capacity import FanOut, WriteRates
-from migrator.mapping.model.edges import Questions
+from migrator.mapping.model.edges import Database, QueryCall
 from migrator.mapping.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.questions import Clauses, Figures, Statement, StatementQuestion, Unserved, Wanted
-from migrator.runtime.errors import SettingsError, SourceError
+from migrator.runtime.errors import MigratorError, SettingsError, SourceError
 from migrator.runtime.values import replace
 from migrator.source.sql.spelling import Speller
 from migrator.source.workload.clauses import clauses_of, unknown_name
@@ -34,7 +34,7 @@ from migrator.source.workload.statistics import fan_outs, figures_of
 class Workload(Struct, frozen=True):
     """Reads statements by the schema, `facts`, and asks the source for figures of its rows."""
 
-    source: Questions
+    source: Database
     facts: SchemaFacts
 
     # ── statements ──
@@ -90,7 +90,7 @@ class Workload(Struct, frozen=True):
         Raises: SettingsError where this user may not read some tables, with what lets it.
         """
         try:
-            ask = partial(self.source.query, what="the figures of its tables")
+            ask = partial(self.source.first_row_of_each, what="the figures of its tables")
             rated = [replace(one, calls=one.per_s) for one in statements if one.per_s is not None]
             figures = figures_of(ask, self.facts, wanted, rows_exact)
             told = told_writes(statements, self.facts)
@@ -101,8 +101,8 @@ class Workload(Struct, frozen=True):
             return replace(figures, writes=told_writes(rated, self.facts).per_s, updated=updated)
         except SourceError:
             tables = [table for table in self.facts.tables.values() if table.primary_key]
-            selects = (f"SELECT * FROM {self.spelled(table.real)}" for table in tables)
-            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
+            selects = [QueryCall(f"SELECT * FROM {self.spelled(table.real)}") for table in tables]
+            if faults := list(filter(None, self.source.query_faults(selects))):
                 raise SettingsError("\n".join(faults)) from None
             raise
 
@@ -113,13 +113,26 @@ class Workload(Struct, frozen=True):
         ask = partial(self.source.query, what="how many rows a change concerns")
         return fan_outs(ask, self.facts.dialect, plans, rows, rows_exact)
 
-    def has_row(self, table: TableFacts, column: Column, condition: str) -> bool:
+    def have_rows(self, conditions: Sequence[tuple[TableFacts, Column, str]]) -> list[bool]:
+        """For each condition on a column, whether a row of its table fulfils it; False if that cannot be told."""
+        selects, what = [self._first_row(*condition) for condition in conditions], "whether a row is there"
+        try:
+            return [bool(row) for row in self.source.first_row_of_each(selects, what)]
+        except MigratorError:
+            return [self._has_row(select, what) for select in selects]
+
+    def _has_row(self, select: str, what: str) -> bool:
+        try:
+            return bool(self.source.first_row_of_each([select], what)[0])
+        except MigratorError:
+            return False  # a table that takes too long to look through, say
+
+    def _first_row(self, table: TableFacts, column: Column, condition: str) -> str:
         spell = self._speller.name
         place = ".".join(map(spell, filter(None, (table.schema, table.real))))
         name = spell(column.real)
         value = f"CAST({name} AS {column.kind.read_as})" if column.kind.read_as else name
-        select = f"SELECT 1 FROM {place} WHERE {value} {condition} LIMIT 1"
-        return bool(self.source.query(select, {}))
+        return f"SELECT 1 FROM {place} WHERE {value} {condition} LIMIT 1"
 
     def broken(self) -> list[str]:
         """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
