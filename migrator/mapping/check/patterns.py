@@ -476,7 +476,7 @@ def question_warnings(
         known = [tables.get(key.entity.written) for key in keys]
         # Columns of other tables have other names there, and are not looked at.
         table = known[0] if known and all(one is not None and one is known[0] for one in known) else None
-        own = _Own(table.name, index, keys, table.primary_key) if table is not None else None
+        own = _Own(table, index, keys) if table is not None else None
         at = ("access_patterns", pattern.name, "sql", *([part.name] if part.name else []))
         warnings = [] if own is None else chain(_filtered(pattern, said, own), _ordered(pattern, said, own))
         for what in chain(warnings, _cut(pattern, part, said)):
@@ -518,11 +518,17 @@ def _asking(
 class _Own:
     """The keys of one table's rows, against which columns of a statement are held."""
 
-    def __init__(self, table: str, index: Index, keys: Sequence[StoredKey], row_key: Sequence[str]) -> None:
-        self.table = table
+    def __init__(self, table: TableFacts, index: Index, keys: Sequence[StoredKey]) -> None:
+        self.table = table.name
         self.index = index
         self.keys = keys
-        self.row_key = row_key
+        self.row_key = table.primary_key
+        self._proved = table.proved
+
+    def has_one_row(self, said: Clauses) -> bool:
+        """Whether the statement reads one row of the table, by a key of it."""
+        equal = {column for table, column in said.equal if table == self.table}
+        return self.table in said.once and any(equal.issuperset(key) for key in self._proved)
 
     def columns(self, places: Sequence[TableColumn]) -> list[str]:
         return list(dict.fromkeys(column for table, column in places if table == self.table))
@@ -539,7 +545,7 @@ def _filtered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
 
 
 def _ordered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
-    if pattern.operation != "query" or pattern.order != "exact" or pattern.near:
+    if pattern.operation != "query" or pattern.order != "exact" or pattern.near or own.has_one_row(said):
         return
     terms = [term for term in said.order if not _is_of_others(term, said, own)]
     for place, term in enumerate(terms):

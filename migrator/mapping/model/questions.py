@@ -127,7 +127,8 @@ class OrderTerm(Struct, frozen=True):
 class Clauses(Struct, frozen=True):
     """What the clauses of a statement of any shape name: columns that decide which rows it gives.
 
-    `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or ''.
+    `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or '';
+    `once`: tables that the statement names once.
     """
 
     filters: tuple[TableColumn, ...] = ()
@@ -136,6 +137,7 @@ class Clauses(Struct, frozen=True):
     order: tuple[OrderTerm, ...] = ()
     offset: bool = False
     limit: str = ""
+    once: frozenset[str] = frozenset()
 
 
 class Unserved(Struct, frozen=True):

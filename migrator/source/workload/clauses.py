@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import product
 
@@ -91,7 +92,14 @@ class _ClauseReader:
             order=order,
             offset=self.offset,
             limit=self.limit,
+            once=frozenset(self._once()),
         )
+
+    def _once(self) -> Iterator[str]:
+        sources = (source for scope in self.scopes for source in scope.sources.values())
+        tables = (table_named(self.facts, source) for source in sources if isinstance(source, exp.Table))
+        named = Counter(table.name for table in tables if table is not None)
+        return (name for name, number in named.items() if number == 1)
 
     def _read(self, scope: Scope) -> None:
         """The walk: each node of a scope by the clause that it is in."""

@@ -51,7 +51,8 @@ def warnings(folder: Path, query: str, sql: str, order: str = "exact") -> list[s
         with closing(sqlite3.connect(database)) as connection:
             connection.execute(
                 "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, user_id INTEGER NOT NULL, at TIMESTAMP NOT NULL,"
-                " total NUMERIC(9, 2) NOT NULL, state VARCHAR(9) NOT NULL, paid BOOLEAN NOT NULL, sent_at TIMESTAMP)"
+                " total NUMERIC(9, 2) NOT NULL, state VARCHAR(9) NOT NULL, paid BOOLEAN NOT NULL, sent_at TIMESTAMP,"
+                " number INTEGER UNIQUE)"
             )
             connection.execute("CREATE TABLE users (id INTEGER NOT NULL PRIMARY KEY, state VARCHAR(9))")
     file.write_text(
@@ -123,6 +124,16 @@ def warnings(folder: Path, query: str, sql: str, order: str = "exact") -> list[s
         ),
         (OWN, f"WITH w AS ({MINE}) SELECT total FROM w ORDER BY w.s", ["orders by w.s"]),
         (OWN, "ORDER BY (SELECT state FROM users WHERE users.id = user_id)", []),
+        # One row has any order.
+        (OWN, "AND id = :x ORDER BY state DESC, total", []),
+        (OWN, "AND number = :x ORDER BY state", ["filters by number"]),
+        (OWN, "AND (id = :x OR number = :x) ORDER BY state", ["filters by number", "orders by state"]),
+        (
+            OWN,
+            "SELECT o.total FROM orders o JOIN orders p ON p.user_id = o.user_id WHERE p.id = :x AND o.user_id = :u"
+            " ORDER BY o.state",
+            ["orders by o.state"],
+        ),
         # Rows that are cut off.
         (OWN, "ORDER BY at LIMIT 5", ["returns at most 5 rows"]),
         (OWN, "ORDER BY at LIMIT :x", ["returns at most :x rows"]),
