@@ -23,7 +23,7 @@ from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.values import replace
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import source_url
-from migrator.source.engines.shared import WOULD_WRITE
+from migrator.source.engines.shared import explanations
 from migrator.source.engines.sqlite.engine import ERRORS
 from migrator.source.reader import SqlSource
 from tests import pins
@@ -75,7 +75,7 @@ def test_an_unfinished_write_of_a_killed_process_is_rolled_back(tmp_path: Path) 
         pytest.raises(sqlite3.OperationalError) as refused,
     ):
         connection.execute("SELECT * FROM customer").fetchone()
-    assert next(ERRORS.reasons(refused.value)) != WOULD_WRITE
+    assert next(ERRORS.reasons(refused.value)) != explanations("reasons")["would_write"]
     with closing(SqlSource(source_url(f"sqlite:///{file}"))) as source:
         assert "customer" in source.facts().tables
         assert source.query("SELECT count(*) n FROM customer WHERE name LIKE 'b%'", {}) == [(0,)]

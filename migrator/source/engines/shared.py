@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
+from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 from uuid import UUID
 
@@ -71,75 +74,29 @@ COMMON_QUOTES = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
 
 # ── Explanations of errors with advice, shared by several engines ──
 
-RESUME = "run the same command again"
-LONG_ANSWER = (
-    f"the answer has more than {LONGEST_ANSWER_BYTES >> 20} MB; let the statement give fewer rows, or shorter"
-    f" values; of rows of a table lower page_rows, then {RESUME}"
-)
-WRONG_LOGIN = "the user or the password is wrong; correct the source's URL"
-NO_DATABASE = "there is no such database; correct the source's URL"
-CANCELLED = f"the server cancelled it; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"
-NO_TABLE = "there is no such table; it was renamed or dropped, or the statement is wrong"
-NO_COLUMN = "there is no such column; it was renamed or dropped, or the statement is wrong"
-BAD_SYNTAX = "the statement has a syntax error; correct the SQL in the mapping"
-WOULD_WRITE = "the statement would write; the source is only read, write one SELECT"
-NO_CONNECTION_LEFT = "the server has no connection left; use fewer workers"
-LOCKED = f"another program holds the lock; end its transaction, then {RESUME}"
-NOT_LET_IN = "the server does not let this user in; correct the source's URL or the server's pg_hba.conf"
-NOT_LET_IN_MYSQL = "the server does not let this user in; unlock the account or renew its password"
-STARTING = f"the server is starting or stopping; wait, then {RESUME}"
-BROKEN = f"the connection broke; when the server is back, {RESUME}"
-BAD_VALUE = "a value does not fit its type; correct the parameter or the condition"
-FULL = f"the server is out of memory, disk or connections; then {RESUME}"
-STOPPED = f"the server stopped or was told to; when it is back, {RESUME}"
-SERVER_FAILURE = "the server has a failure of its own; see its log"
-SUM_OVERFLOW = "the sum needs more than 64 bits"
-TOOK_TOO_LONG = f"it took too long; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"
-CANCELLED_BY_TIME = (
-    "the server cancelled it; raise statement_timeout_s of the job or max_statement_time of the server"
-    f" (MySQL: max_execution_time) or lower page_rows, then {RESUME}"
-)
-_BY_SQLSTATE = {
-    "28P01": WRONG_LOGIN,
-    "28000": NOT_LET_IN,
-    "3D000": NO_DATABASE,
-    "3F000": "there is no such schema; correct the statement or the source's URL",
-    "42501": "no permission; GRANT SELECT on the table (and USAGE on its schema) to this user",
-    "57014": CANCELLED,
-    "42P01": NO_TABLE,
-    "42703": NO_COLUMN,
-    "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
-    "42601": BAD_SYNTAX,
-    "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
-    "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
-    **dict.fromkeys(
-        ("22021", "22P05"),
-        "a text holds bytes that are no UTF-8; correct them there, or read it by `columns:` as convert_to(…, 'SQL_ASCII')",
-    ),
-    "25006": WOULD_WRITE,
-    "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {RESUME}",
-    "53300": NO_CONNECTION_LEFT,
-    "55P03": LOCKED,
-    "25P03": f"the server ended a transaction that was left open; {RESUME}",
-    "57P03": STARTING,
-}
-_BY_SQLSTATE_CLASS = {
-    "08": BROKEN,
-    "22": BAD_VALUE,
-    "42": "the statement is refused; correct the SQL in the mapping, or pull the schema again",
-    "53": FULL,
-    "57": STOPPED,
-    "58": SERVER_FAILURE,
-    "XX": SERVER_FAILURE,
-}
+
+@cache
+def explanations(kind: str) -> Mapping[str, str]:
+    """Why an error came and what helps, by what it is known by: a table of errors.toml, `sqlstate` and others."""
+    file = files("migrator.source.engines") / "errors.toml"
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    named: dict[str, str] = {}
+    for name, text in tables["reasons"].items():
+        named[name] = text.format_map(named)
+    return {key: text.format_map(named) for keys, text in tables[kind].items() for key in keys.split(", ")}
+
+
+def long_answer() -> str:
+    what = f"the answer has more than {LONGEST_ANSWER_BYTES >> 20} MB; let the statement give fewer rows, or shorter values"
+    return f"{what}; of rows of a table lower page_rows, then {explanations('reasons')['resume']}"
 
 
 def by_sqlstate(cause: BaseException) -> Iterator[str]:
     """Explanations by SQLSTATE, for drivers that have it; by its class last."""
     state = getattr(cause, "sqlstate", None) or ""
-    for reasons, key in ((_BY_SQLSTATE, state), (_BY_SQLSTATE_CLASS, state[:2])):
-        if key in reasons:
-            yield reasons[key]
+    for kind, key in (("sqlstate", state), ("sqlstate_class", state[:2])):
+        if key in explanations(kind):
+            yield explanations(kind)[key]
 
 
 # ── Engines with a server: connections whose address is asked anew, checks of URLs, statistics ──

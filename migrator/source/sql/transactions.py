@@ -49,53 +49,16 @@ from migrator.source.sql.selects import Key
 
 # ── Errors of a source: where, which kind, why, and what to do next ──
 
-_BY_TEXT = (
-    # First: its text says "timed out", too.
-    (
-        r"^QueuePool limit",
-        "every connection is in use; raise max_connections of the job's source (a service: connections of reads:), or take"
-        " fewer workers",
-    ),
-    (r"^no such table", shared.NO_TABLE),
-    (r"^no such column", shared.NO_COLUMN),
-    (r"password authentication failed|no password supplied", shared.WRONG_LOGIN),
-    (
-        r"no pg_hba\.conf entry|role .* (does not exist|is not permitted)|authentication failed",
-        shared.NOT_LET_IN,
-    ),
-    (r"database .* does not exist", shared.NO_DATABASE),
-    (r"too many (clients|connections)|remaining connection slots", shared.NO_CONNECTION_LEFT),
-    (r"starting up|shutting down", shared.STARTING),
-    (
-        r"connection refused",
-        "no server listens there; start it or correct host and port in the source's URL",
-    ),
-    (
-        r"resolve host|translate host|name or service not known",
-        "there is no such host; correct the source's URL",
-    ),
-    (r"timeout|timed out", "no answer in time; look at the network, the firewall and the source's URL"),
-    (r"ssl|certificate", "no agreement on TLS; correct sslmode and the certificates in the source's URL"),
-    (r"server closed the connection|connection .*(lost|closed|reset)|terminating", shared.BROKEN),
-    (r"syntax error|incomplete input", shared.BAD_SYNTAX),
-    (
-        r"a value is required for bind parameter",
-        "a parameter has no value; name it among the params of the pattern",
-    ),
-    (r"does not return rows", "the statement returns no rows; write one SELECT"),
-    (r"one statement at a time|multiple commands", "there is more than one statement; write one SELECT"),
-    (r"integer overflow", shared.SUM_OVERFLOW),
-    (r"too many attached", "the statement would open another file; write one SELECT"),
-)
 _CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
 _OTHERWISE = "see the database's own log{}; nothing was written"
 
 
-_ERROR_OF_REASON: dict[type[SourceError], frozenset[str]] = {
-    MissingNameError: frozenset({shared.NO_TABLE, shared.NO_COLUMN}),
-    NotCountedError: frozenset({shared.SUM_OVERFLOW}),
-    TooSlowError: frozenset({shared.CANCELLED, shared.TOOK_TOO_LONG, shared.CANCELLED_BY_TIME}),
+_ERROR_OF_REASON: dict[type[SourceError], tuple[str, ...]] = {
+    MissingNameError: ("no_table", "no_column"),
+    NotCountedError: ("sum_overflow",),
+    TooSlowError: ("cancelled", "took_too_long", "cancelled_by_time"),
 }
+"""By their names in errors.toml."""
 _DENIED = "42501"
 _OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
 """SQLAlchemy's names of errors that another statement, or another value, may not meet."""
@@ -112,8 +75,9 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     cause = getattr(error, "orig", None) or error
     hidden = next(filter(None, (engine.errors.hidden_rows(cause) for engine in ENGINES)), None)
     reason = hidden or denial(error) or _reason(cause)
+    texts = shared.explanations("reasons")
     error_type: type[SourceError] = next(
-        (kind for kind, of in _ERROR_OF_REASON.items() if reason in of), SourceError
+        (kind for kind, of in _ERROR_OF_REASON.items() if reason in map(texts.get, of)), SourceError
     )
     if hidden:
         error_type = HiddenRowsError
@@ -133,7 +97,7 @@ def _reasons(cause: BaseException) -> Iterator[str]:
     for engine in ENGINES:
         yield from engine.errors.reasons(cause)
     text = str(cause)
-    for pattern, reason in _BY_TEXT:
+    for pattern, reason in shared.explanations("text").items():
         if re.search(pattern, text, re.IGNORECASE):
             yield reason
 
@@ -182,7 +146,7 @@ class Reading:
                 doing, partial(self._once, work), self._can_pass, partial(self._gave_up, doing)
             )
         except LongAnswerError:
-            raise LongAnswerError(f"{self.place}: {doing}: {shared.LONG_ANSWER}") from None
+            raise LongAnswerError(f"{self.place}: {doing}: {shared.long_answer()}") from None
         except self._failures as error:
             raise self._as_source_error(error, doing) from None
 

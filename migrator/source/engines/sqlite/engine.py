@@ -655,30 +655,12 @@ ROWS = base.RowWriting(
 
 # ── Explanations of SQLite's errors ──
 
-_BY_SQLITE_NAME = {
-    "SQLITE_BUSY": shared.LOCKED,
-    "SQLITE_LOCKED": shared.LOCKED,
-    "SQLITE_NOTADB": "the file is no SQLite database, or an encrypted one; name another",
-    "SQLITE_CORRUPT": "the file is damaged; run PRAGMA integrity_check on it",
-    "SQLITE_CANTOPEN": "it cannot be opened; let this user read it (and, in WAL mode, write its folder)",
-    "SQLITE_READONLY": shared.WOULD_WRITE,
-    **dict.fromkeys(
-        ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY"),
-        "a killed process left an unfinished write, which this user may not roll back; let the service open the file, "
-        f"then {shared.RESUME}",
-    ),
-    "SQLITE_IOERR": "the file cannot be read; look at the disk",
-    "SQLITE_PERM": "no permission; let this user read the file",
-    "SQLITE_AUTH": "no permission; let this user read the file",
-    "SQLITE_INTERRUPT": shared.TOOK_TOO_LONG,
-}
-
 
 def _reasons(cause: BaseException) -> Iterator[str]:
     name = getattr(cause, "sqlite_errorname", None) or ""
     for known in (name, "_".join(name.split("_")[:2])):
-        if known in _BY_SQLITE_NAME:
-            yield _BY_SQLITE_NAME[known]
+        if reason := shared.explanations("sqlite").get(known):
+            yield reason
 
 
 ERRORS = base.Errors(_reasons, lambda _: False, lambda _: None)
