@@ -399,35 +399,13 @@ def sql_text(steps: Sequence[Step]) -> str:
 
 def alembic_text(steps: Sequence[Step], job: str) -> str:
     """A migration file. Its down_revision is for its reader to fill in."""
+    from migrator.cli.template import text_template  # here: no other text waits for Jinja
+
     up = [statement for step in steps for statement in step.statements]
     down = [statement for step in reversed(steps) for statement in step.undo]
     revision = hashlib.sha256("\0".join(up).encode()).hexdigest()[:12]
-    return f'''"""Capture of changes for job {job}."""
-
-import sqlalchemy as sa
-from alembic import op
-
-revision = "{revision}"
-down_revision = None  # the revision that this one follows
-branch_labels = None
-depends_on = None
-
-UPGRADE = [
-{_listed_migrations(up)}]
-
-DOWNGRADE = [
-{_listed_migrations(down)}]
-
-
-def upgrade() -> None:
-    for statement in UPGRADE:
-        op.execute(sa.text(statement.replace(":", "\\\\:")))
-
-
-def downgrade() -> None:
-    for statement in DOWNGRADE:
-        op.execute(sa.text(statement.replace(":", "\\\\:")))
-'''
+    template = text_template("migrator.cli", "templates/alembic.py.j2", repr=repr)
+    return f"{template.render(job=job, revision=revision, up=up, down=down)}\n"
 
 
 def _statements(statements: Sequence[str]) -> str:
@@ -438,7 +416,3 @@ def _ended(statement: str) -> str:
     if statement.startswith("CREATE TRIGGER `") and ";" in statement:
         return f"DELIMITER {_END}\n{statement}\n{_END}\nDELIMITER ;\n"
     return f"{statement};\n"
-
-
-def _listed_migrations(statements: Sequence[str]) -> str:
-    return "".join(f"    {statement!r},\n" for statement in statements)

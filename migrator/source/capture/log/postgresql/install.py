@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from migrator.mapping.model.live import Step, TableCapture
 from migrator.runtime.errors import SettingsError
 from migrator.source.capture.log.changes import tables_text
 from migrator.source.capture.log.install import LogCapture
+from migrator.source.capture.log.postgresql.protocol import LOG_QUERIES
 from migrator.source.capture.log.postgresql.slot import (
     COLUMNS,
     HAS_PUBLICATION,
@@ -35,47 +36,16 @@ from migrator.source.engines.postgresql.server import named
 OLDEST = 150_000
 _OLDEST_THAT_FAILS_OVER = 170_000
 
-_SERVER = """
-    SELECT current_setting('server_version_num')::integer AS version, current_setting('wal_level') AS wal_level,
-        current_setting('max_replication_slots')::integer AS slots, current_setting('max_wal_senders')::integer AS senders,
-        (SELECT count(*) FROM pg_catalog.pg_replication_slots) AS slots_used,
-        (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'walsender') AS senders_used,
-        (SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_mb,
-        EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication') AS is_rds,
-        quote_ident(current_user) AS who, quote_ident(current_database()) AS database, current_database() AS name,
-        has_database_privilege(current_database(), 'CREATE') AS may_create,
-        (SELECT rolsuper OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = current_user)
-            OR EXISTS (SELECT FROM pg_catalog.pg_roles
-                WHERE rolname = 'rds_replication' AND pg_catalog.pg_has_role(oid, 'MEMBER')) AS may_replicate
-"""
-_TABLES = sa.text(f"""
-    SELECT n.nspname || '.' || c.relname AS name, pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
-        CASE WHEN c.relkind = 'p' THEN leaf.oid::regclass::text ELSE '' END AS partition,
-        leaf.relpersistence AS persistence, leaf.relreplident AS identity,
-        quote_ident(ln.nspname) || '.' || quote_ident(leaf.relname) AS quoted,
-        CASE leaf.relreplident
-            WHEN 'd' THEN (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index i
-                JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum = ANY (i.indkey)
-                WHERE i.indrelid = leaf.oid AND i.indisprimary)
-            WHEN 'i' THEN (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index i
-                JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum = ANY (i.indkey)
-                WHERE i.indrelid = leaf.oid AND i.indisreplident)
-        END AS key
-    FROM {QUERIES.text("named")}
-    CROSS JOIN LATERAL (
-        SELECT l.* FROM pg_catalog.pg_class l WHERE c.relkind <> 'p' AND l.oid = c.oid
-        UNION ALL
-        SELECT l.* FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class l ON l.oid = t.relid
-        WHERE c.relkind = 'p' AND t.isleaf
-    ) leaf
-    JOIN pg_catalog.pg_namespace ln ON ln.oid = leaf.relnamespace
-    WHERE c.relkind IN ('r', 'p') ORDER BY 1, 3
-""")
+
+def _replicated(connection: Connection, tables: Collection[str]) -> sa.CursorResult[Any]:
+    """A row for each table, or for each partition of one, with its replica identity."""
+    query = sa.text(LOG_QUERIES.text("tables", named=QUERIES.text("named")))
+    return connection.execute(query, named(connection, list(tables)))
 
 
 def server_faults(connection: Connection, slot: str) -> Iterator[str]:
     """Why the log of this server cannot be captured by this user, each with what to do."""
-    row = connection.exec_driver_sql(_SERVER).one()
+    row = connection.execute(LOG_QUERIES["server"]).one()
     own = slot_named(connection, slot)
     if row.version < OLDEST:
         yield "capture from the log needs PostgreSQL 15 or newer; install without --by log"
@@ -104,7 +74,7 @@ def server_faults(connection: Connection, slot: str) -> Iterator[str]:
 
 def server_limits(connection: Connection) -> Iterator[str]:
     """What a slot costs, and what it does not survive."""
-    row = connection.exec_driver_sql(_SERVER).one()
+    row = connection.execute(LOG_QUERIES["server"]).one()
     if row.keep_mb < 0:
         yield (
             "the server keeps all of its log while no relay reads it, until the disk is full: max_slot_wal_keep_size has no"
@@ -132,7 +102,7 @@ def server_limits(connection: Connection) -> Iterator[str]:
 def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator[str]:
     """Why a table's changes would not all be in the log, or its writes would be refused; with the owner's statements."""
     by_name = {table.name: table for table in tables}
-    for row in connection.execute(_TABLES, named(connection, list(by_name))):
+    for row in _replicated(connection, by_name):
         captured = by_name[row.name]
         what = f"table {row.name}" + (f", partition {row.partition}" if row.partition else "")
         if not row.owned:
@@ -159,7 +129,7 @@ def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tupl
     """By table the columns of keys and links that its replica identity does not hold."""
     by_name = {table.name: table for table in tables}
     found: dict[str, tuple[str, ...]] = {}
-    for row in connection.execute(_TABLES, named(connection, list(by_name))):
+    for row in _replicated(connection, by_name):
         if missing := _missing(row, by_name[row.name]):
             found[row.name] = tuple(sorted({*found.get(row.name, ()), *missing}))
     return found
@@ -191,22 +161,6 @@ def _unreadable(table: Captured) -> Iterator[str]:
             )
 
 
-_PUBLISHED = sa.text("""
-    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p
-    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = :name ORDER BY 1
-""")
-_WHOLE = sa.text("""
-    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_publication p
-    JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE p.pubname = :name AND r.prqual IS NULL AND r.prattrs IS NULL
-""")
-"""Tables of which every row and column is published."""
-_PUBLISHES_ALL = sa.text("""
-    SELECT EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.pubname = :name AND p.pubinsert AND p.pubupdate
-        AND p.pubdelete AND p.pubtruncate AND NOT p.pubviaroot)
-""")
 _PUBLISH = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
 _RELEASE_S = 30.0
 """So long a slot is waited for that a relay still reads: the relay sees within seconds that it is to stop."""
@@ -265,9 +219,9 @@ class SlotCapture(LogCapture):
     def _unlogged(
         self, connection: Connection, _: Ddl, place: LogPlace, tables: Sequence[Captured]
     ) -> Mapping[str, TableCapture]:
-        published = set(connection.scalars(_PUBLISHED, {"name": place.slot}))
-        whole = set(connection.scalars(_WHOLE, {"name": place.slot}))
-        if not connection.execute(_PUBLISHES_ALL, {"name": place.slot}).scalar_one():
+        published = set(connection.scalars(LOG_QUERIES["published"], {"name": place.slot}))
+        whole = set(connection.scalars(LOG_QUERIES["whole"], {"name": place.slot}))
+        if not connection.execute(LOG_QUERIES["publishes_all"], {"name": place.slot}).scalar_one():
             whole = set()
         own = {table.name for table in tables}
         not_held = unheld(connection, tables)
@@ -326,10 +280,10 @@ def _publication_steps(
             (f"CREATE PUBLICATION {publication} WITH ({_PUBLISH})",),
             (f"DROP PUBLICATION {publication}",),
         )
-    elif not connection.execute(_PUBLISHES_ALL, {"name": name}).scalar_one():
+    elif not connection.execute(LOG_QUERIES["publishes_all"], {"name": name}).scalar_one():
         yield Step("", (f"ALTER PUBLICATION {publication} SET ({_PUBLISH})",))
-    there = set(connection.scalars(_PUBLISHED, {"name": name}))
-    partly = there - set(connection.scalars(_WHOLE, {"name": name}))
+    there = set(connection.scalars(LOG_QUERIES["published"], {"name": name}))
+    partly = there - set(connection.scalars(LOG_QUERIES["whole"], {"name": name}))
     for table in tables:
         if table.name in partly:
             yield Step(table.name, (f"ALTER PUBLICATION {publication} DROP TABLE {_quoted(table)}",))

@@ -27,6 +27,7 @@ from migrator.runtime.errors import SourceError
 from migrator.runtime.logs import get_logger
 from migrator.source.capture.log.changes import UNCHANGED, Row, RowChange, Value
 from migrator.source.engines.base import Address
+from migrator.source.engines.catalogue import Queries
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.connect import ALIVE
 from migrator.source.engines.postgresql.facts import TEXTS
@@ -460,20 +461,13 @@ def _words_of(connection: pq.abc.PGconn) -> str:
 
 # ── Reads a slot by SQL, for poolers and proxies that refuse replication connections. Each look decodes the log again ──
 
+LOG_QUERIES = Queries("migrator.source.capture.log.postgresql")
 POLL_S = 0.5
 _MESSAGES = 5_000
 """A look ends with the transaction that exceeds this number."""
-_LOOK = sa.text("""
-    SELECT data FROM pg_catalog.pg_logical_slot_peek_binary_changes(:slot, NULL, :count,
-        'proto_version', '1', 'publication_names', pg_catalog.quote_ident(:publication), 'messages', 'true')
-""")
 _END = sa.text(
     "SELECT pg_catalog.pg_current_wal_flush_lsn()::text, extract(epoch FROM clock_timestamp())::float8"
 )
-_ADVANCE = sa.text("""
-    SELECT pg_catalog.pg_replication_slot_advance(slot_name, CAST(:lsn AS pg_lsn)) FROM pg_catalog.pg_replication_slots
-    WHERE slot_name = :slot AND confirmed_flush_lsn < CAST(:lsn AS pg_lsn)
-""")
 _log = get_logger("log_capture")
 Result = TypeVar("Result")
 
@@ -514,7 +508,7 @@ class PolledSlot:
 
     def confirm(self, lsn: int) -> None:
         def work(connection: Connection, _: Ddl) -> None:
-            connection.execute(_ADVANCE, {"slot": self._slot, "lsn": lsn_text(lsn)})
+            connection.execute(LOG_QUERIES["advance"], {"slot": self._slot, "lsn": lsn_text(lsn)})
 
         with suppress(SlotInUseError):
             self._written("confirming the log", work)
@@ -534,7 +528,9 @@ class PolledSlot:
             # First: what was committed by then is among the changes.
             end, now = connection.execute(_END).one()
             names = {"slot": self._slot, "publication": self._publication, "count": _MESSAGES}
-            found: list[Received] = [Data(bytes(data)) for data in connection.scalars(_LOOK, names)]
+            found: list[Received] = [
+                Data(bytes(data)) for data in connection.scalars(LOG_QUERIES["look"], names)
+            ]
             is_all = len(found) < _MESSAGES
             return [*found, Keepalive(lsn_of(end), now, wants_reply=False)] if is_all else found
 

@@ -16,6 +16,7 @@ from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import MarkedTable, RelationMarks, RowChange, tables_of, whole_table
 from migrator.source.capture.log.postgresql import protocol
 from migrator.source.capture.log.postgresql.protocol import (
+    LOG_QUERIES,
     Keepalive,
     SlotInUseError,
     Stream,
@@ -70,14 +71,6 @@ class ReplicationSlot(Struct, frozen=True):
 
 
 _PLACE = sa.text(f"SELECT slot, system, lsn::text AS lsn, passed_at, tables FROM {LOG} WHERE id = 1")
-_SLOT = sa.text("""
-    SELECT plugin, coalesce(database, '') AS database, active_pid, coalesce(wal_status, 'reserved') AS wal_status,
-        coalesce(confirmed_flush_lsn, '0/0')::text AS confirmed,
-        coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), restart_lsn), 0) AS kept,
-        coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), 0) AS behind,
-        safe_wal_size AS room
-    FROM pg_catalog.pg_replication_slots WHERE slot_name = :slot
-""")
 HAS_PUBLICATION = sa.text("SELECT EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = :name)")
 _HAS_LOG = f"SELECT pg_catalog.to_regclass('{LOG}') IS NOT NULL"
 _HERE = sa.text(
@@ -94,7 +87,7 @@ def place_of_log(connection: Connection) -> LogPlace | None:
 
 
 def slot_named(connection: Connection, name: str) -> ReplicationSlot | None:
-    row = connection.execute(_SLOT, {"slot": name}).first()
+    row = connection.execute(LOG_QUERIES["slot"], {"slot": name}).first()
     return (
         None
         if row is None
@@ -142,23 +135,7 @@ def slot_lag(connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
 PREFIX = "migrator"
 """Of messages by which a process asks a reader to keep what it has read at once."""
 _ASK = f"SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '')::text"
-_KEEP = sa.text(f"""
-    UPDATE {LOG} SET lsn = greatest(lsn, CAST(:lsn AS pg_lsn)), passed_at = greatest(passed_at, :at)
-    WHERE id = 1 AND slot = :slot AND tables = :tables
-""")
 _SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
-_ANCESTORS = sa.text("""
-    SELECT n.nspname || '.' || c.relname AS name,
-        EXISTS (SELECT FROM pg_catalog.pg_publication_rel p JOIN pg_catalog.pg_publication o ON o.oid = p.prpubid
-            WHERE o.pubname = :slot AND p.prrelid = c.oid) AS is_published
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = CAST(:oid AS oid)
-        OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(CAST(:oid AS oid)))
-""")
-_PARTITIONED = sa.text("""
-    SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'p'
-""")
 
 
 class SlotLog:
@@ -205,7 +182,7 @@ class SlotLog:
     ) -> bool:
         lsn = lsn_text(passed.position)
         values = {"lsn": lsn, "at": passed.at, "slot": place.slot, "tables": place.tables}
-        return bool(connection.execute(_KEEP, values).rowcount)
+        return bool(connection.execute(sa.text(LOG_QUERIES.text("keep", log=LOG)), values).rowcount)
 
     def trial(self, _: Ddl) -> str:
         return f"UPDATE {LOG} SET lsn = lsn WHERE 1 = 0"
@@ -279,9 +256,15 @@ class SlotChanges:
         """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
-            rows = connection.execute(_ANCESTORS, {"oid": relation.oid, "slot": self._slot}).all()
+            rows = connection.execute(
+                LOG_QUERIES["ancestors"], {"oid": relation.oid, "slot": self._slot}
+            ).all()
             is_published = any(row.is_published for row in rows)
-            return {row.name for row in rows}, is_published, set(connection.scalars(_PARTITIONED))
+            return (
+                {row.name for row in rows},
+                is_published,
+                set(connection.scalars(LOG_QUERIES["partitioned"])),
+            )
 
         names, is_published, partitioned = self._writing.look("looking at a partition", work)
         known = (names | {f"{relation.schema}.{relation.name}"}) & self._tables.keys()
