@@ -73,10 +73,11 @@ def test_when_allows_null_by_name() -> None:
 entities:
   orders:
     items:
-      Open: {key: ["ORDER#{id}", META], when: {paid_at: null, status: [P, 1]}}
+      Open: {key: ["ORDER#{id}", META], when: {paid_at: null, status: [P, 1, null]}}
 """
     compiled = entity(text, SCHEMA)
     assert len(items(compiled, {"id": 1, "status": "P"})) == 1
+    assert items(compiled, {"id": 1, "status": "None"}) == []
     assert items(compiled, {"id": 1, "status": "P", "paid_at": datetime(2021, 1, 1, tzinfo=UTC)}) == []
 
 

@@ -25,6 +25,10 @@ def test_only_this_machine_is_loopback(endpoint: str, local: bool) -> None:
     assert is_loopback(endpoint) is local
 
 
+def test_without_a_region_none_is_made_up() -> None:
+    assert default_region(None, None) is None
+
+
 @pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
 def test_the_region_of_the_environment_is_taken(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")

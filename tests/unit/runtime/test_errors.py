@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.runtime.errors import amount, verb
+from migrator.runtime.errors import amount, did_you_mean, verb
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_a_count_has_its_noun_as_many_take_it(count: int, what: str, shown: str)
 def test_a_verb_follows_its_count(many: str, one: str) -> None:
     assert [verb(count, many) for count in (0, 1, 2)] == [many, one, many]
     assert amount(1, "row", many) == f"1 row {one}"
+
+
+def test_known_names_are_listed_up_to_twelve() -> None:
+    names = [f"n{number:02}" for number in range(13)]
+    assert did_you_mean("strange", names[:12]) == f"; known: {', '.join(names[:12])}"
+    assert did_you_mean("strange", names) == did_you_mean("strange", []) == ""

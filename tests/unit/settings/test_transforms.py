@@ -103,6 +103,12 @@ def test_a_region_has_prices_with_their_date_and_page(region: str) -> None:
     assert "aws.amazon.com/dynamodb/pricing" in price.source
 
 
+def test_workers_of_glue_and_of_emr_have_prices_of_their_own() -> None:
+    price = price_of("us-east-1")
+    assert price is not None
+    assert (price.glue_worker_hour, price.emr_worker_hour) == (Decimal("0.44"), Decimal("0.302952"))
+
+
 def test_infrequent_access_costs_more_to_write_and_less_to_keep() -> None:
     price = price_of("us-east-1", "standard_infrequent_access")
     assert price is not None

@@ -176,6 +176,13 @@ def test_what_differs_in_another_way_each_time_was_in_flight() -> None:
         assert found.found == {DiffKey("missing"): 1}
 
 
+def test_three_samples_of_each_kind_are_kept_of_a_call() -> None:
+    with shadowing() as one:
+        one.offer(Call([(n, 5) for n in range(4)], [(n, 6) for n in range(4)]))
+        found = one.until(lambda window: window.different == 1)
+        assert (list(found.found.values()), len(one.evidence.samples())) == ([4], 3)
+
+
 def test_an_error_is_counted_and_is_no_difference() -> None:
     with shadowing() as one:
         one.offer(Call([(1, 5)], SideError("table", "it is away")))  # type: ignore[arg-type]
