@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from migrator.dynamodb.admin import DynamoTableAdmin
+from migrator.dynamodb.client import dynamodb_client
+from migrator.mapping.model.table import KeyAttribute, TableDesign
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
 
@@ -42,3 +46,19 @@ def parts(each: Capturing) -> Capturing:
         "INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)",
     )
     return each
+
+
+@pytest.fixture
+def shop(each: Capturing, request: pytest.FixtureRequest) -> Capturing:
+    """With the tables of the module's `SCHEMA`."""
+    each.run(*request.module.SCHEMA)
+    return each
+
+
+@pytest.fixture
+def design(dynamodb_url: str) -> Iterator[TableDesign]:
+    made = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(made)
+    yield made
+    client.delete_table(TableName=made.name)

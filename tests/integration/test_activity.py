@@ -26,12 +26,6 @@ SCHEMA = [
 
 
 @pytest.fixture
-def shop(each: Capturing) -> Capturing:
-    each.run(*SCHEMA)
-    return each
-
-
-@pytest.fixture
 def activity(shop: Capturing) -> SqlActivity:
     return SqlActivity(shop.writing)
 

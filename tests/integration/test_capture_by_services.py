@@ -25,12 +25,6 @@ SCHEMA = [
 ]
 
 
-@pytest.fixture
-def shop(each: Capturing) -> Capturing:
-    each.run(*SCHEMA)
-    return each
-
-
 def plans(shop: Capturing) -> list[EntityPlan]:
     found = [plan_of(shop.table(name)) for name in ("customer", "orders")]
     return [replace(plan, entity=replace(plan.entity, key=()), slots=plan.slots) for plan in found]

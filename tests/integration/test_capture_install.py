@@ -42,12 +42,6 @@ CATALOGUE = {
 }
 
 
-@pytest.fixture
-def shop(each: Capturing) -> Capturing:
-    each.run(*SCHEMA)
-    return each
-
-
 def plans(shop: Capturing) -> list[EntityPlan]:
     tables = shop.source.facts().tables
     found = [plan_of(tables[name]) for name in ("customer", "or der")]

@@ -37,12 +37,6 @@ entities:
 """
 
 
-@pytest.fixture
-def shop(each: Capturing) -> Capturing:
-    each.run(*SCHEMA)
-    return each
-
-
 def plans(shop: Capturing, changes: str, columns: str = "") -> list[EntityPlan]:
     text = MAPPING.replace("CHANGES", changes).replace("COLUMNS ", columns)
     parsed = examine_mapping(text, "shop.yaml")

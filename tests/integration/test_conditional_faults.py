@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.store import DynamoStore
@@ -32,15 +30,6 @@ from tests.support_lanes import every_lane  # noqa: F401
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.02, limit_s=60)
-
-
-@pytest.fixture
-def design(dynamodb_url: str) -> Iterator[TableDesign]:
-    made = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
-    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
-    DynamoTableAdmin(client).create(made)
-    yield made
-    client.delete_table(TableName=made.name)
 
 
 @contextmanager

@@ -33,15 +33,6 @@ def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield name
 
 
-@pytest.fixture
-def design(dynamodb_url: str) -> Iterator[TableDesign]:
-    made = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
-    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
-    DynamoTableAdmin(client).create(made)
-    yield made
-    client.delete_table(TableName=made.name)
-
-
 @contextmanager
 def through(
     url: str,

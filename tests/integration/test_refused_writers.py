@@ -42,12 +42,6 @@ COMMON = (
 )
 
 
-@pytest.fixture
-def shop(each: Capturing) -> Capturing:
-    each.run(*SCHEMA)
-    return each
-
-
 def bill(shop: Capturing) -> TableFacts:
     return shop.table("bill")
 

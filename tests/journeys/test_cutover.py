@@ -36,12 +36,6 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     return filled(cutover_shop(tmp_path, dynamodb_url))
 
 
-@pytest.fixture
-def bare(tmp_path: Path, dynamodb_url: str) -> Project:
-    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
-    return cutover_shop(tmp_path, dynamodb_url)
-
-
 @contextmanager
 def relaying(shop: Project) -> Iterator[None]:
     """A relay at work."""

@@ -31,12 +31,6 @@ from tests.journeys.cutover import (
 from tests.support_waiting import until
 
 
-@pytest.fixture
-def bare(tmp_path: Path, dynamodb_url: str) -> Project:
-    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
-    return cutover_shop(tmp_path, dynamodb_url)
-
-
 def test_there_is_a_way_back_from_every_phase_without_table_source_or_mapping(bare: Project) -> None:
     job, mapping = str(bare.job), bare.folder / "mapping.yaml"
     for steps, to, after in (

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests import pins
 from tests.journeys.command import Project
-from tests.journeys.cutover import OTHER, cutover_shop, force, phase
-
-
-@pytest.fixture
-def bare(tmp_path: Path, dynamodb_url: str) -> Project:
-    """Neither a table nor marks: what needs no evidence, or overrides it, does without."""
-    return cutover_shop(tmp_path, dynamodb_url)
+from tests.journeys.cutover import OTHER, force, phase
 
 
 def aimed(shop: Project) -> list[str]:

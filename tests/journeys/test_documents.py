@@ -6,15 +6,15 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import pins
-from tests.journeys.command import Project, project, tuned
-from tests.support_documents import OldTables, old_tables
+from tests.journeys import documents
+from tests.journeys.command import project, tuned
+from tests.support_documents import old_tables
 
 USERS, ORDERS = 60, 150
 MAPPING = """\
@@ -67,14 +67,7 @@ entities:
 """
 
 
-@dataclass
-class Shop:
-    """`real`: what the tables are called."""
-
-    project: Project
-    tables: OldTables
-    real: dict[str, str]
-
+class Shop(documents.Shop):
     def items(self) -> list[dict[str, Any]]:
         pages = self.tables.client.get_paginator("scan").paginate(TableName=self.project.table)
         return [item for page in pages for item in page["Items"]]

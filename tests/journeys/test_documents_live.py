@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 from threading import Event, Thread
@@ -18,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests import pins
+from tests.journeys import documents
 from tests.journeys.command import Project, project
-from tests.support_documents import OldTables, old_tables, wired
+from tests.support_documents import old_tables, wired
 
 WRITERS, USERS, ORDERS, LONGEST_S = 8, 40, 120, 240.0
 KEYS = {"Users": {"id": "S"}, "Orders": {"order_id": "S"}, "Lines": {"order_id": "S", "line": "N"}}
@@ -59,18 +59,7 @@ entities:
 """
 
 
-@dataclass
-class Shop:
-    """`real`: what the tables are called."""
-
-    project: Project
-    tables: OldTables
-    real: dict[str, str]
-
-    @property
-    def job(self) -> str:
-        return str(self.project.job)
-
+class Shop(documents.Shop):
     def items(self) -> list[dict[str, Any]]:
         pages = self.tables.client.get_paginator("scan").paginate(TableName=self.project.table)
         return [item for page in pages for item in page["Items"]]

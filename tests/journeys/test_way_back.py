@@ -25,6 +25,7 @@ from tests.journeys.cutover import (
     phase,
     reader,
 )
+from tests.journeys.test_reverse import invoice, made_direct, rows_of_items
 from tests.support_capture import connect
 from tests.support_waiting import until
 
@@ -69,18 +70,6 @@ def rows(shop: Project) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in cursor.fetchall()]
 
 
-def rows_of_items(shop: Project) -> list[tuple[Any, ...]]:
-    items = (item for item in shop.items() if item.get("type") == "Invoice")
-    return sorted((int(str(one["id"])), int(str(one["PK"])[2:]), int(str(one["total"]))) for one in items)
-
-
-def invoice(number: int, of: int, total: int) -> dict[str, Any]:
-    return {
-        **{"PK": {"S": f"C#{of}"}, "SK": {"S": f"I#{number:06}"}, "type": {"S": "Invoice"}},
-        **{"id": {"N": str(number)}, "total": {"N": str(total)}},
-    }
-
-
 def write_directly(shop: Project, numbers: Sequence[int], total: int) -> None:
     """What a service does that writes the table: changes, moves to another customer, deletes, new ones."""
     client, table = shop.store().client, shop.table
@@ -111,11 +100,6 @@ def complete(shop: Project, *words: str, pattern: str = OTHER) -> None:
             shop.done("cutover", "advance", str(shop.job), pattern, "--yes", *words)
         finally:
             session.instances.leave(one)
-
-
-def made_direct(shop: Project) -> None:
-    shop.job.write_text(shop.job.read_text() + WRITES)
-    shop.done("capture", "install", str(shop.job))
 
 
 def taken_out(shop: Project) -> None:

@@ -25,6 +25,7 @@ from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import INTEGER, PURCHASE, TEXT, column, list_of, plan_of
 from tests.support_source_databases import fill_mysql, fill_postgresql, make_sqlite
+from tests.unit.runtime.test_retry import Clock
 
 PARENT = TableFacts(
     "parent", "parent", (column("id", INTEGER, nullable=False), column("code", TEXT, nullable=False)), ("id",)
@@ -204,19 +205,6 @@ def test_a_real_server_says_whether_it_takes_writes(mysql_database: str) -> None
 
 
 # ── waiting ──
-
-
-class Clock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def time(self) -> float:
-        return self.now
 
 
 def test_a_replica_that_is_behind_is_waited_for() -> None:
