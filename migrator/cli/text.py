@@ -301,16 +301,17 @@ class EndStep(Struct, frozen=True):
     sql: tuple[str, ...] = ()
 
 
-class EndSql(Struct, frozen=True):
-    """SQL for the source, or commands of `aws`: take the right to write away, take capture away, drop the old tables."""
-
-    read_only: Sequence[str]
-    uninstall: Sequence[str]
-    drop: Sequence[str]
-
-
-def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: bool) -> list[EndStep]:
-    """All steps, in their order; those that are done already are no harm. `one_way`: no way back."""
+def end_steps(
+    job: str,
+    open_patterns: Sequence[str],
+    *,
+    one_way: bool,
+    read_only: Iterable[str],
+    uninstall: Iterable[str],
+    drop: Iterable[str],
+) -> list[EndStep]:
+    """All steps, in their order; repeating one is harmless. `one_way`: without rollback. `read_only`, `uninstall`, `drop`:
+    SQL for the source, or commands of `aws`: revoke the right to write, remove capture, drop the old tables."""
     words = "--yes --one-way" if one_way else "--yes"
     moves = [
         EndStep(f"complete {name}", f"migrator cutover advance {job} {name} {words}")
@@ -322,7 +323,7 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: b
         *moves,
     ]
     return [
-        EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(sql.read_only)),
+        EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(read_only)),
         *(last_steps if moves else ()),
         EndStep(
             "let services write again; they ask the table themselves, without `Migration`, which needs the source"
@@ -330,10 +331,10 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql, *, one_way: b
         EndStep(
             "take capture out of the source",
             f"migrator capture uninstall {job}",
-            tuple(sql.uninstall),
+            tuple(uninstall),
         ),
         EndStep("take our attributes out of the items", f"migrator clean {job} --attributes"),
-        EndStep("keep a backup of the source; its old tables go last", sql=tuple(sql.drop)),
+        EndStep("keep a backup of the source; its old tables go last", sql=tuple(drop)),
     ]
 
 

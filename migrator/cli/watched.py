@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
@@ -42,10 +42,6 @@ from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.presence import Pace, Presence, Strain, process_of
 from migrator.stages.session.job import JobSource
 from migrator.stages.session.session import JobSession
-
-if TYPE_CHECKING:
-    from migrator.cli.lag import Signs
-
 
 ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""

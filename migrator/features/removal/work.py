@@ -94,7 +94,9 @@ def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) ->
         str(session.path),
         unfinished,
         one_way=not session.source.takes_rows,
-        sql=texts.EndSql(activity.read_only(tables), uninstall, activity.drops(tables)),
+        read_only=activity.read_only(tables),
+        uninstall=uninstall,
+        drop=activity.drops(tables),
     )
 
 

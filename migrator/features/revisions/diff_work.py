@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from msgspec import Struct
@@ -132,52 +132,46 @@ def _steps(found: MappingDifference) -> Iterator[Step]:
 _MILLION = 1_000_000
 
 
-class SizedEntity(Struct, frozen=True):
-    """An entity's rows as one revision makes items of them; None where that revision has no such entity."""
-
-    old: Sized | None
-    new: Sized | None
-
-
-class Limit(Struct, frozen=True):
-    """`price`: None where it is not known. `units_per_s`: that the table may be written with, as `named` says."""
-
-    price: Price | None
-    units_per_s: float
-    named: str
+SizedEntity: TypeAlias = Sequence[Sized | None]
+"""An entity's rows as the old and the new revision make items of them; None if that revision has no such entity."""
 
 
 def work_of(
-    found: MappingDifference, measured: Mapping[str, SizedEntity], limit: Limit, *, tries_inserts: bool
+    found: MappingDifference,
+    measured: Mapping[str, SizedEntity],
+    price: Price | None,
+    limit: tuple[float, str],
+    *,
+    tries_inserts: bool,
 ) -> Work:
-    """`measured`: by the names of the entities that change. `tries_inserts`: of items that are there already, too."""
+    """`measured`: by the names of the entities that change. `price`: None if it is not known. `limit`: the write units a
+    second that the table takes, and what limits them. `tries_inserts`: of existing items also."""
     types = [
         _of_type(
             entity.name,
             one,
-            *(_totals(sized, one.type) for sized in (pair.old, pair.new)),
+            *(_totals(sized, one.type) for sized in measured[entity.name]),
             tries_inserts=tries_inserts,
         )
         for entity in found.entities
-        for pair in [measured[entity.name]]
         for one in entity.types
     ]
     units = Decimal(str(sum(one.units for one in types)))
-    price = limit.price
-    sized = [one for pair in measured.values() for one in (pair.old, pair.new) if one is not None]
+    sized = [one for pair in measured.values() for one in pair if one is not None]
     return Work(
         rows={name: _rows(pair, name) for name, pair in measured.items()},
         types=types,
         usd=None if price is None else price.write * units / _MILLION,
         source="" if price is None else f"{price.region}, {price.source}",
-        units_per_s=limit.units_per_s,
-        limit=limit.named,
+        units_per_s=limit[0],
+        limit=limit[1],
         exact=all(one.exact for one in sized),
     )
 
 
 def _rows(pair: SizedEntity, entity: str) -> int:
-    sized = pair.new or pair.old
+    old, new = pair
+    sized = new or old
     assert sized is not None
     return sized.rows[entity]
 
@@ -358,11 +352,10 @@ def measured_work(
     """`tries_inserts`: as `backfill` does beside a relay, of all items of a row."""
     bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
     measured: Mapping[str, SizedEntity] = {
-        entity.name: SizedEntity(*(_sized(side, entity.name, bounds) for side in sides))
-        for entity in found.entities
+        entity.name: [_sized(side, entity.name, bounds) for side in sides] for entity in found.entities
     }
     price = price_of(region or job_wiring.region_of(job) or USUAL_REGION, job.target.options.table_class)
-    return work_of(found, measured, Limit(price, *write_limit(job)), tries_inserts=tries_inserts)
+    return work_of(found, measured, price, write_limit(job), tries_inserts=tries_inserts)
 
 
 def _sized(side: Side, entity: str, bounds: SampleBounds) -> Sized | None:

@@ -36,6 +36,12 @@ class LogCapture(SqlCapture):
     """What captures, in words."""
     taken_words: str
     """What an uninstall takes away, in words."""
+    literal: Callable[[str], str]
+    """A text in SQL."""
+    log_limits: Callable[[Connection], Iterator[str]]
+    """What capture from the log costs, and what it does not survive."""
+    create_log: Callable[[Ddl], str]
+    """The statement that makes our table of how far the log is copied."""
 
     def __init__(
         self, writing: Writing, job: str, marks: LogMarks, wait: Callable[[float], None] = time.sleep
@@ -51,20 +57,8 @@ class LogCapture(SqlCapture):
     # ── what an engine has of its own ──
 
     @abstractmethod
-    def _literal(self, text: str) -> str:
-        """The text in SQL."""
-
-    @abstractmethod
     def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
         """Why the log of this server, or of these tables, cannot be captured, each with what to do."""
-
-    @abstractmethod
-    def _log_limits(self, connection: Connection) -> Iterator[str]:
-        """What capture from the log costs, and what it does not survive."""
-
-    @abstractmethod
-    def _create_log(self, ddl: Ddl) -> str:
-        """The statement that makes our table of how far the log is copied."""
 
     @abstractmethod
     def _begin_steps(
@@ -72,9 +66,9 @@ class LogCapture(SqlCapture):
     ) -> Iterator[Step]:
         """What is to be done until all changes of the tables can be read from the place on."""
 
-    @abstractmethod
     def _end_steps(self, connection: Connection) -> Iterator[Step]:
         """What takes away what the server has for our reader, but for our own tables."""
+        return iter(())
 
     @abstractmethod
     def _unlogged(
@@ -99,7 +93,7 @@ class LogCapture(SqlCapture):
         if marked_by != "log":
             return super().limits(marked_by)
         return self._writing.look(
-            "looking for what the log costs", lambda connection, _: list(self._log_limits(connection))
+            "looking for what the log costs", lambda connection, _: list(self.log_limits(connection))
         )
 
     def install_steps(
@@ -115,7 +109,7 @@ class LogCapture(SqlCapture):
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             return [
                 *self._own_steps(connection, ddl, job),
-                *_kept_steps(ddl, self._literal, tables, place, lost),
+                *_kept_steps(ddl, self.literal, tables, place, lost),
                 *_renaming(ddl, place, lost),
                 *self._begin_steps(connection, ddl, tables, place, lost),
                 *_from_others(connection, ddl, tables),
@@ -179,7 +173,7 @@ class LogCapture(SqlCapture):
         return self._writing.look("looking at the log's place", work)
 
     def _own_steps(self, connection: Connection, ddl: Ddl, job: str) -> list[Step]:
-        table, drop = self._create_log(ddl), _drop_log(ddl)
+        table, drop = self.create_log(ddl), _drop_log(ddl)
         own = own_steps(connection, ddl, job, "log")
         if own:
             first = own[0]

@@ -318,9 +318,9 @@ class BinlogCapture(LogCapture):
 
     means_of_log = "binary log and place"
     taken_words = "our place in the binary log and our tables are taken away"
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
+    literal = staticmethod(literal)
+    log_limits = staticmethod(server_limits)
+    create_log = staticmethod(create_log)
 
     def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
         found, home = settings(connection), home_of(ddl)
@@ -329,20 +329,11 @@ class BinlogCapture(LogCapture):
             yield from right_faults(connection, home)
             yield from table_faults(connection, found, tables, home)
 
-    def _log_limits(self, connection: Connection) -> Iterator[str]:
-        yield from server_limits(connection)
-
-    def _create_log(self, ddl: Ddl) -> str:
-        return create_log(ddl)
-
     def _begin_steps(
         self, connection: Connection, ddl: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
     ) -> Iterator[Step]:
         if place is None or lost:
             yield Step("", (first_place(connection, ddl, tables_text(tables)),))
-
-    def _end_steps(self, connection: Connection) -> Iterator[Step]:
-        yield from ()
 
     def _unlogged(
         self, connection: Connection, ddl: Ddl, place: LogPlace, tables: Sequence[Captured]

@@ -173,6 +173,9 @@ class SlotCapture(LogCapture):
 
     means_of_log = "publication and slot"
     taken_words = "the replication slot, the publication and our tables are taken away"
+    literal = staticmethod(literal)
+    log_limits = staticmethod(server_limits)
+    create_log = staticmethod(lambda _: f"CREATE TABLE IF NOT EXISTS {LOG} ({COLUMNS})")
 
     def do(self, step: Step) -> None:
         if any("pg_drop_replication_slot" in statement for statement in step.statements):
@@ -180,18 +183,9 @@ class SlotCapture(LogCapture):
             return
         super().do(step)
 
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
     def _faults(self, connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
         yield from server_faults(connection, slot_of(self._job))
         yield from table_faults(connection, tables)
-
-    def _log_limits(self, connection: Connection) -> Iterator[str]:
-        yield from server_limits(connection)
-
-    def _create_log(self, _: Ddl) -> str:
-        return f"CREATE TABLE IF NOT EXISTS {LOG} ({COLUMNS})"
 
     def _begin_steps(
         self, connection: Connection, _: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
