@@ -75,11 +75,14 @@ COMMON_QUOTES = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
 # ── Explanations of errors with advice, shared by several engines ──
 
 
+_ERRORS = (files("migrator.source.engines") / "errors.toml").read_text(encoding="utf-8")
+"""Read with this module: an error may come because no file can be opened."""
+
+
 @cache
 def explanations(kind: str) -> Mapping[str, str]:
     """Why an error came and what helps, by what it is known by: a table of errors.toml, `sqlstate` and others."""
-    file = files("migrator.source.engines") / "errors.toml"
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    tables = tomllib.loads(_ERRORS)
     named: dict[str, str] = {}
     for name, text in tables["reasons"].items():
         named[name] = text.format_map(named)
