@@ -22,14 +22,13 @@ import pytest
 from tests.journeys.command import Project
 from tests.journeys.cutover import OTHER, filled, live, phase
 from tests.journeys.test_direct_servers import SHOP
+from tests.journeys.test_reverse import invoice, rows_of_items
 from tests.journeys.test_way_back import (
     BACK,
     WRITES,
     complete,
-    invoice,
     made,
     rows,
-    rows_of_items,
     status,
 )
 from tests.language.conftest import database_on
