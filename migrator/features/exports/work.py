@@ -262,12 +262,12 @@ def _print(said: dict[str, Any], files: dict[str, str], *, as_json: bool) -> Non
 
 
 _SAID = {
-    "same": "as in the mapping",
+    "same": "as the mapping says",
     "absent": "is not there",
-    "differs": "differs from the mapping",
+    "differs": "differs from what the mapping says",
     "foreign": "was not written by this command",
 }
-_DONE = {"same": "unchanged", "absent": "written", "differs": "written again", "foreign": "replaced"}
+_DONE = {"same": "is as it was", "absent": "written", "differs": "written anew", "foreign": "replaced"}
 
 
 def _state(path: Path, text: str) -> str:
