@@ -306,7 +306,7 @@ class Migration:
 
     def _refuse_closed(self) -> None:
         if self._is_closed:
-            raise SettingsError("the migration is closed; load it anew")
+            raise SettingsError("the migration is closed; load it again")
 
     def __enter__(self) -> Self:
         return self

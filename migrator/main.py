@@ -74,7 +74,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 def cli(ctx: click.Context) -> None:
     """Move a live relational database into one DynamoDB table.
 
-    Each command says more with --help. The way from a first mapping to the end is in docs/runbook.md.
+    Run each command with --help for more. docs/runbook.md shows a migration from start to end.
     """
     log_from(**ctx.meta.get(LOG, {}))
 
@@ -157,7 +157,7 @@ def _ended(command_line: CommandLine) -> _Ended:
         return _failed(STOPPED, f"error: {what}. Run again with MIGRATOR_TRACE=1 and report what it prints.")
 
 
-_CUT_OFF = "interrupted before it could say more; what was written stays, and the same command goes on"
+_CUT_OFF = "interrupted; what was written stays, and the same command resumes"
 
 
 def _reported(error: MigratorError, command_line: CommandLine) -> _Ended:

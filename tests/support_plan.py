@@ -122,7 +122,7 @@ PLAN = Capacity(
     ),
     writes=WriteRates({"orders": 1_100.0}, {("orders", "status"): 200.0}, "the file of statements"),
     advice=ADVICE,
-    bills=Bills(Decimal("12.50"), Decimal("4812.25"), Decimal("0.31"), Decimal("2200"), Decimal("3.20"), "eu-central-1, 2025", "1 of 3 patterns say no frequency, and are not counted"),
+    bills=Bills(Decimal("12.50"), Decimal("4812.25"), Decimal("0.31"), Decimal("2200"), Decimal("3.20"), "eu-central-1, 2025", "1 of 3 patterns have no frequency, and are not counted"),
     load=Load(1_600_000, 3_200, 4, 4_200_000, 4_000.0, 0.13, "what a new table on demand takes at once"),
     unmapped_tables=("audit", "sessions"),
     unmapped_columns={"customers": ("fax", "birthday")},

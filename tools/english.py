@@ -1,9 +1,11 @@
 """Lines of help, messages and pages that use a construction of the old dialect: run `python tools/english.py`.
 
-    python tools/english.py             counts by construction, in docs/ and in the texts of migrator/
-    python tools/english.py --changed   lines that have one: of pages, and added to migrator/ since MIGRATOR_LINT_BASE (main)
+    python tools/english.py             counts by construction, in pages, in help and messages, and in docstrings
+    python tools/english.py --changed   lines that have one: of pages, help and messages, and added to docstrings since
+                                        MIGRATOR_LINT_BASE (main)
+    python tools/english.py --long      sentences of pages with more than 30 words
 
-A text of migrator/ is any string of its code: help, messages and docstrings. Code in fences or backticks does not count.
+Code in fences or backticks does not count, nor does a text without a space: a key of JSON, a name of a column.
 """
 
 from __future__ import annotations
@@ -34,9 +36,17 @@ CONSTRUCTIONS = {
     "a mark is worked": r"\bworks a mark\b|\bputs a mark away\b",
     "nobody": r"\bnobody\b",
     "alike, by itself, as ever": r"\b(?:alike|by itself|for itself|as ever)\b",
-    ", too": r", too\b",
+    ", too": r", too\b(?! (?:few|many|much|long|late|large|short))",
     "where there is (for if)": r"\bwhere (?:there|nothing|something)\b",
+    "say --option": r"\bsay --",
+    "the same command goes on": r"\bcommand goes on\b",
+    "give the command again": r"\bgive (?:the|this) (?:same )?command\b|\bgiven again\b",
+    "there is no": r"\bthere is no such\b|\bthis is no\b",
+    "(s)": r"\w\(s\)",
 }
+NAMES = {"way back"}
+"""Texts that are names: a line of evidence, which JSON and the audit have."""
+LONGEST = 30
 _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in CONSTRUCTIONS.items()}
 _NOT_OURS = ("docs/decisions/", "docs/licences.md")
 
@@ -44,21 +54,45 @@ _NOT_OURS = ("docs/decisions/", "docs/licences.md")
 def texts(path: str) -> Iterator[tuple[int, str]]:
     """Line numbers and lines of a file that a user reads."""
     content = (ROOT / path).read_text(encoding="utf-8")
-    if path.endswith(".md"):
+    if not path.endswith(".py"):
         fenced = False
         for number, line in enumerate(content.splitlines(), start=1):
             fenced ^= line.lstrip().startswith("```")
-            if not fenced and not line.startswith("    "):
+            if not fenced and (path.endswith(".yaml") or not line.startswith("    ")):
                 yield number, re.sub(r"`[^`]*`", "", line)
         return
-    lines = content.splitlines()
-    held = {
-        number
-        for node in ast.walk(ast.parse(content))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    yield from ((number, lines[number - 1]) for number in sorted(held))
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in NAMES:
+            for number, line in enumerate(node.value.splitlines(), start=node.lineno):
+                if " " in line.strip():
+                    yield number, re.sub(r"`[^`]*`", "", line)
+
+
+def docstring_lines(path: str) -> set[int]:
+    """Numbers of lines in docstrings; a command's docstring is its help, and not among them."""
+    lines: set[int] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        helps = any(
+            re.search(r"\b(?:command|group)\(", ast.unparse(one))
+            for one in getattr(node, "decorator_list", ())
+        )
+        body = getattr(node, "body", None)
+        for part in body if isinstance(body, list) and not helps else ():
+            if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+                lines.update(range(part.lineno, (part.end_lineno or part.lineno) + 1))
+    return lines
+
+
+def long_sentences() -> Iterator[str]:
+    for path in files():
+        if path.endswith(".md"):
+            prose = re.sub(
+                r"(?ms)^```.*?^```\s*$|^(?:[#|]|    ).*?$", "\n", (ROOT / path).read_text(encoding="utf-8")
+            )
+            for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", re.sub(r"\]\([^)]*\)", "]", prose)):
+                for sentence in re.split(r"(?<=[.!?:;])\s+", re.sub(r"`[^`]*`", "code", part)):
+                    if (words := len(sentence.split())) > LONGEST:
+                        yield f"{path}: {words} words: {' '.join(sentence.split())[:100]}"
 
 
 def found(path: str) -> Iterator[tuple[int, str]]:
@@ -68,7 +102,8 @@ def found(path: str) -> Iterator[tuple[int, str]]:
 
 
 def files() -> list[str]:
-    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "*.md", "migrator/*.py")
+    kinds = ("*.md", "docs/words.yaml", "migrator/*.py")
+    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", *kinds)
     return [
         path for path in listed.splitlines() if not path.startswith(_NOT_OURS) and (ROOT / path).is_file()
     ]
@@ -113,20 +148,31 @@ def _git(*words: str) -> str:
 
 
 def main() -> int:
-    if sys.argv[1:] != ["--changed"]:
-        for area in ("docs", "migrator"):
-            counted = Counter(name for path in files() if path.startswith(area) for _, name in found(path))
-            print(area, *(f"  {count:>5}  {name}" for name, count in counted.most_common()), sep="\n")
+    if sys.argv[1:] == ["--long"]:
+        print(*long_sentences(), sep="\n")
         return 0
+    counts: dict[str, Counter[str]] = {
+        "pages": Counter(),
+        "help and messages": Counter(),
+        "docstrings": Counter(),
+    }
     new = added()
-    wrong = [
-        f"{path}:{number}: {name}"
-        for path in files()
-        for number, name in found(path)
-        if path.endswith(".md") or number in new.get(path, ())
-    ]
-    print(*wrong, sep="\n", end="\n" if wrong else "")
-    return 1 if wrong else 0
+    wrong: list[str] = []
+    for path in files():
+        inner = docstring_lines(path) if path.endswith(".py") else set()
+        for number, name in found(path):
+            area = (
+                "docstrings" if number in inner else "help and messages" if path.endswith(".py") else "pages"
+            )
+            counts[area][name] += 1
+            if area != "docstrings" or number in new.get(path, ()):
+                wrong.append(f"{path}:{number}: {name}")
+    if sys.argv[1:] == ["--changed"]:
+        print(*wrong, sep="\n", end="\n" if wrong else "")
+        return 1 if wrong else 0
+    for area, counted in counts.items():
+        print(area, *(f"  {count:>5}  {name}" for name, count in counted.most_common()), sep="\n")
+    return 0
 
 
 if __name__ == "__main__":

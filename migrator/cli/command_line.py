@@ -342,7 +342,7 @@ keys_option = flag("--show-keys", "Print keys whole, also the parts that may nam
 
 entity_option = option(
     "--entity",
-    "Only this entity; can be given again.",
+    "Only this entity; may be repeated.",
     "entities",
     multiple=True,
     shell_complete=names.entities,
@@ -367,7 +367,7 @@ def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> flo
     try:
         return seconds_of(text)
     except ValueError as error:
-        raise click.BadParameter(f"'{text}' is no duration; {error}") from None
+        raise click.BadParameter(f"'{text}' is not a duration; {error}") from None
 
 
 def duration(name: str, help_text: str, dest: str, **settings: Any) -> Callable[[Any], Any]:
@@ -379,7 +379,7 @@ def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -
     """The same of a duration that is more than nothing."""
     duration_s = seconds(ctx, param, text)
     if duration_s == 0:
-        raise click.BadParameter(f"'{text}' is no time at all; {ADVICE}")
+        raise click.BadParameter(f"'{text}' is not a positive duration; {ADVICE}")
     return duration_s
 
 
@@ -403,8 +403,8 @@ MONEY = _Money()
 
 rows_settle_option = duration(
     "--settle",
-    "How much later all shards have to be read, twice, before a row goes that no item holds; and how long after it was"
-    " seen a difference of rows and items is looked at again.",
+    "How much later all shards must be read, twice, before a row without items is deleted; and how long after it was found"
+    " a difference of rows and items is checked again.",
     "settle_s",
     default="15s",
     show_default=True,

@@ -78,7 +78,7 @@ def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed:
 def bill_of(job: Job, estimate: Estimate, reading: Decimal = Decimal(0)) -> Bill:
     options, region = job.target.options, job_wiring.region_of(job)
     if options.provisioned is not None:
-        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
+        what = "the table's capacity is provisioned: AWS bills it by the hour, used or not"
         return Bill(estimate, None, what, reading=reading)
     price = price_of(region or USUAL_REGION, options.table_class)
     if price is None:
@@ -106,7 +106,7 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
         return
     if not sys.stdin.isatty():
         what = f"{bill.what} would cost about {usd(bill.cost)}, more than tuning.confirm_above"
-        raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
+        raise SettingsError(f"{what}: no terminal to ask on; pass --yes")
     need_yes(f"{bill.what.capitalize()} will cost about {usd(bill.cost)}. Start?")
 
 

@@ -175,7 +175,7 @@ def judgement_data(judged: Judgement) -> dict[str, Any]:
 def refusal(judged: Judgement) -> str:
     failing = ", ".join(line.name for line in judged.failing)
     what = f"refused: {judged.pattern} stays in {judged.before}; not proven: {failing}"
-    return f'{what}. Mend it, or say --override "why"'
+    return f'{what}. Fix it, or pass --override "why"'
 
 
 # ── the audit ──
@@ -280,15 +280,16 @@ def instances_lines(
         for instance in service_registry.living
         if revision is not None and instance.revision != revision
     ]:
-        yield f"mapping differs ({len(others)}): start what has an old mapping again, or mend the job's"
+        yield f"mapping differs ({len(others)}): restart what has an old mapping, or fix the job's"
     versions = sorted({instance.migrator for instance in service_registry.living} - {own_version})
     if versions:
         yield f"some run migrator {', '.join(versions)}; this is {own_version}"
     silent = service_registry.silent
     for instance in silent[:_SILENT_SHOWN]:
-        yield f"no goodbye, silent for {age_text(service_registry.age_s(instance))}: {instance_label(instance)}"
+        age = age_text(service_registry.age_s(instance))
+        yield f"timed out without deregistering, silent for {age}: {instance_label(instance)}"
     if len(silent) > _SILENT_SHOWN:
-        yield f"no goodbye of {len(silent) - _SILENT_SHOWN} more before that (see --json)"
+        yield f"{len(silent) - _SILENT_SHOWN} more timed out before that (see --json)"
 
 
 def _fits(instance: Instance, revision: str | None) -> str:

@@ -54,9 +54,7 @@ class Signs:
         with self._lock:
             silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
         stuck = [seconds for seconds in silent_s if seconds > self.stuck_s]
-        return (
-            f"{amount(len(stuck), 'worker')} without a sign of life for {max(stuck):.0f} s" if stuck else ""
-        )
+        return f"{amount(len(stuck), 'worker')} without a heartbeat for {max(stuck):.0f} s" if stuck else ""
 
 
 # ──
@@ -68,9 +66,9 @@ _log = get_logger("relay")
 STANDINGS: Mapping[Standing, str] = {
     "first": "mapping: no relay, backfill or install has worked by any yet",
     "newest": "mapping: it is the one that the job's writers work by",
-    "new": "mapping: new to the job, or its columns are; the next install, backfill or relay goes on to it, and tells those"
-    " of another one to stop",
-    "old": "mapping: the job has gone on to another one, or to other columns: writers by this one are refused; take"
+    "new": "mapping: new to the job, or its columns are; the next install, backfill or relay activates it, and stops writers"
+    " of another one",
+    "old": "mapping: the job now uses another one, or other columns: writers by this one are refused; take"
     " the newer file, or go back with `migrator recover JOB older-mapping`",
 }
 """How the mapping in hand stands among those that the job has worked by."""

@@ -75,11 +75,11 @@ def need_yes(question: str) -> None:
     try:
         is_confirmed = click.confirm(question, err=True)
     except click.Abort:
-        raise Interrupted("stopped at the question; what it asks for was not done") from None
+        raise Interrupted("stopped at the question; nothing was done") from None
     finally:
         _asking.clear()
     if not is_confirmed:
-        raise RefusedError("you said no; what was asked for was not done")
+        raise RefusedError("you answered no; nothing was done")
 
 
 _asking = Event()
@@ -222,7 +222,7 @@ def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
         if _asking.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         if stop.is_set():
-            tell(b"stopped at once; what was under way may be written or not, the same command goes on\n")
+            tell(b"stopped at once; what was under way may be written or not, the same command resumes\n")
             os._exit(INTERRUPTED)
         stop.set()
         tell(b"stopping when what is under way has ended; again to stop at once\n")
@@ -348,7 +348,7 @@ def _keep(session: JobSession) -> None:
     try:
         session.keep_on_record()
     except MigratorError as error:
-        _warn(error, f"{_TABLE_NOT_UPDATED}; `migrator cutover status` tells it again")
+        _warn(error, f"{_TABLE_NOT_UPDATED}; `migrator cutover status` stores it later")
 
 
 def _warn(error: MigratorError, what: str) -> None:
@@ -366,7 +366,7 @@ def adopt_repaired(session: JobSession) -> None:
         guard(session)
     except OlderError:
         adopt(session)
-        click.echo("what went back goes on from here; run `migrator relay`", err=True)
+        click.echo("what was restored continues from here; run `migrator relay`", err=True)
 
 
 def adopt(session: JobSession) -> None:
@@ -387,7 +387,7 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
     columns = entity.plan.key
     names = [column.name for column in columns]
     if any(not _is_text(key) for key in keys):
-        raise SettingsError("--key is no UTF-8 text")
+        raise SettingsError("--key is not UTF-8 text")
     if len(keys) == 1 and keys[0].startswith("["):
         return _key_of_finding(entity, keys[0])
     if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
@@ -408,7 +408,7 @@ def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
     except (ValueError, TypeError, KeyError, RecursionError):
         values, key = (), ""
     if len(values) != len(entity.plan.key):
-        what = f"--key […] is no key of {entity.name}"
+        what = f"--key […] is not a key of {entity.name}"
         raise SettingsError(
             f"{what}; write it as `migrator status --findings --show-keys` shows it, such as '[42]'"
         )

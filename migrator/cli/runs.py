@@ -98,8 +98,8 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
     """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
-        what = f"{amount(len(living), 'service instance')} at work, whose changes leave marks by it or by triggers:\n{named}"
-        advice = "stop them first; or say --force, and their writes fail, or are missed"
+        what = f"{amount(len(living), 'service instance')} running, with changes marked by it or by triggers:\n{named}"
+        advice = "stop them first; or pass --force: then their writes fail or are missed"
         raise SettingsError(f"{what}\n{advice}")
 
 

@@ -93,7 +93,7 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         )
     if result.run.resumed:
         since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
-        console.print(f"{since}; --restart reads all of them anew", markup=False)
+        console.print(f"{since}; --restart reads all of them again", markup=False)
     for part in result.not_compared:
         console.print(f"not compared by plain SQL: {part.what} ({part.why})", markup=False)
     for part in result.not_proven:
@@ -107,7 +107,7 @@ def print_verify_verdict(console: Console, result: VerifyResult) -> None:
     else:
         limit = " as far as this user sees rows" if result.not_proven else ""
         whole = limit if result.sample is None else " as far as the sample goes"
-        console.print(f"[bold green]clean[/]{whole}: rows and items say the same")
+        console.print(f"[bold green]clean[/]{whole}: rows and items are equal")
 
 
 def _looked_at(result: VerifyResult) -> str:

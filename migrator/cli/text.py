@@ -257,7 +257,7 @@ def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
         "point-in-time recovery of the table (up to 35 days), its backups, exports and stream (24 hours)",
         "backups, replicas and binary logs of the source, and of the journal's database; pages of them that are not"
         " overwritten yet (VACUUM)",
-        "items and rows of others that quote the row, and whatever your own logs hold",
+        "items and rows of others that quote the row, and your own logs",
     ]
     if in_s3:
         remaining.append("objects in S3 that its items pointed to, and their older versions")
@@ -326,7 +326,7 @@ def end_steps(
         EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(read_only)),
         *(last_steps if moves else ()),
         EndStep(
-            "let services write again; they ask the table themselves, without `Migration`, which needs the source"
+            "let services write again; they read the table themselves, without `Migration`, which needs the source"
         ),
         EndStep(
             "take capture out of the source",

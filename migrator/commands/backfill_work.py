@@ -254,7 +254,7 @@ def _begin(edges: runs.RunEdges, identity: RunIdentity, flags: BackfillFlags, af
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
         cli.say(what)
     elif run.resumed:
-        cli.say(f"run {run.id} of {run.started_at} goes on")
+        cli.say(f"run {run.id} of {run.started_at} is resumed")
     return run
 
 
@@ -282,7 +282,7 @@ def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequ
 
 def _stopped(edges: runs.RunEdges, run: Run, *, dry_run: bool) -> str:
     if dry_run:
-        return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
+        return "stopped; a dry run writes nothing and keeps nothing: it starts from the beginning when you run it again"
     pages, _ = runs.pages_of(edges.journal, run)
     rows = edges.journal.tally(run).rows
     written = f"{amount(rows, 'row')} of {amount(pages, 'page')} written"

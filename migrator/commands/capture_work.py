@@ -137,7 +137,7 @@ def _print_text(form: str, text: str, *, as_json: bool) -> None:
 
 
 _HALF = (
-    "the job has gone on to this mapping already, and not all of its {means} are there: no writer goes on until the same"
+    "the job already uses this mapping, and not all of its {means} exist: writers wait until the same"
     " command has succeeded, or `migrator recover JOB older-mapping` with the mapping of before"
 )
 
@@ -163,7 +163,7 @@ def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None
     if recorded == set(job.direct):
         return
     if not take_back and (taken_out := sorted(recorded - set(job.direct))):
-        what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
+        what = f"the service writes {', '.join(taken_out)} itself, and writes.direct no longer names it"
         raise SettingsError(
             f"{what}; `migrator cutover rollback JOB PATTERN` makes rows the truth again. Or write it there again; or, for"
             " an entity that it never wrote, `migrator recover JOB entity-taken-back`: old rows replace newer items"
@@ -192,7 +192,7 @@ def _installed(done: Installed, means: str) -> Iterator[str]:
     )
     yield f"{amount(len(done.tables), 'table')} captured, {what}"
     if done.switched:
-        yield f"{means} leave the marks from now on; services that run may go on, and stop marking when they start again"
+        yield f"{means} leave the marks from now on; running services continue, and stop marking when they restart"
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
@@ -308,7 +308,7 @@ class CaptureCheck:
             )
         before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
         if lasting := sorted(before & self._unmarked):
-            what = f"changes of {', '.join(lasting)} leave no mark any more: {capture.means} are gone or disabled"
+            what = f"changes of {', '.join(lasting)} no longer leave a mark: {capture.means} are gone or disabled"
             raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
         if set(capture.partitions) - self._partitions:
             _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
@@ -430,7 +430,7 @@ def _work(stack: ExitStack, session: JobSession, asked: _RelayRequest) -> int:
     for what in unmarked:
         click.echo(f"warning: {what}", err=True)
     if once and stop.is_set() and not session.ownership.is_service():
-        raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
+        raise Interrupted("stopped before every mark was read; the same command resumes")
     return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
 
 
@@ -438,7 +438,7 @@ def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
     print_result(report.data() | {"left_to_others": daemon.left}, report.summary(), as_json=as_json)
     if daemon.left:
         what = f"{amount(daemon.left, 'mark', 'are')} another relay's, which did not finish within a lease"
-        click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
+        click.echo(f"warning: {what}; see whether it is stuck, and run the same command again", err=True)
 
 
 def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
@@ -481,7 +481,7 @@ def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -
     check_capture()
     if not force and edges.session.ownership.is_service():
         click.echo(
-            "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
+            "every access pattern is complete: items are no longer made from rows; the relay ends", err=True
         )
         edges.session.stop.set()
 

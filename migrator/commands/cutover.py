@@ -26,7 +26,7 @@ def own_name() -> str:
 
 from_option = cli.option(
     "--from",
-    "The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
+    "The phase that `cutover status` showed; if it has changed, nothing is moved.",
     "shown",
     type=click.Choice(PHASES),
 )
@@ -42,16 +42,16 @@ def move_options(command: Any) -> Any:
             cli.option("--who", "For the audit (default: user@host).", default=own_name),
             cli.option(
                 "--evict ID",
-                "This silent instance is gone for sure; can be given again.",
+                "This instance, which timed out, is gone for sure; may be repeated.",
                 "gone",
                 multiple=True,
             ),
             cli.flag(
                 "--one-way",
-                "Go to complete without a way back: without `migrator reverse`; the audit keeps it.",
+                "Move to complete without a rollback, without `migrator reverse`. The audit keeps it.",
             ),
-            cli.flag("--wait", "Wait until every living reader acts by it."),
-            cli.flag("--yes", "Do not ask before complete; for scripts."),
+            cli.flag("--wait", "Wait until every running reader uses the new phase."),
+            cli.flag("--yes", "Skip the question before complete; for scripts."),
             cli.json_option,
         )
     ):
@@ -61,7 +61,7 @@ def move_options(command: Any) -> Any:
 
 @click.group(cls=cli.Branch)
 def cutover() -> None:
-    """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
+    """Move access patterns one by one from SQL to DynamoDB (off, shadow, ramp, live, complete), and back."""
 
 
 @cutover.command(example="jobs/shop.yaml")
@@ -70,9 +70,9 @@ def cutover() -> None:
 @cli.flag("--history", "Show every move: who, when, from where to where, by what evidence, and why.")
 @cli.json_option
 def status() -> cli.Work:
-    """Show who answers each access pattern, and how many readers act by it.
+    """Show which side answers each access pattern, and how many readers use that phase.
 
-    Exit code 2: a phase was edited by hand; the others are shown all the same.
+    Exit code 2: a phase was edited by hand (the others are shown).
     """
     from migrator.commands.cutover_work import status
 
@@ -84,11 +84,11 @@ def status() -> cli.Work:
 @click.argument("pattern", shell_complete=names.patterns)
 @move_options
 def advance() -> cli.Work:
-    """Move a pattern to its next phase, if the evidence is for it.
+    """Move a pattern to its next phase, if the evidence allows it.
 
-    off -> shadow -> ramp (1 %) -> live -> complete. Every line of evidence is shown; what is not known counts as a no.
+    off -> shadow -> ramp (1 %) -> live -> complete. It prints every line of evidence; an unknown line blocks the move.
 
-    Exit code 0: moved (with --dry-run: it would be); 1: refused, or somebody else has moved it; 2: wrong use.
+    Exit code 0: moved (with --dry-run: it would be); 1: refused, or moved by another command; 2: wrong use.
     """
     from migrator.commands.cutover_work import advance
 
@@ -101,16 +101,16 @@ def advance() -> cli.Work:
 @click.argument("percent", type=int)
 @cli.option(
     "--for NAME=VALUE",
-    "The table also answers every call with this parameter; also several, each of which is enough.",
+    "The table also answers every call with this parameter; may be repeated.",
     "aimed",
     multiple=True,
 )
 @cli.option("--not-for NAME=VALUE", "Take one away that --for gave.", "no_more", multiple=True)
 @move_options
 def ramp() -> cli.Work:
-    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence.
+    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. A smaller ramp needs no evidence.
 
-    A ramp that is for somebody (--for) may have 0 percent. Its share may change; --not-for, a rollback and live end it.
+    With --for, PERCENT may be 0. --not-for, a rollback and live end it.
     """
     from migrator.commands.cutover_work import ramp
 
@@ -125,7 +125,7 @@ def ramp() -> cli.Work:
 @from_option
 @cli.option("--reason", "For the audit.", default="")
 @cli.option("--who", "For the audit (default: user@host).", "who_", default=own_name)
-@cli.flag("--wait", "Wait until every living reader acts by it.")
+@cli.flag("--wait", "Wait until every running reader uses the new phase.")
 @cli.rows_settle_option
 @cli.option(
     "--unwritten ENTITY",
@@ -134,19 +134,19 @@ def ramp() -> cli.Work:
 )
 @cli.flag(
     "--drop-attributes",
-    "From complete: what services added to items and no row keeps may go; the audit keeps the names.",
+    "From complete: attributes that services added and that have no column may be lost; the audit keeps the names.",
 )
 @cli.flag("--yes", "From complete: the services have stopped; for scripts.")
 @cli.json_option
 def rollback() -> cli.Work:
     """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table.
 
-    From complete, and one pattern alone, it makes rows the truth again first: with its entities out of `writes: {direct}`
+    From complete (one pattern at a time) rows become the truth again first: with its entities out of `writes: {direct}`
     of the job, and every service that writes them stopped; where every pattern is complete, all entities that the job does
-    not name there. What is left of the stream is worked, rows and items are compared both ways, changes leave marks again,
-    and items follow the rows. Given again, it goes on.
+    not name there. The rest of the stream is processed, rows and items are compared both ways, changes leave marks again,
+    and items follow the rows. Run it again to resume.
 
-    Exit code 0: moved back; 1: refused, somebody else has moved it meanwhile, or with --wait not all readers followed.
+    Exit code 0: moved back; 1: refused, moved by another command, or with --wait not all readers followed.
     """
     from migrator.commands.rollback_work import rollback
 
@@ -158,10 +158,10 @@ def rollback() -> cli.Work:
 @cli.flag("--once", "Look once and end; exit code 1 where a pattern was moved back.")
 @cli.json_option
 def watch() -> cli.Work:
-    """Look at patterns that the table answers, and move one back to shadow when errors, differences or p99 pass a limit.
+    """Watch patterns that the table answers, and move one back to shadow if errors, differences or p99 exceed a limit.
 
-    Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks are told of rolled_back
-    and of lag_high. Exit code 2 of --once: a pattern could not be looked at.
+    Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks receive rolled_back
+    and lag_high. Exit code 2 of --once: a pattern could not be checked.
     """
     from migrator.commands.cutover_work import watch
 
@@ -173,18 +173,18 @@ def watch() -> cli.Work:
 
 @click.group(cls=cli.Branch)
 def reverse() -> None:
-    """Keep rows of the source up with what services write to the table: a way back."""
+    """Keep the source's rows up to date with what services write to the table, for a rollback."""
 
 
 @reverse.command(example="jobs/shop.yaml")
 @cli.job_argument
 @cli.json_option
 def check() -> cli.Work:
-    """Say whether the rows come back from the items: per table, or which column is lost and the line that would keep it;
-    and whether the table's stream is on.
+    """Check that rows can be made from items: per table, with the lost column and the line that would keep it;
+    and that the table's stream is on.
 
     Of the entities in writes.direct; of all if it names none. Once services write items, it also reads the table and counts
-    the attributes that no row keeps. Exit code 1: something stands in the way.
+    the attributes that have no column. Exit code 1: something blocks it.
     """
     from migrator.commands.reverse_work import check
 
@@ -202,16 +202,16 @@ def check() -> cli.Work:
 @cli.rows_settle_option
 @cli.json_option
 def start() -> cli.Work:
-    """Read the table's stream, and write the rows of each item that changed into the source.
+    """Read the table's stream, and write the rows of changed items into the source.
 
     Runs until it is stopped (Ctrl-C, SIGTERM, `migrator reverse stop`); several may run at once, on several hosts with one
-    journal. Start it before a pattern is complete: as long as no entity is direct it reads the stream and writes nothing,
-    and makes rows of an entity as soon as `migrator capture install` has put on record that the service writes it. From then
-    on triggers refuse what others write to its tables, until the way back.
+    journal. Start it before a pattern is complete: while no entity is direct it reads the stream and writes nothing.
+    It writes the rows of an entity once `migrator capture install` has recorded that the service writes it. From then on
+    triggers refuse writes by others to its tables, until the rollback.
 
-    Exit code 0; 1: with --once, rows wait that no time mends (see `migrator reverse status`); 2: rows do not come back, or
-    the stream is off; 3: an edge gave up, the stream has lost changes, or `migrator cutover rollback` is at work, which the
-    message says.
+    Exit code 0; 1: with --once, rows are stuck (see `migrator reverse status`); 2: rows cannot be made from items, or
+    the stream is off; 3: a store is unavailable, the stream has lost changes, or `migrator cutover rollback`
+    is running.
     """
     from migrator.commands.reverse_work import start
 
@@ -223,10 +223,9 @@ def start() -> cli.Work:
 @cli.flag("--attributes", "Also read the table, and count attributes of items that no row keeps.")
 @cli.json_option
 def reverse_status() -> cli.Work:
-    """Say how far each shard of the stream is behind, which rows wait, and why, and of which tables SQL writers are refused.
+    """Show how far each shard of the stream is behind, which rows are pending and why, and which tables refuse SQL writers.
 
-    Exit code 1 where it was not begun, is further behind than cutover.lag_max_s of the job, or rows wait that the source
-    refused or no row fits.
+    Exit code 1: it was never started, is further behind than cutover.lag_max_s of the job, or rows are stuck.
     """
     from migrator.commands.reverse_work import status
 
@@ -237,7 +236,7 @@ def reverse_status() -> cli.Work:
 @cli.job_argument
 @cli.json_option
 def stop() -> cli.Work:
-    """End every process of `migrator reverse start` of this job, once what is under way is done; on any host."""
+    """Stop every process of `migrator reverse start` of this job, on any host, after its current work."""
     from migrator.commands.reverse_work import stop
 
     return stop
@@ -247,24 +246,22 @@ def stop() -> cli.Work:
 @cli.job_argument
 @cli.flag(
     "--repair",
-    "Say how many rows differ, write each as its items say, then compare again; rows that no item holds stay.",
+    "Print how many rows differ, write each from its items, then compare again; rows that no item contains stay.",
 )
-@cli.flag(
-    "--delete-rows", "With --repair: rows that no item holds are deleted, also those that never had one."
-)
-@cli.flag("--dry-run", "With --repair: say what differs, and write nothing.")
+@cli.flag("--delete-rows", "With --repair: delete rows that no item contains, also those that never had one.")
+@cli.flag("--dry-run", "With --repair: print what differs, and write nothing.")
 @cli.rows_settle_option
 @cli.keys_option
 @cli.json_option
 def verify() -> cli.Work:
-    """Compare each row with what its items say, and each item with its rows.
+    """Compare each row with its items, and each item with its rows.
 
-    Of the entities in writes.direct, or of all, where there are none yet. It may run beside `migrator reverse start`; what
-    is on its way is looked at again. With --repair rows are written as that one writes them, and with --delete-rows go as
-    late; no backfill and no way back runs meanwhile.
+    Of the entities in writes.direct, or of all if none is named. It may run while `migrator reverse start` is running;
+    pending changes are checked again. --repair writes rows in the same way, and needs that no backfill and no rollback is
+    running.
 
-    Exit code 0: rows are what the items say; 1: differences, or attributes that no row keeps; 2: rows do not come back, or,
-    with --repair, the stream is off or was not begun with; 3 and 130: stopped.
+    Exit code 0: rows match their items; 1: differences, or attributes without a column; 2: rows cannot be made
+    from items, or, with --repair, the stream is off or was never read; 3 and 130: stopped.
     """
     from migrator.commands.reverse_work import verify
 

@@ -91,15 +91,13 @@ class MoveOptions(Struct, frozen=True):
         Raises: RefusedError where it is not; SettingsError where there is no terminal to ask at.
         """
         if not sys.stdin.isatty():
-            raise SettingsError(
-                f"from complete {self._way_back}, and there is no terminal to ask at; say --yes"
-            )
+            raise SettingsError(f"from complete {self._way_back}: no terminal to ask on; pass --yes")
         what = f"{judged.pattern}: from complete {self._way_back}, and SQL may no longer be written. Go on?"
         cli.need_yes(what)
 
     @property
     def _way_back(self) -> str:
-        return "there is no way back" if self.one_way else "the way back takes a stop of its services"
+        return "you cannot roll back" if self.one_way else "a rollback needs its services to stop"
 
 
 def fit_reason(reason: str) -> None:
@@ -112,7 +110,7 @@ def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
     """Raises: MovedError where the pattern is not in the phase any more that the caller was shown."""
     if expected is not None and phase.state.phase != expected:
         raise MovedError(
-            f"pattern {phase.pattern}: it is in {phase.state}, not in {expected} any more; look again"
+            f"pattern {phase.pattern}: it is in {phase.state}, no longer in {expected}; check it again"
         )
 
 
@@ -129,7 +127,7 @@ def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) ->
     for id_ in ids:
         if id_ not in by_id:
             silent = ", ".join(instance.id for instance in service_registry.silent) or "none"
-            raise SettingsError(f"--evict {id_}: there is no such instance; silent ones: {silent}")
+            raise SettingsError(f"--evict {id_}: instance not found; silent ones: {silent}")
         if by_id[id_] in service_registry.living:
             age = age_text(service_registry.age_s(by_id[id_]))
             raise SettingsError(
@@ -384,10 +382,8 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
             with cli.shown_live(lambda: output.line(stage.faults)):
                 keep_watch([lambda: output.of(stage.once())], read.cutover.watch.every_s, stop)
             looking.result()
-            what = (
-                f"stopped; {amount(len(output.moved), 'pattern')} moved back, and none is watched from now on"
-            )
-            cli.say(f"{what}; `migrator cutover watch` goes on")
+            what = f"stopped; {amount(len(output.moved), 'pattern')} moved back; the watch has ended"
+            cli.say(f"{what}; `migrator cutover watch` watches again")
         output.end(read.name, stage.faults)
     if not once:
         return CLEAN

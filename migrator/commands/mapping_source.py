@@ -234,7 +234,7 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
             return _print_program(compiled, as_json=as_json)
         rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:
-        raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
+        raise SettingsError(f"{entity}: no row with this key (or its where: excludes it)")
     try:
         items = items_for(compiled, rows[0])
     except RowError as error:

@@ -15,7 +15,7 @@ from migrator.commands.cutover import own_name
 @cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
-    "Work on pages of the backfill of this job that is at work, on this host or another, until it ends.",
+    "Help the running backfill of this job, on this host or another, until it ends.",
 )
 @cli.part_option
 @cli.spark_option
@@ -26,18 +26,18 @@ from migrator.commands.cutover import own_name
 @cli.flag("--into-existing", "Write into a table that holds other items; none of them is replaced.")
 @cli.option("--max-write-units", "Write units a second, at most, of table or index.", type=click.IntRange(1))
 @cli.option("--max-cost USD", "Do not start where writing would cost more than this.", type=cli.MONEY)
-@cli.flag("--yes", "Do not ask about the cost (tuning.confirm_above).")
+@cli.flag("--yes", "Skip the question about the cost (tuning.confirm_above).")
 @cli.flag(
-    "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."
+    "--force", "Also if every pattern is complete, or the answer of a pattern that DynamoDB answers changes."
 )
 @cli.metrics_option
 @cli.keys_option
 @cli.json_option
 def backfill() -> cli.Work:
-    """Write every row of the source into the table; go on where a run before this one stopped.
+    """Write every row of the source into the table; resume a run that was stopped.
 
-    Exit code 0: all is written; 1: more rows were refused than tuning.max_refused allows (see `migrator status --findings`);
-    3 and 130: stopped, the same command goes on.
+    Exit code 0: every row is written; 1: more rows were refused than tuning.max_refused allows (see `migrator status
+    --findings`); 3 and 130: stopped; the same command resumes.
     """
     from migrator.commands.backfill_work import backfill
 
@@ -49,7 +49,7 @@ def backfill() -> cli.Work:
 @cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
-    "Compare pages of the verify of this job at work with tuning.processes, on this host or another, until it ends.",
+    "Help the running verify of this job (begun with tuning.processes), on this host or another, until it ends.",
 )
 @cli.part_option
 @cli.spark_option
@@ -57,11 +57,11 @@ def backfill() -> cli.Work:
 @cli.option("--seed", "Of the sample; the same seed looks at the same rows again.", type=click.IntRange(0))
 @cli.flag("--repair", "Leave a mark for every row that still differs; the relay does the rest.")
 @cli.flag("--force", "With --repair: also where every access pattern is complete.")
-@cli.flag("--dry-run", "With --repair: say how many rows it would mark, and mark none.")
-@cli.flag("--restart", "Look at everything anew, even where a stopped verify would go on.")
+@cli.flag("--dry-run", "With --repair: print how many rows it would mark, and mark none.")
+@cli.flag("--restart", "Compare everything again, even if a stopped verify could be resumed.")
 @cli.duration(
     "--settle",
-    "How long to wait before differences of a live source are looked at again (default 10s).",
+    "How long to wait before differences of a live source are checked again (default 10s).",
     "settle_s",
 )
 @cli.option(
@@ -74,12 +74,12 @@ def backfill() -> cli.Work:
 def verify() -> cli.Work:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
-    Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
-    With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
-    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
-    With --source the copy and its check do not share what one user is shown; marks are read by the job's own.
+    If changes are captured, differences are checked again later, because a change may have been pending.
+    With --sample it compares only some rows with their items, without items that have no row and without totals.
+    One that was stopped within the last hour resumes without comparing the same pages again.
+    With --source rows are read as another user; marks are still read by the job's own.
 
-    Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped, the same command goes on.
+    Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped; the same command resumes.
     """
     from migrator.commands.verify_work import verify
 
@@ -93,24 +93,23 @@ def shadow() -> None:
 
 @shadow.command(example="jobs/shop.yaml --sample 100")
 @cli.job_argument
-@cli.option("--pattern P", "Only this pattern; can be given again.", "names", multiple=True)
+@cli.option("--pattern P", "Only this pattern; may be repeated.", "names", multiple=True)
 @cli.option(
-    "--sample", "Questions a pattern.", "questions", type=click.IntRange(1), default=200, show_default=True
+    "--sample", "Questions per pattern.", "questions", type=click.IntRange(1), default=200, show_default=True
 )
-@cli.option("--seed", "The same seed asks the same questions of the same rows.", type=click.IntRange(0))
+@cli.option("--seed", "The same seed uses the same parameters.", type=click.IntRange(0))
 @cli.duration("--settle", "How long both sides may take to come to the same answer (default 3s).", "settle_s")
 @cli.flag("--control", "Compare SQL with SQL: the noise of the source itself.")
 @cli.option("--workers", "Questions at once.", type=click.IntRange(1, 64), default=4, show_default=True)
 @cli.flag("--dry-run", "Keep nothing of it in the journal.")
 @cli.json_option
 def replay() -> cli.Work:
-    """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
+    """Run every access pattern on both sides, with parameters from the source, and compare the answers.
 
-    Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
-    `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
-    does not count.
+    It writes to neither side and needs no service. The journal keeps the results for `migrator report`. A difference is
+    checked again until --settle is over: one that disappears is transient and does not count.
 
-    Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
+    Exit code 0: clean; 1: differences, errors of one side, or not proven, because a pattern has no parameters;
     3 and 130: stopped.
     """
     from migrator.commands.query_work import replay
@@ -131,11 +130,11 @@ def replay() -> cli.Work:
     is_flag=False,
     flag_value="5s",
     metavar="[DURATION]",
-    help="Print it again and again, every 5 s or as said, until Ctrl-C.",
+    help="Print it again every 5 s, or as often as given, until Ctrl-C.",
 )
 @cli.flag(
     "--findings",
-    "List what a run found: refused rows, collisions, differences; first what relays found and is still open.",
+    "List the findings of a run: refused rows, collisions, differences; first open findings of relays.",
 )
 @cli.option(
     "--run",
@@ -153,12 +152,9 @@ def replay() -> cli.Work:
 def status() -> cli.Work:
     """Show the status of a job: lag, rate, time left, last failure, pace, and each backfill and relay.
 
-    Warnings follow, if there are any.
+    A process is slow below half of its usual rate, and stalled if work is pending and nothing was done for a minute.
 
-    A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
-    minute.
-
-    A finding of live change is open until its row was written well, by a relay or a backfill. Keys show constant
+    A finding of live change is open until a relay or a backfill has written its row. Keys show constant
     text, numbers, UUIDs and times; without --show-keys the rest is masked (…3f9a).
     """
     from migrator.commands.status_work import status
@@ -171,7 +167,7 @@ def status() -> cli.Work:
 @click.option(
     "--pause/--resume",
     default=None,
-    help="Pause backfills and relays once what is under way is done, or let paused ones continue.",
+    help="Pause backfills and relays after their current work, or let paused ones continue.",
 )
 @cli.option(
     "--max-write-units",
@@ -183,9 +179,9 @@ def status() -> cli.Work:
 @cli.option("--who", "Who does it (default: user@host).", default=own_name)
 @cli.json_option
 def pace() -> cli.Work:
-    """Pause, resume or slow down the backfills and relays of a job while they work; without an option, show the pace.
+    """Pause, resume or slow down the running backfills and relays of a job; without an option, show the pace.
 
-    The journal keeps it, also for processes that begin later. Those at work follow with their next heartbeat. While they are
+    The journal keeps it, also for processes that start later. Running ones follow with their next heartbeat. While they are
     paused, marks wait in the source; services continue, and leave marks.
     """
     from migrator.commands.status_work import pace

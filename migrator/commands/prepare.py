@@ -25,21 +25,22 @@ def mapping() -> None:
 )
 @cli.flag(
     "--invertible",
-    "Say of each table whether its rows can be made of their items again, and what would be lost (with --source).",
+    "Print per table whether its rows can be made from their items, and what would be lost (with --source).",
 )
 @cli.json_option
 def check() -> cli.Work:
-    """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
+    """Report every fault of mapping or job FILEs at once, compared with the real schema if a source is given.
 
-    Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
-    named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
+    Of a job, the file and the mapping that it names are checked. With --source it also names tables that have no entity,
+    except those in cutover: {leave: […]}.
 
     It reads no journal and no DynamoDB table: `migrator doctor JOB` checks both.
 
-    With --invertible it says instead, table by table, which columns items do not give back, why, and the line of the mapping
+    With --invertible it prints instead, per table, which columns cannot be made from items, why, and the line of the mapping
     that would keep them.
 
-    Exit code 0: no faults (warnings are printed), or every table comes back; 1: some do not (--invertible); 2: faults.
+    Exit code 0: no faults (warnings are printed), or every table can be made from items; 1: some cannot
+    (--invertible); 2: faults.
     """
     from migrator.commands.mapping_work import check
 
@@ -74,7 +75,7 @@ def table() -> None:
 def create() -> cli.Work:
     """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
 
-    A table that is there and fits is left as it is.
+    A table that exists and fits stays unchanged.
     """
     from migrator.commands.table_work import create
 
@@ -84,11 +85,11 @@ def create() -> cli.Work:
 @table.command(name="check", example="jobs/shop.yaml")
 @cli.job_argument
 @click.option(
-    "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
+    "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Also print the lines to edit."
 )
 @cli.json_option
 def check_table() -> cli.Work:
-    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
+    """Print how the table differs from the mapping and the job's options. Exit code 1: it differs."""
     from migrator.commands.table_work import check
 
     return check
@@ -105,11 +106,11 @@ def check_table() -> cli.Work:
 def change_table() -> cli.Work:
     """Add the global indexes that the table lacks, then remove those that the mapping does not have, one at a time.
 
-    It waits until DynamoDB has filled each of them. Stopped, it goes on where it is given again. An index that a pattern
-    or a service may still ask is not removed, and none is without a question or --yes. Key and projection of an index
+    It waits until DynamoDB has filled each of them. If it was stopped, run it again to resume. An index that a pattern
+    or a service may still use is not removed, and none is without a question or --yes. Key and projection of an index
     cannot be altered: write the new one under another name.
 
-    Exit code 0: the indexes are the mapping's; 1: some are not, or would be changed; 130: stopped.
+    Exit code 0: the indexes match the mapping; 1: some do not, or would be changed; 130: stopped.
     """
     from migrator.commands.table_work import change
 
@@ -120,29 +121,29 @@ def change_table() -> cli.Work:
 @cli.job_argument
 @cli.flag(
     "--write",
-    "Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
+    "Also test the rights to write, on an item and an object of its own, which are deleted again.",
 )
 @cli.option(
     "--role ROLE",
-    "Only what this role needs, each right of which must be there (migrator export --as iam, grants): "
+    "Only what this role needs; each of its rights must exist (migrator export --as iam, grants): "
     + f"{', '.join(sorted({*ROLES, *SQL_ROLES}))}.",
     type=click.Choice(sorted({*ROLES, *SQL_ROLES})),
 )
 @cli.flag(
     "--probe",
-    "Try what migrator relies on of DynamoDB on a table of its own, which is deleted again (under 1 USD on AWS).",
+    "Test what migrator relies on in DynamoDB, on a table of its own that is deleted again (under 1 USD on AWS).",
 )
 @cli.option(
     "--to s3://BUCKET/PREFIX",
-    "With --probe: also import a file, which is put there and deleted again.",
+    "With --probe: also import a file, which is created there and deleted again.",
     "bucket",
 )
-@cli.flag("--yes", "With --probe: do not ask before the table is made.")
+@cli.flag("--yes", "With --probe: skip the question before the table is made.")
 @cli.json_option
 def doctor() -> cli.Work:
     """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
 
-    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written but the
+    With --role a right that cannot be tried without leaving something behind is a warning. Nothing is written except the
     journal's own file. Exit code 0: nothing failed; 1: something did.
     """
     from migrator.commands.table_work import doctor
@@ -154,7 +155,7 @@ def doctor() -> cli.Work:
 @click.argument("stop", type=click.Choice(["stop"]), required=False, metavar="[stop]")
 @cli.json_option
 def local() -> cli.Work:
-    """Show whether the embedded DynamoDB runs on this machine, and where; with the word stop, stop it.
+    """Show whether the embedded DynamoDB runs on this machine, and where; `stop` stops it.
 
     A job with `target: embedded` (MiniStack) or `target: dynoxide` starts it. Its tables are kept for the next start.
     """
@@ -185,7 +186,7 @@ def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
 @click.group(cls=cli.Branch)
 def capture() -> None:
     """Leave a mark of every change in the source, by triggers, from the database's log, by streams of old DynamoDB tables,
-    or by the services themselves, for the relay to work."""
+    or by the services themselves, for the relay."""
 
 
 @capture.command(example="jobs/shop.yaml --dry-run")
@@ -199,18 +200,18 @@ def capture() -> None:
     "marked_by",
     type=click.Choice(["services", "log", "triggers"]),
 )
-@cli.flag("--force", "Also where a pattern that DynamoDB answers gets another answer by this mapping.")
+@cli.flag("--force", "Also if this mapping changes the answer of a pattern that DynamoDB answers.")
 @cli.json_option
 def install() -> cli.Work:
-    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
+    """Create our two tables and the triggers, one table per transaction; existing ones stay.
 
-    With --by services only the tables are made. Without it on such an installation, triggers are made, and leave
-    the marks from then on.
+    With --by services only the tables are created. A later install without it creates triggers, which leave the marks
+    from then on.
 
-    With --by log our tables are made, and on PostgreSQL a publication and a replication slot. Without it such an
-    installation stays as it is and is brought up to date; --by triggers replaces it.
+    With --by log our tables are created, and on PostgreSQL a publication and a replication slot. A later install without it
+    updates them; --by triggers replaces them.
 
-    Of old tables of DynamoDB the streams are switched on and begun with, and --dry-run prints calls of aws.
+    For old tables of DynamoDB it turns their streams on, and --dry-run prints calls of aws.
     """
     from migrator.commands.capture_work import install
 
@@ -221,10 +222,10 @@ def install() -> cli.Work:
 @cli.job_argument
 @cli.json_option
 def status() -> cli.Work:
-    """Compare triggers, or what is read of the log, with mapping and schema, look at streams of old tables, or count the
-    services that leave marks. Of a log, how far its slot is behind.
+    """Compare triggers, or the columns read from the log, with mapping and schema; check streams of old tables; or count the
+    services that leave marks. For a log, show how far its slot is behind.
 
-    Exit code 1 where a change could leave no mark.
+    Exit code 1: a change could leave no mark.
     """
     from migrator.commands.capture_work import status
 
@@ -238,8 +239,7 @@ def status() -> cli.Work:
 @cli.flag("--force", "Also while services run that mark changes; their writes fail then.")
 @cli.json_option
 def uninstall() -> cli.Work:
-    """Take away the triggers, or the slot and the publication, and our tables, so that nothing of ours is left in the
-    source.
+    """Remove the triggers, or the slot and the publication, and our tables from the source.
 
     Streams of old tables of DynamoDB stay on: others may read them.
     """
@@ -254,21 +254,21 @@ def uninstall() -> cli.Work:
 @cli.option("--workers", "Marks under way at once.", type=click.IntRange(1, 64), default=2, show_default=True)
 @cli.part_option
 @cli.flag("--dry-run", "Count the marks that wait, change nothing.")
-@cli.flag("--discard-marks", "Delete the marks that could not be worked; verify --repair finds their rows.")
+@cli.flag("--discard-marks", "Delete the marks that cannot be processed; verify --repair finds their rows.")
 @cli.flag(
-    "--force", "Also where every pattern is complete, or one that DynamoDB answers gets another answer."
+    "--force", "Also if every pattern is complete, or the answer of a pattern that DynamoDB answers changes."
 )
 @cli.metrics_option
 @cli.json_option
 def relay() -> cli.Work:
-    """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
+    """Make items of changed rows: take marks, read their rows, write the items, delete the marks.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
     hosts with one journal. It starts and ends the others of tuning.relay_processes.
 
-    Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
+    Exit code 0: with --once, no ripe mark is left; 1: some cannot be processed, or rows were refused or met a
     collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);
-    3: an edge gave up, the marks wait.
+    3: a store is unavailable, the marks wait.
     """
     from migrator.commands.capture_work import relay
 

@@ -331,7 +331,7 @@ def join(
             end_with_parent(stop)
         with (
             OPENED[joining.work.kind](session, joining, say) as joined,
-            stopped_says(lambda: "stopped; the run goes on without this process"),
+            stopped_says(lambda: "stopped; the run continues without this process"),
         ):
             joined.until_over()
     say(f"run {joined.run.id} is done")

@@ -96,7 +96,7 @@ def print_answer(console: Console, answer: Answer) -> None:
         if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
             console.print(f"… {len(part.items):,} items, {len(part.rows):,} rows in all")
         if part.several:
-            console.print("more than one, though the part says one: true", markup=False)
+            console.print("more than one, although the part has one: true", markup=False)
     verdict = "[bold green]the same[/]" if answer.same else "[bold red]not the same[/]"
     order = "" if answer.pattern.order == "exact" else " (compared as sets)"
     console.print(f"{answer.pattern.name}: {verdict}{order}; {amount(answer.table.round_trips, 'request')}")
@@ -111,7 +111,7 @@ def print_explanation(console: Console, answer: Answer) -> None:
 def explanation(answer: Answer) -> Iterator[str]:
     """One line a request (a batch: one line a key), then one line a side."""
     if not answer.request.sent:
-        yield "no request: no item can have what the parameters ask for"
+        yield "no request: no item can match these parameters"
     for sent in answer.request.sent:
         yield from _EXPLAINED[answer.request.operation](sent)
     yield from _afterwards(answer.request)
@@ -154,7 +154,7 @@ _EXPLAINED = {"query": _query, "get": _get, "batch_get": _batch_get}
 
 def _afterwards(request: Request) -> Iterator[str]:
     if len(request.sent) > 1 and request.operation == "query" and request.near is None:
-        yield f"merged by {', '.join(request.sort) or 'nothing: there is no sort key'}"
+        yield f"merged by {', '.join(request.sort) or 'nothing (no sort key)'}"
     if request.near is not None:
         yield f"then cut to {request.near.within_m:g} m and sorted by distance"
     if request.limit is not None:
@@ -234,7 +234,7 @@ def print_replay(console: Console, result: ReplayResult) -> None:
         behind = (
             f"the table lacks changes of the last {result.lag_s:.0f} s, and differs where they would show"
         )
-        mend = "is `migrator relay` at work? see `migrator status`, and ask again with a longer --settle"
+        mend = "is `migrator relay` running? see `migrator status`, and run it again with a longer --settle"
         console.print(f"[bold yellow]{behind}: {mend}[/]", highlight=False, soft_wrap=True)
     console.print(_verdict(result), soft_wrap=True)
 
@@ -307,7 +307,7 @@ def _verdict(result: ReplayResult) -> str:
         word = "[bold red]not clean[/]"
     text = f"{word}: {amount(samples, 'question')}, seed {result.seed}; took {result.took_s:.1f} s"
     if result.not_proven:
-        why = "why is said above; ask again when the source has rows that give one"
+        why = "see the reason above; run it again when the source has rows with a value"
         text += f"; no question could be drawn for {escape(', '.join(result.not_proven))} ({why})"
     return text
 
@@ -329,7 +329,7 @@ def _drawn(replay: PatternReplay) -> str:
         kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(replay.kinds.items()))
         words.append(f"optional ones set: {', '.join(kinds)}")
     if replay.absent:
-        words.append(f"{replay.absent:,} ask for what is not there")
+        words.append(f"{replay.absent:,} for missing rows")
     if replay.missing_why:
         words.append(f"fewer samples than wanted: {replay.missing_why}")
     return "; ".join(words)
@@ -480,7 +480,7 @@ def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
     try:
         return stage.run(patterns)
     except Interrupted:
-        what = f"stopped; nothing was written, and --seed {stage.options.seed} asks the same questions again"
+        what = f"stopped; nothing was written, and --seed {stage.options.seed} repeats the same questions"
         raise Interrupted(what) from None
 
 

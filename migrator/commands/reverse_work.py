@@ -46,8 +46,8 @@ from migrator.stages.session.session import Held, JobSession
 
 WORDS = {
     "no item": "no item holds it",
-    "no row": "items hold it, and there is no such row",
-    "different": "its items say otherwise in",
+    "no row": "items contain it, but the row is missing",
+    "different": "its items differ in",
     "claims": "its items do not fit together",
     "misfit": "an item of it fits no row",
 }
@@ -69,13 +69,13 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
         yield f"not all was compared: more than {MOST:,} rows differ"
     yield from unkept_lines(result.unkept)
     if result.is_clean and result.unkept:
-        yield "rows are what the items say, and not all of the items is in rows"
+        yield "rows match the items, but some attributes of items are in no row"
     elif result.is_clean:
-        yield "clean: rows are what the items say"
+        yield "clean: rows match the items"
     else:
         yield "not clean; `migrator reverse verify JOB --repair` writes rows by their items"
         if result.of_kinds("no item"):
-            yield "with --delete-rows, too, it deletes rows that no item holds"
+            yield "with --delete-rows it also deletes rows that no item contains"
 
 
 def unkept_lines(unkept: Unkept) -> Iterator[str]:
@@ -216,8 +216,8 @@ def _refuse_beside_the_way_back(session: JobSession) -> None:
 
     Raises: StoppedError."""
     if session.is_doing(WAY_BACK):
-        what = "`migrator cutover rollback` is at work, and no process of reverse begins beside it"
-        raise StoppedError(f"{what}; give this command again when it has ended")
+        what = "`migrator cutover rollback` is running; reverse cannot start until it ends"
+        raise StoppedError(f"{what}; run this command again when it has ended")
 
 
 def _hindrances(edges: ReverseEdges) -> list[str]:
@@ -226,7 +226,7 @@ def _hindrances(edges: ReverseEdges) -> list[str]:
 
 def _need(found: Sequence[str]) -> None:
     if found:
-        raise SettingsError("\n".join([*found, "`migrator reverse check` says what would mend it"]))
+        raise SettingsError("\n".join([*found, "`migrator reverse check` prints how to fix it"]))
 
 
 def _turns(daemon: ReverseDaemon) -> bool:
@@ -342,7 +342,7 @@ def _refuse_strange(session: JobSession) -> None:
 def _begin(edges: ReverseEdges, shards: StreamJournal, *, restart: bool) -> None:
     if restart or not shards.stream():
         edges.begin(shards)
-        say("the stream is begun with now: what is written from here on becomes rows")
+        say("the stream starts now: later writes become rows")
     names = ", ".join(sorted(edges.names))
     say(
         f"rows are made of the items of {names}"
@@ -409,7 +409,7 @@ def _lines(told: ReverseStatus) -> Iterator[str]:
     if not told.begun:
         yield "the stream was not begun with; `migrator reverse start` does"
         return
-    at_work = f"{amount(told.processes, 'process')} at work"
+    at_work = f"{amount(told.processes, 'process')} running"
     yield f"{amount(len(told.lags_s), 'open shard')}, {at_work}, {told.lag_s:.0f} s behind at most"
     for shard, lag_s in sorted(told.lags_s.items(), key=lambda one: -one[1])[:_SHOWN]:
         yield f"  {shard}: {lag_s:.0f} s"

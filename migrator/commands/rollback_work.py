@@ -61,7 +61,7 @@ _ENDS_WITHIN_S = 120.0
 def rollback(session: JobSession, pattern: str | None, every: bool, to: str | None, **options: Any) -> int:
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
-        raise click.UsageError("name one pattern, or say --all")
+        raise click.UsageError("name one pattern, or pass --all")
     if every and (options["shown"] is not None or options["unwritten"] or options["drop_attributes"]):
         raise click.UsageError("--from, --unwritten and --drop-attributes go with one pattern")
     fit_reason(options["reason"])
@@ -155,7 +155,7 @@ class BackOptions(Struct, frozen=True):
         if self.yes:
             return
         if not sys.stdin.isatty():
-            raise SettingsError(f"the way back wants to know that {what}; say --yes where it is so")
+            raise SettingsError(f"confirm that {what}, or pass --yes")
         cli.need_yes(f"{what}. Is it so?")
 
 
@@ -260,10 +260,10 @@ class _Back(Struct, frozen=True):
             if running_s() - began_at > limit_s:
                 what = f"refused: {amount(count, 'process')} of `migrator reverse` did not end within {limit_s:.0f} s"
                 raise RefusedError(
-                    f"{what}; stop what starts them anew, and give the command again. No row, item or record was changed"
+                    f"{what}; stop what restarts them, and run the command again. No row, item or record was changed"
                 )
             if not is_told:
-                cli.say(f"{amount(count, 'process')} of `migrator reverse` told to end; waiting")
+                cli.say(f"{amount(count, 'process')} of `migrator reverse` asked to stop; waiting")
                 is_told = True
             self._pause(_LOOK_S)
             remembered.ask_to_stop()
@@ -328,4 +328,4 @@ class _Back(Struct, frozen=True):
 
     def _pause(self, wait_s: float) -> None:
         if self.session.stop.wait(wait_s):
-            raise Interrupted("stopped; nothing was moved, and the same command goes on")
+            raise Interrupted("stopped; nothing was moved, and the same command resumes")

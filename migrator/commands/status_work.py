@@ -151,22 +151,22 @@ def status_lines(
         yield f"{label} {process_line(one, operations.now_s)}"
         label = " " * 8
     if not standing:
-        yield f"{label} no backfill and no relay is at work"
+        yield f"{label} no backfill and no relay is running"
 
 
 def pace_line(throttle: Throttle, now_s: float) -> str:
     """What is asked of a job's processes."""
     units = throttle.max_write_units
     limit = (
-        "write units as the job says"
+        "write units as set in the job"
         if units is None
         else f"at most {units:,} write units a second for a run, and for all relays"
     )
     since = f"by {throttle.who}, {age_text(now_s - throttle.since)} ago"
     why = f" ({throttle.reason})" if throttle.reason else ""
     if throttle.paused:
-        return f"paused {since}{why}; `migrator pace --resume` goes on; {limit} then"
-    return f"{limit}, {since}{why}" if throttle.who else "as the job says"
+        return f"paused {since}{why}; `migrator pace --resume` resumes; {limit} then"
+    return f"{limit}, {since}{why}" if throttle.who else "as set in the job"
 
 
 def _rate(rate: float, process: ProcessState) -> str:
@@ -179,25 +179,25 @@ def _rates(at_work: Sequence[ProcessStanding]) -> str:
     for kind in kinds:
         of_kind = [one.process for one in at_work if one.process.kind == kind]
         said.append(f"{kind} {_rate(sum(process.rate for process in of_kind), of_kind[0])}")
-    return ", ".join(said) or "nothing is at work"
+    return ", ".join(said) or "nothing is running"
 
 
 def _left(at_work: Sequence[ProcessStanding]) -> str:
     return (
-        "; ".join(f"{one.process.kind} {left_text(one.process)}" for one in at_work) or "nothing is at work"
+        "; ".join(f"{one.process.kind} {left_text(one.process)}" for one in at_work) or "nothing is running"
     )
 
 
 def left_text(process: ProcessState) -> str:
     """How much a process has left, and when it will be done at the pace of the last minute."""
     if not process.left:
-        return "cannot say while it tries again" if process.trouble else "has nothing left"
+        return "unknown while it retries" if process.trouble else "has nothing left"
     what = f"has {process.left:,} {process.unit} left"
     eta = eta_s(process)
     if eta is not None:
         return f"{what}, done in about {age_text(eta)}"
     if process.held:
-        return f"{what}, and is held"
+        return f"{what}, and is paused"
     if process.trouble:
         return f"{what}, and tries again"
     if process.fall < 0:
@@ -297,12 +297,12 @@ def pace(
 def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:
     at_work = sum(one.is_at_work for one in standings(operations, is_dead))
     if at_work:
-        hears = f"{amount(at_work, 'process')} at work {verb(at_work, 'follow')} it within {WITHIN_S} s"
+        hears = f"{amount(at_work, 'running process')} {verb(at_work, 'follow')} it within {WITHIN_S} s"
     else:
-        hears = "no backfill or relay is at work; the next one begins with it"
+        hears = "no backfill or relay is running; the next one starts with it"
     cli.print_result(
         {"job": job, "throttle": asdict(throttle), "processes": at_work},
-        [pace_line(throttle, operations.now_s), f"{hears}; `migrator status` says how they get on"],
+        [pace_line(throttle, operations.now_s), f"{hears}; `migrator status` shows their progress"],
         as_json=as_json,
     )
     return 0
@@ -337,7 +337,7 @@ class StatusSnapshot(Struct, frozen=True):
             return f"not known: {'; '.join(filter(None, (self.uncaptured, known)))}"
         if self.lag.marks.waiting and not any(one.is_at_work for one in self.standing):
             advice = "one needs the journal" if self.unwritable else "run `migrator relay`"
-            return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is at work: {advice}"
+            return f"{lag_line(self.lag.marks, self.lag.open_findings)}; no relay is running: {advice}"
         return lag_line(self.lag.marks, self.lag.open_findings)
 
 

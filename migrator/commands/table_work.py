@@ -84,7 +84,7 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json({"table": name, "created": not is_there, "indexes": len(target.design.indexes)})
     elif is_there or state is None:
-        cli.print_folded(f"table {name} is there already, as the mapping says")
+        cli.print_folded(f"table {name} exists already, as in the mapping")
     else:
         cli.print_folded(f"table {name} is {state.status} ({amount(len(target.design.indexes), 'index')})")
     return 0
@@ -110,12 +110,12 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     target = open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
-        raise TargetError(f"there is no table {target.design.name}; run `migrator table create`")
+        raise TargetError(f"table {target.design.name} not found; run `migrator table create`")
     unlike = target.admin.unlike(target.design, read.target.options)
     differences = [*state.differences, *unlike.values()]
     designed = definition(target.design, read.target.options)
     edits = [] if form is None else list(edits_of(form, [*state.parts, *unlike], designed))
-    verdict = amount(len(differences), "difference") if differences else "as the mapping says"
+    verdict = amount(len(differences), "difference") if differences else "as in the mapping"
     cli.print_result(
         {"table": target.design.name, "differences": differences, "edits": edits},
         [*differences, *edits, f"table {target.design.name}: {verdict}"],
@@ -295,14 +295,16 @@ _WITHOUT_TABLE = SQL_ROLES.keys() - ROLES.keys()
 _NO_PLACE = (
     "the job does not name their place; `migrator table export --to s3://…` tries each before it writes a row"
 )
-_NO_LOG = "the log of imports is there from the first import on, and AWS writes it with the rights of who asks for one"
-_NO_STREAM = "`migrator reverse check` and `migrator reverse start` ask for each before they write a row"
+_NO_LOG = (
+    "the log of imports exists from the first import on, and AWS writes it with the rights of the caller"
+)
+_NO_STREAM = "`migrator reverse check` and `migrator reverse start` require each before they write a row"
 _PUT_UNTRIED = ActionProbe("PutObject", "not tried: without DeleteObject the object would stay", tried=False)
 
 
 def _print(checks: list[Check]) -> None:
     # One column for both: few checks have anything to mend, and theirs would leave the others no width.
-    table = FittedTable("check", "state", "what, and what mends it", box=None, pad_edge=False)
+    table = FittedTable("check", "state", "what, and how to fix it", box=None, pad_edge=False)
     for check in checks:
         said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
         table.add_row(check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", said)
@@ -357,12 +359,10 @@ def _patterns(
         if "table" not in (route.answers, route.in_share):
             continue
         if name not in patterns:
-            what = (
-                f"pattern {name} is in phase {phase.state.phase}, and the mapping does not have it any more"
-            )
-            yield f"{what}, so which index it asks is not known; move it back first: `migrator cutover rollback JOB {name}`"
+            what = f"pattern {name} is in phase {phase.state.phase}, and the mapping no longer has it"
+            yield f"{what}, so its index is unknown; move it back first: `migrator cutover rollback JOB {name}`"
         elif patterns[name].index in names:
-            yield f"pattern {name} is in phase {phase.state.phase} and asks index {patterns[name].index}"
+            yield f"pattern {name} is in phase {phase.state.phase} and uses index {patterns[name].index}"
 
 
 def _services(
@@ -370,8 +370,8 @@ def _services(
 ) -> Iterator[str]:
     for instance in instances:
         if instance.reads and instance.revision != revision:
-            what = f"{label(instance)} reads by mapping {instance.revision}, whose patterns may ask it"
-            yield f"{what}; start it anew by this file; one that is gone without a goodbye counts for a day"
+            what = f"{label(instance)} reads by mapping {instance.revision}, whose patterns may use it"
+            yield f"{what}; restart it with this file; one that timed out without deregistering counts for a day"
 
 
 def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
@@ -426,7 +426,7 @@ def _print_changed(table: str, planned: IndexChanges, removed: Sequence[str], *,
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:
     """Returns where nothing known asks the indexes any more. Raises: TargetError; as refuse_readers does."""
     if away := cli.refuse_strange(session, older=True, warns=False, begins=True):
-        raise TargetError(f"no index is removed where the table cannot say which journal is its own: {away}")
+        raise TargetError(f"no index is removed if the table does not name its journal: {away}")
     refuse_readers(
         names,
         revision,

@@ -205,8 +205,8 @@ def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
         how = " and ".join(
             filter(None, (f"with {drawn}" if drawn else "", "without --restart" if again else ""))
         )
-        return f"{message}; given {how}, it goes on within the hour"
-    return f"{message}; within the hour the same command goes on from there"
+        return f"{message}; {how} it resumes within the hour"
+    return f"{message}; within the hour the same command resumes"
 
 
 def _read_by(job: Job, source_url: str | None) -> Job:
@@ -277,7 +277,7 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
         what = (
             f"{amount(state.waiting, 'mark', 'wait')} for a relay, the oldest for {state.oldest_age_s:,.0f} s"
         )
-        cli.say(f"{what}: what differs may be on its way; run `migrator relay`, then verify again")
+        cli.say(f"{what}: differences may be pending; run `migrator relay`, then verify again")
     elif result.confirmed:
         cli.say("next: `migrator verify --repair`, which marks these rows for the relay")
 
@@ -346,5 +346,5 @@ def _sample(part: str | None, seed: int | None) -> SampleSize | None:
         )
     drawn = secrets.randbelow(1_000_000) if seed is None else seed
     if seed is None:
-        cli.say(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again")
+        cli.say(f"the sample's seed is {drawn}; --seed {drawn} compares the same rows again")
     return SampleSize(drawn, share, None if share is not None else int(match["rows"]))

@@ -255,17 +255,17 @@ class DynamoTableAdmin:
         """The id of a table that must be there and fit the design. Raises: TargetError."""
         state, name = self.state(design), design.name
         if state is None:
-            raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
+            raise TargetError(f"table {name} not found; run `migrator table create` with this job file")
         wrong = [sentence for sentence in state.differences if sentence not in state.extra]
         if wrong:
             what = f"table {name} is not the mapping's: {'; '.join(wrong)}"
-            raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
+            raise TargetError(f"{what}. Fix one of the two, or name another table in the job")
         return state.table_id
 
     def create(self, design: TableDesign, options: TableOptions | None = None) -> TableState:
         if self._describe(design.name) is not None:
             raise TargetError(
-                f"table {design.name} exists already; `migrator table check` says whether it fits"
+                f"table {design.name} exists already; `migrator table check` prints whether it fits"
             )
         name = design.name
         self._change("create_table", name, creation_request(design, options), lambda: self._describe(name))
@@ -317,7 +317,7 @@ class DynamoTableAdmin:
         description = self._describe(design.name)
         if description is None:
             raise TargetError(
-                f"there is no table {design.name}; run `migrator table create` with this job file"
+                f"table {design.name} not found; run `migrator table create` with this job file"
             )
         if any(part == "key" for part, _ in table_differences(design, description, design.ttl)):
             what = f"table {design.name} has another key than the mapping, and the key of a table cannot be altered"
@@ -350,7 +350,7 @@ class DynamoTableAdmin:
         while True:
             description = self._describe(name)
             if description is None:
-                raise TargetError(f"there is no table {name} any more; find out what deletes it")
+                raise TargetError(f"table {name} no longer exists; find out what deletes it")
             state = "; ".join(unsettled(description))
             if not state:
                 return
@@ -359,7 +359,7 @@ class DynamoTableAdmin:
                 tell(state)
             if self.retry.stop():
                 raise Interrupted(
-                    f"stopped while {state}; DynamoDB goes on by itself, and the same command waits for it"
+                    f"stopped while {state}; DynamoDB continues, and the same command waits for it"
                 )
             self.sleep(_POLL_S)
 
@@ -396,7 +396,7 @@ class DynamoTableAdmin:
         if unlike and not is_loopback(self._endpoint):
             listed = "; ".join(unlike.values())
             raise TargetError(
-                f"table {design.name} was created, but {listed}; mend it, then `migrator table check`"
+                f"table {design.name} was created, but {listed}; fix it, then `migrator table check`"
             )
         return unlike
 
@@ -427,7 +427,7 @@ class DynamoTableAdmin:
             self.sleep(0.5)
             waited += 0.5
         raise StoppedError(
-            f"table {name} is not ready after {_READY_S:.0f} s; `migrator table check` says when it is"
+            f"table {name} is not ready after {_READY_S:.0f} s; `migrator table check` prints when it is"
         )
 
     def _describe(self, name: str) -> dict[str, Any] | None:

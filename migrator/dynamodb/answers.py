@@ -403,7 +403,7 @@ def received(sock: Any) -> Received:
         body = b""
     elif codings:
         if codings != ["chunked"] or lengths or minor == "0":
-            raise BrokenFrameError("a coding beside chunks, or a length beside them")
+            raise BrokenFrameError("chunks together with another coding or a length")
         body = _chunks(frame)
     elif lengths:
         if len(set(lengths)) > 1 or _LENGTH.fullmatch(lengths[0]) is None:

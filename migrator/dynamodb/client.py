@@ -174,7 +174,7 @@ def _session(profile: str | None) -> boto3.Session:
             session = _session_of(profile, _settings())
             session.get_credentials()
     except ProfileNotFound:
-        raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
+        raise TargetError(f"AWS profile {profile} not found; see `aws configure list-profiles`") from None
     except BotoCoreError as error:
         raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
     return session
@@ -289,7 +289,7 @@ def _signed_by_botocore(client: Any) -> str:
     if os.environ.get("MIGRATOR_LANE") == BOTOCORE:
         return "MIGRATOR_LANE is set"
     if client._request_signer._credentials is None:
-        return "there are no credentials"
+        return "no credentials"
     if config.signature_version != "v4":
         return "another signature is set"
     if config.account_id_endpoint_mode == "required":
@@ -300,7 +300,7 @@ def _signed_by_botocore(client: Any) -> str:
 # ── Secrets of AWS Secrets Manager, read by their ARN or name ──
 
 _ADVICE = {
-    "ResourceNotFoundException": "there is no such secret in this account and region",
+    "ResourceNotFoundException": "secret not found in this account and region",
     "DecryptionFailure": "its key cannot be used; allow kms:Decrypt",
 }
 
@@ -317,7 +317,7 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
         session = boto3.Session(profile_name=profile, region_name=where)
         answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
     except ProfileNotFound:
-        raise SettingsError(f"{secret}: there is no AWS profile {profile}") from None
+        raise SettingsError(f"{secret}: AWS profile {profile} not found") from None
     except ClientError as error:
         advice_known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
         advice = advice_known or "see the API reference of AWS Secrets Manager for this error"

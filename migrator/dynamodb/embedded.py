@@ -64,7 +64,7 @@ def ensure_running(home: Path, *, lasting: bool = False) -> str:
     StoppedError when it does not come up.
     """
     if os.name != "posix":
-        what = "the embedded DynamoDB saves its tables when it is told to end, which this system cannot tell a program"
+        what = "the embedded DynamoDB saves its tables when it receives a signal to end, which this system cannot send"
         raise SettingsError(
             f"{what}; use WSL, or name another endpoint (such as DynamoDB Local's) in the job"
         )

@@ -76,14 +76,14 @@ Source: API reference, BatchStatementError; TransactWriteItems, "TransactionCanc
 """
 
 _ADVICE = {
-    "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
+    "ResourceNotFoundException": "table not found; run `migrator table create` with this job file",
     "UnrecognizedClientException": "these credentials are not known; look at the profile, the region and the endpoint",
     "InvalidSignatureException": "the signature is refused; look at the secret key and at this machine's clock",
     "MissingAuthenticationTokenException": "the request was not signed; look at the credentials",
-    "ExpiredTokenException": "the credentials have expired; get new ones and give the same command again",
-    "ExpiredToken": "the credentials have expired; get new ones and give the same command again",
+    "ExpiredTokenException": "the credentials have expired; get new ones and run the same command again",
+    "ExpiredToken": "the credentials have expired; get new ones and run the same command again",
     "407": "the proxy wants another user and password; look at HTTPS_PROXY (HTTP_PROXY)",
-    "RequestExpired": "the request was too old when it came; look at the credentials, then give the same command again",
+    "RequestExpired": "the request arrived too late; check the credentials, then run the same command again",
     "ItemCollectionSizeLimitExceededException": "an item collection passed 10 GB, the limit of a table with local indexes",
     "ValidationException": "the request is not valid for this table; run `migrator table check` with this job file",
 }
@@ -162,7 +162,7 @@ def _wrong_clock(error: ClientError) -> str:
     if off_s is None or abs(off_s) < _SIGNED_S:
         return ""
     where = f"{abs(off_s):.0f} s {'ahead of' if off_s > 0 else 'behind'} the service's"
-    return f"this machine's clock is {where}; set it right (`timedatectl` says whether NTP does), the same command goes on"
+    return f"this machine's clock is {where}; set it right (`timedatectl` shows whether NTP does), the same command resumes"
 
 
 def passes_at(client: Any, error: BaseException) -> bool:
@@ -204,22 +204,18 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
     code = error_code(error) if isinstance(error, ClientError) else ""
     why = str(error) if is_incomplete else code or type(error).__name__
     advice = (
-        _THROTTLED
-        if throttled
-        else _FAILING
-        if code
-        else "what is checkpointed stays, the same command goes on"
+        _THROTTLED if throttled else _FAILING if code else "checkpoints are kept, the same command resumes"
     )
     return made(f"{what} gave up after {tried} ({why}); {advice}")
 
 
 _THROTTLED = (
     "the table, or one key of it, takes less than is sent: give it more capacity, or send less"
-    " (`migrator pace --max-write-units N`); what is checkpointed stays, the same command goes on"
+    " (`migrator pace --max-write-units N`); checkpoints are kept, the same command resumes"
 )
 _FAILING = (
-    "DynamoDB answers and fails by itself: look at the health of its region; what is checkpointed stays, the same"
-    " command goes on"
+    "DynamoDB responds with its own failures: check the health of its region; checkpoints are kept, the same"
+    " command resumes"
 )
 
 
@@ -255,7 +251,7 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (SSOError, TokenRetrievalError)):
         what = f"the credentials cannot be renewed ({type(error).__name__})"
-        return StoppedError(f"{what}; sign in again (`aws sso login`) and give the same command again")
+        return StoppedError(f"{what}; sign in again (`aws sso login`) and run the same command again")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
         return no_credentials()
     return _unanswered(f"DynamoDB {operation} on table {table}", error, endpoint=endpoint)
@@ -271,7 +267,7 @@ def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: s
     return AwayError(f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}")
 
 
-_AGAIN = "the same command goes on"
+_AGAIN = "the same command resumes"
 _UNANSWERED = (
     (
         r"^Proxy",
@@ -280,7 +276,7 @@ _UNANSWERED = (
     (r"refused", "no server listens there; start it or correct target.endpoint in the job"),
     (
         r"resolve|getaddrinfo|name or service|nodename",
-        "there is no such host; correct target.endpoint or target.region in the job",
+        "host not found; correct target.endpoint or target.region in the job",
     ),
     (r"SSL|certificate", "no agreement on TLS; correct the certificates or target.endpoint in the job"),
     (
@@ -298,7 +294,7 @@ def _not_assumed(error: ClientError) -> MigratorError:
     if why := _wrong_clock(error) or (_ADVICE[code] if code in _EXPIRED else ""):
         return StoppedError(f"STS refused to assume the role ({code}): {why}")
     if can_pass(error):
-        return StoppedError(f"STS refused to assume the role ({code}); the same command goes on")
+        return StoppedError(f"STS refused to assume the role ({code}); the same command resumes")
     what = (
         "look at target.role_arn and target.external_id in the job, and at whom the role's trust policy names"
     )

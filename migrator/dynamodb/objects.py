@@ -28,13 +28,13 @@ from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, 
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks
 
-_NO_BUCKET = "there is no such bucket; create it, or correct {named_by}"
+_NO_BUCKET = "bucket not found; create it, or correct {named_by}"
 _ADVICE = {
     "404": _NO_BUCKET,
     "NoSuchBucket": _NO_BUCKET,
     "PermanentRedirect": "the bucket is in another region; correct target: {{region: …}} in the job",
 }
-_UNKNOWN = "not tried: without s3:ListBucket S3 says 403 of every object that is not there"
+_UNKNOWN = "not tried: without s3:ListBucket S3 answers 403 for missing objects"
 _NO_KEY = ("404", "NoSuchKey", "NotFound")
 
 
@@ -42,7 +42,7 @@ class S3Objects(Forked):
     """model.edges.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
 
     named_by = "target: {bucket: …} in the job"
-    needed = "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 says 403 where nothing is stored)"
+    needed = "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 answers 403 for missing objects)"
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class FolderFiles:
         except OSError as error:
             what = f"{self.folder} cannot be {done} ({error.strerror})"
             if error.errno in (ENOSPC, EDQUOT):
-                raise StoppedError(f"{what}; make room, and give the same command again") from None
+                raise StoppedError(f"{what}; make room, and run the same command again") from None
             raise SettingsError(f"{what}; name another folder") from None
 
 
@@ -256,7 +256,7 @@ class S3Files(S3Objects):
             answer = self._send("delete_objects", Delete={"Objects": chosen, "Quiet": True})
             if errors := answer.get("Errors"):
                 what = f"S3 did not delete {amount(len(errors), 'object')} of {self.name} ({errors[0].get('Code')})"
-                raise StoppedError(f"{what}; allow s3:DeleteObject, and give the same command again")
+                raise StoppedError(f"{what}; allow s3:DeleteObject, and run the same command again")
 
 
 LOG_GROUP = "/aws-dynamodb/imports"

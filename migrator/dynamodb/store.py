@@ -179,7 +179,7 @@ _PUT = b'{"PutRequest":{"Item":', b"}}"
 
 def reads_only() -> None:
     """The check of a store that was opened to be read. Raises: TargetError, for a write is a fault of the program."""
-    what = "this table was opened to be read, and nothing is written to it without a check"
+    what = "this table was opened read-only"
     raise TargetError(f"{what}; please report this, with the command that was run")
 
 

@@ -37,10 +37,10 @@ from migrator.runtime.errors import (
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.system import Forked, tell_of_forks
 
-_NO_TABLE = "there is no such table (any more); look at tables, region, profile and endpoint of source: dynamodb: in the job"
+_NO_TABLE = "table not found; check tables, region, profile and endpoint of source: dynamodb: in the job"
 _THROTTLED = (
-    "the table gives less than is asked for: give it more read capacity, or ask for less"
-    " (source: dynamodb: max_read_units); what is checkpointed stays, the same command goes on"
+    "too many reads for the table's capacity: raise its read capacity, or lower max_read_units"
+    " (source: dynamodb: max_read_units); checkpoints are kept, the same command resumes"
 )
 
 
@@ -354,19 +354,19 @@ def _record(record: Mapping[str, Any]) -> StreamRecord:
 
 
 def _expired(table: str, mend: str) -> MigratorError:
-    what = f"the place in the stream of table {table} was not asked on from for 15 minutes"
-    return ExpiredIteratorError(f"{what}; the checkpoint says where to go on")
+    what = f"the place in the stream of table {table} was not read on for 15 minutes"
+    return ExpiredIteratorError(f"{what}; the checkpoint has the place to resume from")
 
 
 def _lost(table: str, mend: str) -> MigratorError:
-    what = f"the stream of table {table} does not hold any more what follows the checkpoint"
+    what = f"the stream of table {table} no longer has the records after the checkpoint"
     return LostRecordsError(f"{what} (it keeps a change for 24 hours), so changes may be lost; {mend}")
 
 
 def _gone(table: str, mend: str) -> MigratorError:
     """A table that is made again has another stream, so waiting for it would be in vain."""
-    what = f"table {table}: there is no such table (any more), and so no stream that tells what changes in it"
-    return LostRecordsError(f"{what}; once it is there (again), {mend}")
+    what = f"table {table} not found, so it has no stream of its changes"
+    return LostRecordsError(f"{what}; once it exists, {mend}")
 
 
 _KNOWN: dict[tuple[str, str], Callable[[str, str], MigratorError]] = {

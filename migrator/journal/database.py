@@ -169,8 +169,8 @@ def _on_begin(connection: Connection) -> None:
 
 
 _BEGIN_ANEW = (
-    "stop what uses it, put a backup in its place or move it away (of a file with its -wal and -shm), and go on as"
-    " docs/lost-journal.md says: the source and the table are as they were, but finished pages, phases with their audit, and"
+    "stop what uses it, put a backup in its place or move it away (of a file with its -wal and -shm), and continue as in"
+    " docs/lost-journal.md: the source and the table are as they were, but finished pages, phases with their audit, and"
     " remembered keys are in the journal alone"
 )
 _DAMAGED_SQLITE = ("malformed", "SQLITE_CORRUPT")
@@ -200,16 +200,16 @@ def in_words(
     kind = type(cause).__name__
     if is_broken(error) and committing:
         what = "its answer to a commit was lost, so it is not known whether it was made"
-        return LostAnswerError(f"{where}: {what}; look at what it says now, then give the same command again")
+        return LostAnswerError(f"{where}: {what}; check its present state, then run the same command again")
     if is_busy(error) or (reached and is_broken(error)):
-        return PassingError(f"{where} does not answer: {kind}; the same command goes on when it does")
+        return PassingError(f"{where} does not answer: {kind}; the same command resumes when it does")
     if is_contended(error) and on_server:
-        return PassingError(f"{where} is in use by others: {kind}; the same command goes on")
+        return PassingError(f"{where} is in use by others: {kind}; the same command resumes")
     if denied := denial(error):
         return SettingsError(f"{where}: {denied}")
     if is_broken(error):
         return StoppedError(
-            f"{where} does not answer: {kind}; the same command goes on when it does{own_reason(error)}"
+            f"{where} does not answer: {kind}; the same command resumes when it does{own_reason(error)}"
         )
     return _lasting(cause, where)
 
@@ -225,7 +225,7 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
         return SettingsError(f"{where} is damaged; {_BEGIN_ANEW}")
     if "not a database" in text:
         return SettingsError(
-            f"{where} is no SQLite database; name another file; if it was the journal, {_BEGIN_ANEW}"
+            f"{where} is not a SQLite database; name another file; if it was the journal, {_BEGIN_ANEW}"
         )
     if "unable to open" in text:
         return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
@@ -236,7 +236,7 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
         )
     if any(word in text for word in _NO_ROOM) or state in _FULL_SQLSTATES or number in _FULL_MYSQL:
         return StoppedError(
-            f"{where} has no room left on its disk, or the disk fails; mend it and give the same command again"
+            f"{where} has no space left on its disk, or the disk fails; fix it and run the same command again"
         )
     if state == "42P01" or number in _LOST_MYSQL or text.startswith("no such table"):
         return SettingsError(f"{where} has lost a table; {_BEGIN_ANEW}")
@@ -247,9 +247,9 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
         what = f"the user or the password is wrong; correct the journal's URL{own_reason(cause)}"
         return SettingsError(f"{where}: {kind}: {what}")
     if "locked" in text:
-        return StoppedError(f"{where} is locked by another process; the same command goes on when it is not")
+        return StoppedError(f"{where} is locked by another process; the same command resumes when it is not")
     return StoppedError(
-        f"{where} failed: {kind}; the same command goes on when it works again{own_reason(cause)}"
+        f"{where} failed: {kind}; the same command resumes when it works again{own_reason(cause)}"
     )
 
 
@@ -611,7 +611,7 @@ def _url(text: str | URL) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise SettingsError(f"the job's journal is no database URL; {advice}") from None
+        raise SettingsError(f"the job's journal is not a database URL; {advice}") from None
     kind = url.get_backend_name()
     if kind not in _DRIVERS:
         raise SettingsError(

@@ -123,7 +123,7 @@ class RunLease:
     def check(self) -> None:
         """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
         if self.clock() >= self._valid_until:
-            raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
+            raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command resumes")
 
     def _acquire(self) -> None:
         """Raises: SettingsError when a live run holds it."""
@@ -169,10 +169,10 @@ class JoinedLease:
         holder = self._held_by()
         if holder is None:
             raise SettingsError(
-                f"no run of job {self.job} is at work; {_ONE_HOST}, and without --join it begins"
+                f"no run of job {self.job} is running; {_ONE_HOST}, and without --join it begins"
             )
         if self.journal.database.sqlite and holder.host != socket.gethostname():
-            raise SettingsError(f"the run of job {self.job} is at work on another host; {_ONE_HOST}")
+            raise SettingsError(f"the run of job {self.job} is running on another host; {_ONE_HOST}")
         if not any(run.state == "running" for run in self.journal.runs(self.job)):
             raise SettingsError(f"nothing of job {self.job} can be joined yet: {_NOT_YET}")
         self.holder = holder
@@ -186,7 +186,7 @@ class JoinedLease:
         """Raises: StoppedError when the run is not at work any more."""
         if not self._is_held:
             what = f"the process that began the run of job {self.job} has ended or was killed"
-            raise StoppedError(f"{what}; given again, its command goes on, and this one after it")
+            raise StoppedError(f"{what}; run its command again, and then this one")
 
     def _look(self) -> None:
         with suppress(MigratorError):
@@ -224,7 +224,7 @@ def _living_holder(journal: SqlJournal, job: str) -> Holder | None:
 
 
 _NOT_YET = (
-    "the command that is at work on it counts rows, or asks about the cost; give this one again in a moment. Backfills and"
+    "the running command counts rows, or asks about the cost; run this one again in a moment. Backfills and"
     " verifies are joined, no other commands"
 )
 _ONE_HOST = "a journal in a file serves one host: for several name one on a server (`journal:` in the job)"
@@ -234,13 +234,13 @@ def refuse_absent(location: JournalLocation, job: str) -> None:
     """Raises: SettingsError where the journal would be a new file: no run can be joined by it, and it must not be made."""
     if location.file and not os.path.exists(location.file):
         raise SettingsError(
-            f"no run of job {job} is at work on this host: there is no journal {location.file}; {_ONE_HOST}"
+            f"no run of job {job} on this host: journal {location.file} not found; {_ONE_HOST}"
         )
 
 
 def _busy(job: str, holder: Holder, since: str) -> str:
     where = f"host {holder.host}, process {holder.pid}, since {since}"
-    return f"another run of job {job} is at work ({where}); wait for it, or stop it"
+    return f"another run of job {job} is running ({where}); wait for it, or stop it"
 
 
 MINUTES_KEPT_S = 35 * 86_400.0

@@ -99,7 +99,7 @@ class SqlPhases(OfJob):
     ) -> PatternPhase:
         state = state_named(kept.phase)
         if state is None:
-            raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
+            raise SettingsError(f"the table stores an invalid phase of pattern {pattern}")
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         phase = self._read(connection).get(pattern, PatternPhase(pattern))
         # The table keeps a ramp's share, and not whom it was for.
@@ -167,7 +167,7 @@ class SqlPhases(OfJob):
 
     def _who_was_first(self, connection: Connection, phase: PatternPhase) -> str:
         """The message for a move that comes too late."""
-        now = f"pattern {phase.pattern} is in {phase.state} by now"
+        now = f"pattern {phase.pattern} is now in {phase.state}"
         query = select(moves).where(moves.c.job == self.job, moves.c.pattern == phase.pattern)
         row = connection.execute(query.where(moves.c.version == phase.version)).first()
         if row is not None:
@@ -180,7 +180,7 @@ def _checked(row: Any) -> PatternPhase:
     """The phase, with a fault where the journal was edited by hand and holds another one than the audit ends with."""
     audited = _state(row, "after")
     if audited is None:
-        what = f"the audit of pattern {row.pattern} ends with what is no phase"
+        what = f"the audit of pattern {row.pattern} ends with an invalid phase"
         fault = f"{what}; restore migrator_move from a backup of the journal"
         return PatternPhase(row.pattern, OFF, row.audited, row.at, fault)
     if (row.phase, row.percent, row.version) == (audited.phase, audited.percent, row.audited):
@@ -189,8 +189,8 @@ def _checked(row: Any) -> PatternPhase:
         f"the journal's phase of pattern {row.pattern} is not what its audit ends with: it was edited by hand"
     )
     right = f"phase '{audited.phase}', percent {audited.percent}, version {row.audited}"
-    way_out = f"`migrator cutover rollback JOB {row.pattern}` writes it anew and moves it back"
-    fault = f"{what}; its audit says {right} (see `migrator cutover status --history`), and {way_out}"
+    way_out = f"`migrator cutover rollback JOB {row.pattern}` restores it and moves it back"
+    fault = f"{what}; its audit has {right} (see `migrator cutover status --history`), and {way_out}"
     return PatternPhase(row.pattern, audited, row.audited, row.at, fault)
 
 
@@ -241,7 +241,7 @@ def _line(move: Move, pattern_phase: PatternPhase) -> dict[str, Any]:
 def _move(row: Row[Any]) -> Move:
     before, after = _state(row, "before"), _state(row, "after")
     if before is None or after is None:
-        what = f"line {row.version} of the audit of pattern {row.pattern} holds what is no phase"
+        what = f"line {row.version} of the audit of pattern {row.pattern} contains an invalid phase"
         raise SettingsError(f"{what}; restore migrator_move from a backup of the journal")
     recorded = {
         name: getattr(row, name) for name in ("who", "reason", "evidence", "revision", "version", "at")

@@ -102,7 +102,7 @@ class JournalTickets(OfJob):
     def _sound(self, counter: Counter | None) -> Counter:
         """Raises: SourceError."""
         if counter is None or not counter.installation:
-            what = f"capture is not installed for job {self.job}, so nothing says what changes"
+            what = f"capture is not installed for job {self.job}, so changes are not recorded"
             raise SourceError(f"{what}; run `migrator capture install` with this job")
         if counter.version != VERSION:
             what = f"capture of job {self.job} is of version {counter.version}, this migrator needs version {VERSION}"

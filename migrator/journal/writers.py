@@ -410,7 +410,7 @@ class SqlRevisions(OfJob):
 
 
 OLD = (
-    "the job has gone on to another mapping (or to other columns, or to other direct entities) than this one, and what"
+    "the job now uses another mapping (or other columns, or other direct entities) than this one, and what"
     " is written by this one would undo it; take the newer mapping file and start again, or go back on purpose with"
     " `migrator recover JOB older-mapping`"
 )

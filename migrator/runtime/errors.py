@@ -94,7 +94,7 @@ class FullCollectionError(ItemRefusedError):
 
 
 class StoppedError(MigratorError):
-    """A failure that outlasted every retry; what is checkpointed stays, the same command goes on."""
+    """A failure that outlasted every retry; checkpoints are kept, the same command resumes."""
 
     exit_code = STOPPED
 
@@ -108,7 +108,7 @@ class NeverTakenError(AwayError):
 
 
 class ExpiredIteratorError(StoppedError):
-    """A place in a stream's shard was not asked on from for too long; the checkpoint says where to go on."""
+    """A place in a stream's shard was not asked on from for too long; the checkpoint has the place to resume from."""
 
 
 class LostRecordsError(MigratorError):
@@ -151,7 +151,7 @@ class TwinRowsError(MigratorError):
 
     def __init__(self, where: str, entity: str, keys: Sequence[tuple[str, int]]) -> None:
         what = f"{where}: {amount(len(keys), 'key')} that several rows have, so that one item would stand for all of them"
-        super().__init__(f"{what}; name columns in key: that tell them apart, or mend the rows")
+        super().__init__(f"{what}; name columns in key: that distinguish them, or fix the rows")
         self.entity = entity
         self.keys = tuple(keys)
 

@@ -44,7 +44,7 @@ def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]
     while True:
         if stop():
             raise Interrupted(
-                "stopped while it waited; what was done before stays, and the same command goes on from there"
+                "stopped while it waited; what was done before stays, and the same command resumes"
             )
         if remaining_s <= 0:
             return
@@ -184,7 +184,7 @@ class Retry(Struct, frozen=True):
         if gave_up is not None and error is not None:
             raise gave_up(error, tried) from None
         raise StoppedError(
-            f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
+            f"{what} gave up after {tried} ({type(error).__name__}); checkpoints are kept, the same command resumes"
         ) from None
 
 

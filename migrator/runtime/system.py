@@ -34,7 +34,7 @@ def small_text(path: Path) -> str:
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SettingsError(
-                f"{path}: this is no regular file (a pipe, a socket or a device); write it to a file"
+                f"{path}: not a regular file (a pipe, a socket or a device); write it to a file"
             )
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:

@@ -261,7 +261,7 @@ def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChan
 
 
 _ALONE = "a local index is made with its table alone; make a global one, or create another table"
-_NEITHER = "neither can be altered; write the index under another name, let its patterns ask that one, and take this one out"
+_NEITHER = "neither can be altered; write the index under another name, let its patterns use that one, and remove this one"
 
 
 def _cannot(

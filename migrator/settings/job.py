@@ -187,7 +187,7 @@ class SourceSettings(Settings):
         of_databases = ("url", "read_url", "command", "max_connections", "statement_timeout_s")
         written = [name for name in of_databases if getattr(self, name) not in ("", (), None)]
         if written:
-            what = f"{', '.join(written)} is of a database, and dynamodb: says that there is none"
+            what = f"{', '.join(written)} is for databases, and cannot be used with dynamodb:"
             raise ValueError(f"{what}; leave one of the two out")
 
     def connections(self, wanted: int, *, apart: int = 1) -> int:
@@ -487,7 +487,7 @@ class JobFile(Settings):
 
 
 _OURS = Ours(
-    "job", frozenset(JobFile.model_fields), "this is no job; start it with 'job: 1' (see docs/job.md)"
+    "job", frozenset(JobFile.model_fields), "not a job file; begin it with 'job: 1' (see docs/job.md)"
 )
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
@@ -524,7 +524,7 @@ def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True
         raise MappingError(faults) from None
     if form.name is None and not re.fullmatch(_JOB_NAME, _stem(path)):
         faults.append(
-            document.fault(("name",), "the file's name is no job name; write name: and 1 to 64 letters")
+            document.fault(("name",), "the file's name is not a job name; write name: and 1 to 64 letters")
         )
     if form.journal == IN_SOURCE and form.source.dynamodb is not None:
         what = "the source is tables of DynamoDB's, and a journal is in a database"
@@ -585,11 +585,11 @@ def _text(path: Path, what: str = "job") -> str:
     try:
         return small_text(path)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such {what} file") from None
+        raise SettingsError(f"{path}: {what} file not found") from None
     except IsADirectoryError:
         raise SettingsError(f"{path}: this is a folder; name a {what} file in it") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{path}: this is no UTF-8 text, so no {what}") from None
+        raise SettingsError(f"{path}: not UTF-8 text, so not a {what}") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
 

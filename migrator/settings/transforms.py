@@ -60,11 +60,11 @@ def read_mapping(path: Path) -> ParsedMapping:
     try:
         text = small_text(path)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such file") from None
+        raise SettingsError(f"{path}: file not found") from None
     except IsADirectoryError:
         raise SettingsError(f"{path}: this is a folder; name a mapping file in it") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
+        raise SettingsError(f"{path}: not UTF-8 text, so not a mapping") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
     return _parsed(text, str(path))
@@ -123,10 +123,10 @@ def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        what = f"there is no module '{error.name}'; install it, or put it beside the mapping"
+        what = f"module '{error.name}' not found; install it, or put it next to the mapping"
         return None, what
     except Exception as error:  # a user's module may raise anything while it is imported
-        return None, f"importing {module_name} raised {type(error).__name__}; mend the module"
+        return None, f"importing {module_name} raised {type(error).__name__}; fix the module"
     function = getattr(module, name, None)
     if not isinstance(function, FunctionType):
         names = [
@@ -247,7 +247,7 @@ def volatile_warnings(source: ComputingSource, parsed: ParsedMapping, checked: C
 
 
 _VOLATILE = (
-    "No change of the row tells when the value changes, so items keep what it was when they were written, and verify finds"
+    "No change of the row shows when the value changes, so items keep the value of when they were written, and verify finds"
     " them different; make the value of columns alone (a function that is: declare it IMMUTABLE, DETERMINISTIC), or in"
     " the service"
 )
@@ -274,7 +274,7 @@ def with_writes(checked: Checked, names: Sequence[str], keep: Collection[str] = 
             reader = plan.entity.written
             faults.append(
                 f"writes.direct: entity {reader} reads table {table}, which grows old once {written[table]} is written"
-                f" past SQL; name {reader}, too"
+                f" past SQL; also name {reader}"
             )
     for name in sorted(checked.attributes.intersection(keep)):
         faults.append(

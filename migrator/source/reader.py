@@ -405,7 +405,7 @@ class SqlSource(SqlTotals):
                 return
             bound = self._key_text(plan, rows[0])
             if after == bound:
-                what = "its keys have no order that goes on; name other columns in key:"
+                what = "its keys have no total order; name other columns in key:"
                 raise SourceError(f"{self._reading.place}: {entity_words(plan)}: {what}")
             after = bound
             yield bound

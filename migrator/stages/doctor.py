@@ -120,9 +120,7 @@ def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEn
         name = f"SELECT for {entity.name}"
         rows = checkup.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
         if rows is not None:
-            checkup.tell(
-                name, "its tables can be read" if rows else "its tables can be read; there is no row"
-            )
+            checkup.tell(name, "its tables can be read" if rows else "its tables can be read; no row")
 
 
 def check_hidden_rows(
@@ -166,7 +164,7 @@ def check_table(
         checkup.tell("table", str(error), "", "failed")
         return False
     if state is None:
-        checkup.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
+        checkup.tell("table", f"table {design.name} not found", f"migrator table create {job}", "failed")
         return False
     if state.differences:
         weight: CheckState = "warning" if set(state.differences) == set(state.extra) else "failed"
@@ -180,7 +178,7 @@ def check_jobs(checkup: Checkup, ask: Callable[[], Collection[str]], job: str) -
     """A warning where the table keeps what belongs to another captured job."""
     with suppress(MigratorError):  # a table that cannot be read is reported by the check of permissions
         if others := sorted(set(ask()) - {job}):
-            what = f"captured job {', '.join(others)} writes it, too, and both would share one highest ticket"
+            what = f"captured job {', '.join(others)} also writes it, and both would share one highest ticket"
             mend = "give each job that is captured a table of its own (docs/protocol.md)"
             checkup.tell("jobs of the table", what, mend, "warning")
 
@@ -240,7 +238,7 @@ def check_capture(
     here = status.installation
     if here is None:
         mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
-        checkup.tell("capture", "not installed: right for a source that stands still", mend)
+        checkup.tell("capture", "not installed: right if nothing writes to the source", mend)
     elif wrong := [
         f"{table.table} {table.state}" for table in status.tables if table.state not in ROWS_CAPTURED
     ]:
@@ -297,14 +295,12 @@ def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> N
         checkup.tell(name, f"the journal cannot be asked: {error}", "", "warning")
         return
     if standing == "old":
-        what = (
-            "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
-        )
+        what = "the job now uses another mapping, or other columns: nothing can be written by this one"
         mend = f"take the newer mapping file, or go back: migrator recover {job} older-mapping"
         checkup.tell(name, what, mend, "failed")
     elif standing == "new":
-        what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"
-        mend = f"migrator capture install {job}, start relays and services anew, then migrator backfill {job}"
+        what = "it (or a column that it reads) is new to the job: writers by another one stop when the job switches to it"
+        mend = f"migrator capture install {job}, restart relays and services, then migrator backfill {job}"
         checkup.tell(name, what, mend, "warning")
     else:
         checkup.tell(

@@ -141,7 +141,7 @@ def _refuse_foreign(session: JobSession) -> None:
         if any(not target.design.is_hidden(item) for item in page.items):
             what = "holds items that this job's journal knows nothing of"
             raise TargetError(
-                f"table {target.design.name} {what}; take an empty table, or say --into-existing"
+                f"table {target.design.name} {what}; take an empty table, or pass --into-existing"
             )
 
 
@@ -200,7 +200,7 @@ def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
     """The run that is at work. Raises: SettingsError where it is another one."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
-        what = f"the run that is at work is no {identity.kind} by this mapping with these options"
+        what = f"the current run is not a {identity.kind} by this mapping with these options"
         raise SettingsError(f"job {identity.job}: {what}; give --join what its command was given")
     return replace(run, resumed=True)
 
@@ -218,7 +218,7 @@ def need_done(journal: SqlJournal, identity: RunIdentity) -> None:
     """Raises: StoppedError."""
     run = journal.find_run(identity)
     if run is None or run.state != "done":
-        raise StoppedError("the run has been stopped before its end; given again, its command goes on")
+        raise StoppedError("the run has been stopped before its end; run its command again to resume")
 
 
 # ── How many processes, and what each of them may take of the job's limits ──
@@ -406,7 +406,7 @@ def choose_path(
         tell(_PATH_MESSAGES[writer_lease.writer.kind])
         tell_unverified(session, installation, tell)
     elif writer_lease.writer.kind != "fast":
-        what = "a relay or a strict service has written to this table, and capture is not installed any more"
+        what = "a relay or a strict service has written to this table, and capture is no longer installed"
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
     else:
         tell(_UNCAPTURED.format(why=unmarked[0], advice=unmarked[1]))
@@ -444,7 +444,7 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
     heartbeats = edges.heartbeats
     tell_registered(edges.session.revisions.register(), tell)
     if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
-        what = f"writers by another mapping are waited for, {edges.lifetimes.gone_s:g} s at most"
+        what = f"waiting for writers by another mapping, {edges.lifetimes.gone_s:g} s at most"
         tell(what)
 
     def wait(wait_s: float) -> None:
@@ -538,14 +538,14 @@ def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: boo
     if not changed:
         return
     lines = [f"pattern {name}: {why}" for name, why in changed]
-    what = "items that are not written anew yet would answer it as before, or not at all"
+    what = "items that are not yet written again would answer it as before, or not at all"
     if force:
         tell("\n".join(f"warning: {line}; {what}" for line in lines))
         return
     lines += [
-        f"the job does not go on to this mapping: {what}. Let SQL answer first (then anew by `migrator cutover advance`):",
+        f"the job cannot use this mapping: {what}. Let SQL answer first (then run `migrator cutover advance` again):",
         *(f"    `migrator cutover rollback JOB {name}`" for name, _ in changed),
-        "or say --force, and callers get what is there; `migrator mapping diff` says what changes",
+        "or pass --force, and callers get what is there; `migrator mapping diff` prints what changes",
     ]
     raise RefusedError("\n".join(lines))
 
@@ -553,9 +553,13 @@ def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: boo
 def tell_registered(before: Standing, tell: Tell) -> None:
     """Says that the job has gone on to this mapping, where it has."""
     if before in ("new", "old"):
-        verb = "goes on" if before == "new" else "goes back"
-        what = f"the job {verb} to this mapping (or to these columns): a process that writes by another one is told to stop"
-        rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
+        verb = "switches" if before == "new" else "goes back"
+        what = (
+            f"the job {verb} to this mapping (or to these columns): processes that write by another one stop"
+        )
+        rest = (
+            "restart relays and services; rows that do not change keep their items until `migrator backfill`"
+        )
         tell(f"{what}; {rest}")
 
 

@@ -108,7 +108,7 @@ class FakeMigration(Migration):
         takes it, such as 'user_id=42'. Raises: SettingsError."""
         asked = question_named(self._asked, pattern).pattern
         if phase not in get_args(Phase):
-            raise SettingsError(f"there is no phase '{phase}'{did_you_mean(phase, get_args(Phase))}")
+            raise SettingsError(f"phase '{phase}' not found{did_you_mean(phase, get_args(Phase))}")
         state = State(phase, percent, tuple(sorted(read_member(asked, member) for member in audience)))
         if not share_fits(state):
             raise SettingsError(SHARE_FAULT)
@@ -216,7 +216,7 @@ class FakeQuestion(Question):
         """Raises: SettingsError where the test gave nothing, or no answer of this pattern; what the test wants raised."""
         if side not in self.given:
             what = f"FakeMigration: {self.pattern.name} is answered by '{side}', and nothing was given for it"
-            raise SettingsError(f"{what}; say give('{self.pattern.name}', [...])")
+            raise SettingsError(f"{what}; call give('{self.pattern.name}', [...])")
         return self.rows_of(self.given[side](**params))
 
     def rows_of(self, answer: Any) -> dict[str, Rows]:

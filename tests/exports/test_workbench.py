@@ -239,7 +239,7 @@ def test_every_fault_is_said_at_once_and_files_that_are_none_too(tmp_path: Path)
     assert "TableName" in said
     assert "SortKey" in said
     (tmp_path / "model.json").write_bytes(b"\xff\xfe\x00")
-    assert "no UTF-8" in run(tmp_path, "init", "model.json").err
+    assert "not UTF-8" in run(tmp_path, "init", "model.json").err
     (tmp_path / "model.json").write_bytes(b" " * (8 * 2**20 + 1))
     assert "larger than 8 MiB" in run(tmp_path, "init", "model.json").err
     (tmp_path / "folder.json").mkdir()

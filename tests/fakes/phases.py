@@ -31,7 +31,7 @@ class FakePhases:
             if current.version != version or current.state != move.before:
                 first = [earlier for earlier in self._moves if earlier.pattern == move.pattern][-1:]
                 who = f": {first[0].who} moved it from {first[0].before}" if first else ""
-                raise MovedError(f"pattern {move.pattern} is in {current.state} by now{who}")
+                raise MovedError(f"pattern {move.pattern} is now in {current.state}{who}")
             moved = PatternPhase(move.pattern, move.after, version + 1, self.clock())
             self._phases[move.pattern] = moved
             self._moves.append(replace(move, version=moved.version, at=moved.since))
@@ -44,7 +44,7 @@ class FakePhases:
     def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
         state = state_named(kept.phase)
         if state is None:
-            raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
+            raise SettingsError(f"the table stores an invalid phase of pattern {pattern}")
         state = state if share_fits(state) else State("shadow")
         with self._lock:
             current = self._phases.get(pattern, PatternPhase(pattern))

@@ -52,7 +52,7 @@ def told(shop: Project) -> set[str]:
 
 def test_nothing_of_others_is_replaced(shop: Project) -> None:
     job = str(shop.job)
-    assert "say --into-existing" in shop.run("backfill", job).err
+    assert "pass --into-existing" in shop.run("backfill", job).err
     assert shop.run("backfill", job, "--into-existing").code == 1
     assert (theirs(shop), own(shop), told(shop)) == (STRANGERS, OWN, IN_THE_WAY)
     # A run that needs the option no more, since the journal knows of the table now.
@@ -115,4 +115,4 @@ def test_what_another_job_wrote_is_a_strangers(tmp_path: Path, dynamodb_url: str
     other = tmp_path / "other.yaml"
     other.write_text(shop.job.read_text())
     refused = shop.run("backfill", str(other))
-    assert (refused.code, "say --into-existing" in refused.err) == (2, True)
+    assert (refused.code, "pass --into-existing" in refused.err) == (2, True)

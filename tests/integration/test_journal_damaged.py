@@ -45,7 +45,7 @@ def refused(path: Path) -> str:
     message = str(caught.value)
     assert str(path) in message
     assert "docs/lost-journal.md" in message
-    assert "the same command goes on" not in message
+    assert "the same command resumes" not in message
     return message
 
 
@@ -109,7 +109,7 @@ def test_one_that_can_only_be_read(journal: SqlJournal) -> None:
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(statement))
     with pins.refused(SettingsError) as caught:
         journal.start_run(IDENTITY)
-    assert "goes on" not in str(caught.value)
+    assert "resumes" not in str(caught.value)
 
 
 def test_a_disk_without_room_is_told_and_the_same_command_goes_on_later(path: Path) -> None:

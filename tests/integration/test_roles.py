@@ -234,7 +234,7 @@ RIGHTS = next(one for one in ASSUMPTIONS if one.name == "rights of each role's p
 
 def test_what_an_exported_policy_does_not_name_is_denied(probing: Probe) -> None:
     result = result_of(RIGHTS, probing)
-    assert (result.state, result.seen) == ("holds", "as each policy says")
+    assert (result.state, result.seen) == ("holds", "as in each policy")
 
 
 def test_the_server_asks_another_right_for_an_insert_than_aws(probing: Probe) -> None:

@@ -46,7 +46,7 @@ def is_told(folder: Path, url: str) -> Callable[[str], bool]:
     def told(sql: str) -> bool:
         code, said = checked(folder, url, sql)
         assert code == 0, said
-        return "No change of the row tells when the value changes" in said
+        return "No change of the row shows when the value changes" in said
 
     return told
 

@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dyna
         assert run["state"] == "interrupted"
         assert 0 < run["pages_done"] < run["pages_planned"]
         faults.unprocessed = 0.1
-        assert "goes on" in made.done("backfill", "shop.yaml").err
+        assert "is resumed" in made.done("backfill", "shop.yaml").err
     assert len(made.items()) == 3000
 
 

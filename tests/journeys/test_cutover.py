@@ -141,7 +141,7 @@ BAD = {
     ),
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
-    "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
+    "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "instance not found"),
     "gone, and changed nothing": (["advance", PATTERN, "--evict", "abc", "--dry-run"], "give one of them"),
 }
 

@@ -179,7 +179,7 @@ def test_a_backfill_that_is_stopped_goes_on_where_it_was(shop: Shop) -> None:
     assert 0 < len(shop.items()) < USERS + ORDERS
     del text["source"]["max_rows_per_s"]
     made.job.write_text(json.dumps(text))
-    assert "goes on" in made.done("backfill", job).err
+    assert "is resumed" in made.done("backfill", job).err
     assert pins.said(made.done("verify", job).out)
 
 

@@ -216,7 +216,7 @@ def killed(process: Popen[str], shop: Shop, items: int) -> None:
 def need_relay(made: Project) -> None:
     """At work, so that a backfill that begins now writes by condition."""
     until = time.monotonic() + LONGEST_S
-    while "no relay is at work" in made.done("status", str(made.job)).out:
+    while "no relay is running" in made.done("status", str(made.job)).out:
         assert time.monotonic() < until
         time.sleep(0.1)
 

@@ -30,7 +30,7 @@ def test_what_is_written_is_the_same_until_the_mapping_or_the_job_changes(job: S
     path.write_text(path.read_text().replace("options: {}", "options: {stream: new_image}"))
     checked = job.run(*asked, "--dry-run")
     assert (checked.code, checked.out) == (1, pins.text("differs"))
-    assert job.run(*asked).out == "infra/table/table.tf.json: written anew\n"
+    assert job.run(*asked).out == "infra/table/table.tf.json: written again\n"
     assert '"stream_view_type": "NEW_IMAGE"' in (job.folder / "infra/table/table.tf.json").read_text()
 
 

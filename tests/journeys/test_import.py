@@ -344,7 +344,7 @@ def test_a_killed_export_goes_on_with_the_same_command(shop: Project) -> None:
     process.communicate()
     assert not (place / "manifest.json").exists()
     went_on = shop.done("table", "export", job, "--to", "items")
-    assert " goes on" in went_on.err
+    assert "is resumed" in went_on.err
     shop.job.write_text(text)
     exported(shop, "anew")
     part = Path("data", "part-00001.json.gz")

@@ -39,7 +39,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     rename(shop, "Ada")
     killed = six_lines(shop)
     assert killed["lag"].startswith("4 marks of 4 rows wait")
-    assert "no relay is at work" in killed["lag"]
+    assert "no relay is running" in killed["lag"]
     assert [line.count("start it again") for line in killed["alive"].splitlines()] == [1, 1]
     assert killed["failure"] == rest["failure"], "a process that is killed keeps no failure"
 

@@ -128,7 +128,7 @@ def test_children_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(
     done = done_pages(shop)
     assert done < PAGES
     ended = tuned(shop, processes=2).done("backfill", str(shop.job))
-    assert "goes on" in ended.err
+    assert "is resumed" in ended.err
     need_whole(shop)
 
 
@@ -321,7 +321,7 @@ def test_a_verify_goes_on_where_a_process_of_it_or_its_driver_is_killed(shop: Pr
     done = compared(shop)
     assert done < PAGES
     ended = tuned(quick_rows(shop), processes=2).run("verify", str(shop.job), "--json")
-    assert "goes on" in ended.err, ended.err
+    assert "is resumed" in ended.err, ended.err
     assert {name: ended.data[name] for name in wanted} == wanted
     need_compared(shop)
 

@@ -78,6 +78,6 @@ def test_so_it_is_with_a_journal_on_postgresql_and_a_new_driver(
     _, err = joined.communicate(timeout=120)
     assert (joined.returncode, pins.said(err)) == (3, True), err
     ended = tuned(shop, processes=2).done("verify", str(shop.job), "--json")
-    assert "goes on" in ended.err
+    assert "is resumed" in ended.err
     assert ended.data["total"] == wanted
     need_compared(shop)

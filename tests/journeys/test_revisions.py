@@ -387,7 +387,7 @@ def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
     for text in (MAPPING.replace("keep: [name]", "attributes: {name: name}"), MAPPING):
         write(shop, text)
         assert standing(shop) == "newest"
-        assert "the job goes on" not in shop.done("relay", "--once", job).err
+        assert "the job switches" not in shop.done("relay", "--once", job).err
     with desk_of(shop) as session:
         newest = session.newest()
         assert newest is not None

@@ -255,7 +255,7 @@ WRONG = {
     ("--pattern", "get_usr"): "the mapping has no access pattern 'get_usr'; did you mean 'get_user'?",
     ("--sample", "0"): "0 is not in the range x>=1",
     ("--workers", "65"): "65 is not in the range 1<=x<=64",
-    ("--settle", "soon"): "'soon' is no duration; write a duration such as 30s",
+    ("--settle", "soon"): "'soon' is not a duration; write a duration such as 30s",
     ("--seed", "-1"): "-1 is not in the range x>=0",
 }
 

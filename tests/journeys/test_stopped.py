@@ -68,7 +68,7 @@ def test_a_verify_says_what_was_compared_and_how_it_goes_on(shop: Project) -> No
     assert pins.said(said, "hour")
     assert pins.said(stopped(shop, "verify", str(shop.job), "--restart"), "within")
     drawn = stopped(shop, "verify", str(shop.job), "--sample", "99%")
-    assert re.search(r"given with --seed \d+, it goes on within the hour", drawn), drawn
+    assert re.search(r"with --seed \d+ it resumes within the hour", drawn), drawn
 
 
 def test_a_relay_that_runs_once_has_not_looked_at_every_mark(tmp_path: Path, dynamodb_url: str) -> None:

@@ -103,7 +103,7 @@ def test_an_entity_of_two_jobs_stays(shop: Project) -> None:
     shop.done("backfill", str(shop.job), "--into-existing")
     shop.done("backfill", str(other), "--into-existing", "--entity", "customer")
     refused = shop.run("clean", "--all-items", str(shop.job), "--yes")
-    assert (refused.code, "job crm wrote customer into this table, too" in refused.err) == (2, True)
+    assert (refused.code, "job crm wrote customer into this table also" in refused.err) == (2, True)
     assert (
         shop.done("clean", "--all-items", str(shop.job), "--yes", "--entity", "invoice", "--json").data[
             "deleted"

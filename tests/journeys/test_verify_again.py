@@ -54,12 +54,12 @@ def test_a_resumed_verify_says_since_when_it_looked_and_again_begins_anew(
     stopped(shop, 0.5)
     corrupt(shop)
     resumed = shop.run("verify", job, *words)
-    assert "goes on" in resumed.err
+    assert "is resumed" in resumed.err
     assert pins.said(resumed.out, "were")
     assert pins.said(resumed.out, "anew")
     stopped(shop, 0.5)
     anew = shop.run("verify", job, *words, "--restart")
-    assert (anew.code, "goes on" in anew.err, "rows were read since" in anew.out) == (1, False, False)
+    assert (anew.code, "is resumed" in anew.err, "rows were read since" in anew.out) == (1, False, False)
 
 
 def test_a_verify_that_was_stopped_long_ago_begins_anew(shop: Project) -> None:
@@ -71,7 +71,7 @@ def test_a_verify_that_was_stopped_long_ago_begins_anew(shop: Project) -> None:
     anew = shop.run("verify", job)
     assert anew.code == 1
     assert pins.said(anew.err)
-    assert "begins anew" in anew.err
+    assert "starts from the beginning" in anew.err
 
 
 def test_a_repair_can_be_tried(shop: Project) -> None:

@@ -95,5 +95,5 @@ def test_a_run_whose_source_stays_away_stops_and_goes_on_later(shop: Shop) -> No
     assert ended.code == 3, ended.err[-2000:]
     assert pins.said(ended.err)
     shop.server.start()
-    assert "goes on" in made.done("backfill", str(made.job)).err
+    assert "is resumed" in made.done("backfill", str(made.job)).err
     assert whole(made)

@@ -213,7 +213,7 @@ VERIFY = {"kind": "verify", "findings": {}}
 
 
 def test_a_demo_ends_with_the_reports_own_verdict(told: Any) -> None:
-    clean = {"standing": "clean", "title": "Both sides say the same", "reasons": ["60 rows", "none differs"]}
+    clean = {"standing": "clean", "title": "Both sides are equal", "reasons": ["60 rows", "none differs"]}
     assert told.judged({"verdict": clean, "runs": [VERIFY]}) == ["60 rows", "none differs"]
 
 

@@ -183,7 +183,7 @@ class Publication(Struct, frozen=True):
     def _part(self, number: int, lines: list[bytes]) -> PartFile:
         if number > MOST_PARTS:
             what = f"more than {MOST_PARTS:,} files, which one import does not take"
-            raise SettingsError(f"{what}; raise tuning.part_mb, and give the same command again")
+            raise SettingsError(f"{what}; raise tuning.part_mb, and run the same command again")
         # In the order of digests: keys that lie side by side would be written to one partition after the other.
         lines.sort()
         data = packed([line[_DIGEST:] for line in lines])
@@ -273,7 +273,7 @@ def clear(files: Files, *, restart: bool) -> None:
         raise SettingsError(f"{what}; name a folder or a prefix of its own")
     if ours and not restart:
         what = f"{files.name} holds another export, or what is left of one"
-        raise SettingsError(f"{what}; name another place, or say --restart to replace it")
+        raise SettingsError(f"{what}; name another place, or pass --restart to replace it")
     files.remove(ours & {MANIFEST})
     files.remove(ours)
 
@@ -282,7 +282,7 @@ _MB = 1024 * 1024
 _GB = 1024 * _MB
 _PLACE_LENGTH = 240
 _UNCAPTURED = (
-    "capture is not installed: right for a source that stands still. What changes from now on is not in the table that is"
+    "capture is not installed: right if nothing writes to the source. What changes from now on is not in the table that is"
     " imported; where services write, run `migrator capture install` first, and export then"
 )
 _log = get_logger("export")
@@ -332,7 +332,7 @@ def open_bulk(stack: ExitStack, session: JobSession, command: str, place: str, w
 
 def _need_going(stop: Event) -> None:
     if stop.is_set():
-        raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+        raise Interrupted("stopped; the checkpoint is kept, and the same command resumes")
 
 
 # ── `migrator table export` ──
@@ -392,7 +392,7 @@ def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
         after = runs_before(journal, identity.job)
         run = begin(journal, identity, again=not is_published_now, after=after)
     if run.resumed:
-        say(f"run {run.id} of {run.started_at} goes on")
+        say(f"run {run.id} of {run.started_at} is resumed")
     is_new = run.state != "done" and "ticket" not in state_of(journal, run)
     if is_new:
         clear(files, restart=restart or left_by_us)

@@ -71,7 +71,7 @@ def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revis
     """
     data = files.read(MANIFEST)
     if data is None:
-        what = f"{files.name} has no {MANIFEST}: there is no export, or it has not ended"
+        what = f"{files.name} has no {MANIFEST}: no export, or it has not ended"
         raise SettingsError(f"{what}; run `migrator table export JOB --to {files.name}`")
     try:
         manifest = Manifest.read(data)
@@ -84,7 +84,7 @@ def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revis
     if state_of(journal, run).get("manifest") != manifest_digest(data):
         raise SettingsError(f"{files.name}/{MANIFEST} was edited, or is not of the last export; {_AGAIN}")
     if run.identity.revision != revision:
-        what = f"{files.name} was exported by another mapping, of other columns, or before capture was installed anew"
+        what = f"{files.name} was exported with another mapping, with other columns, or before capture was installed again"
         raise SettingsError(f"{what}; {_AGAIN}")
     return Export(manifest, run)
 
@@ -355,7 +355,7 @@ class _Shown:
     """How far an import is, of so many items: a line for people, and log lines for others."""
 
     items: int
-    line: str = field(default="the import is asked for")
+    line: str = field(default="the import was requested")
 
     def see(self, state: ImportState) -> None:
         self.line = (

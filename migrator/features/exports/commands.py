@@ -27,7 +27,7 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
 @cli.job_argument
 @cli.option("--as FORMAT", "One of the formats above.", "kind", type=click.Choice(KINDS), required=True)
 @cli.option("--out", "The folder to write into.", type=click.Path(path_type=Path, file_okay=False))
-@cli.flag("--dry-run", "Write nothing; exit code 1 if the folder has something else.")
+@cli.flag("--dry-run", "Write nothing; exit code 1 if the folder's contents differ.")
 @cli.flag("--force", "Replace a file that this command did not write.")
 @cli.option(
     "--role ROLE",
@@ -38,19 +38,19 @@ def _user(ctx: click.Context, param: click.Parameter, name: str | None) -> str |
 )
 @cli.option("--region", "iam: the table's region (default: the job's, then AWS_REGION).")
 @cli.option(
-    "--from S3", "iam: where items are exported to, for the role import: s3://bucket/prefix.", "items_at"
+    "--from S3", "iam: the place of exported items, for the role import: s3://bucket/prefix.", "items_at"
 )
 @cli.option(
     "--user NAME",
-    "grants: to whom (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
+    "grants: the user's name (default: migrator_ROLE); MariaDB and MySQL: name@host, or a name for every host.",
     callback=_user,
 )
 @cli.flag(
-    "--allow-missing", "python, boto3: leave out what has no Python, and list it; without it, exit code 2."
+    "--allow-missing", "python, boto3: leave out and list what cannot be generated; without it, exit code 2."
 )
 @cli.flag(
     "--show-values",
-    "workbench: samples of the source's first rows; what a pattern redacts is masked, all else is as it is.",
+    "workbench: samples of the source's first rows; only values that a pattern redacts are masked.",
 )
 @cli.json_option
 def export() -> cli.Work:
@@ -69,10 +69,10 @@ def export() -> cli.Work:
     workbench       a model of NoSQL Workbench (format 3.0), with samples
 
     The text goes to standard output, or with --out into a folder. It names the command and the revision of the mapping that
-    made it, and is the same for the same mapping and job. AWS is never asked; the source is asked for its schema by grants,
+    made it, and depends on nothing else. AWS is never read; the source's schema is read by grants,
     python, boto3, electrodb, json-schema and workbench. Nothing is granted or created.
 
-    The functions of python call `Migration.read`. With --as boto3 the same classes and functions stand on boto3 alone, with
+    The functions of python call `Migration.read`. With --as boto3 the same classes and functions use boto3 alone, with
     writes that keep all items of a row in step: a service changes one import.
     """
     from migrator.features.exports.work import export

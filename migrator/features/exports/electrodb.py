@@ -547,7 +547,7 @@ def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
     patterns = list(_asked(model, names, refusals))
     if refusals:
         reasons = "\n".join(f"  {reason}" for reason in dict.fromkeys(refusals))
-        raise SettingsError(f"ElectroDB cannot say this mapping:\n{reasons}")
+        raise SettingsError(f"ElectroDB cannot express this mapping:\n{reasons}")
     known = {
         "model": model,
         "table": model.table,
@@ -591,7 +591,7 @@ def _refuse(table: TableDesign, items: Sequence[ItemCode], refusals: list[str]) 
             refusals.append(f"{where}: ElectroDB puts this name into expressions as it stands")
     for key in table.key:
         if key.type != "text":
-            refusals.append(f"table.key.{key.name}: ElectroDB's keys are asked as texts here, not {key.type}")
+            refusals.append(f"table.key.{key.name}: ElectroDB's keys are texts here, not {key.type}")
     if not items:
         refusals.append("entities: the mapping makes no items")
 

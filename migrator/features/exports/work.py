@@ -262,12 +262,12 @@ def _print(said: dict[str, Any], files: dict[str, str], *, as_json: bool) -> Non
 
 
 _SAID = {
-    "same": "as the mapping says",
+    "same": "as in the mapping",
     "absent": "is not there",
-    "differs": "differs from what the mapping says",
+    "differs": "differs from the mapping",
     "foreign": "was not written by this command",
 }
-_DONE = {"same": "is as it was", "absent": "written", "differs": "written anew", "foreign": "replaced"}
+_DONE = {"same": "unchanged", "absent": "written", "differs": "written again", "foreign": "replaced"}
 
 
 def _state(path: Path, text: str) -> str:

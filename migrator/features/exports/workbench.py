@@ -75,7 +75,7 @@ def _refuse(table: TableDesign) -> None:
     if faults:
         what = "; ".join(faults)
         raise SettingsError(
-            f"a model of NoSQL Workbench cannot say this: {what}; export it without, or for CloudFormation"
+            f"a model of NoSQL Workbench cannot express this: {what}; export it without, or for CloudFormation"
         )
 
 

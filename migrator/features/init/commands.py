@@ -63,24 +63,24 @@ class _Url(click.types.StringParamType):
     "--prove/--no-prove",
     default=True,
     show_default=True,
-    help="Try the proposal: move rows into an embedded DynamoDB of its own, and ask each pattern of both sides.",
+    help="Try the proposal: move rows into a temporary embedded DynamoDB, and run each pattern on both sides.",
 )
 @cli.json_option
 def init() -> cli.Work:
-    """Propose a mapping for the database SOURCE, from its schema and the statements that it is asked.
+    """Propose a mapping for the database SOURCE, from its schema and its statements.
 
     It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
-    not, why, and what to do. Nothing is written to the database. Where the extra `local` is installed, the proposal is
-    tried on rows of the database.
+    not, why, and what to do. Nothing is written to the database. With the extra `local`, the proposal is tried
+    on rows of the database.
 
     SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
-    of their documents has, and says what varies; the other options are of databases.
+    of their documents has, and lists what varies; the other options are for databases.
 
     Or a model of NoSQL Workbench (model.json): then only the mapping's head is written, with table, keys, indexes and an
-    entity for each facet; tables, columns and access patterns are to be filled in.
+    entity for each facet; fill in tables, columns and access patterns.
 
-    Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
-    the same).
+    Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are
+    written).
     """
     from migrator.features.init.work import init
 

@@ -282,7 +282,7 @@ class Needs(Struct, frozen=True):
         for name in question.required:
             made.setdefault(name, None)
         if len({values is None for values in made.values()}) > 1:
-            raise NoKey("condition", "constants beside columns that must not be NULL")
+            raise NoKey("condition", "constants together with columns that must not be NULL")
         yield from sorted(made.items())
 
     def _whole_table(
@@ -335,7 +335,7 @@ class Needs(Struct, frozen=True):
             raise NoKey("limit", reason)
         if question.limit is not None and not unique and not wanted:
             same = "ORDER BY names only columns that are the same in all rows of the answer"
-            raise NoKey("unordered", same if question.order else "there is no ORDER BY")
+            raise NoKey("unordered", same if question.order else "no ORDER BY")
         total = bool(wanted) and not reason and ends is not None
         notes = [f"the order is the application's to make: {reason}"] if reason else []
         if wanted and not reason and not total:

@@ -382,7 +382,7 @@ class WrittenFiles(Struct, frozen=True):
         if out.suffix not in (".yaml", ".yml"):
             raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
         if not out.parent.is_dir():
-            raise SettingsError(f"{out.parent}: there is no such folder; make it, or name another --out")
+            raise SettingsError(f"{out.parent}: folder not found; create it, or pass another --out")
         files = cls(out, out.with_name(f"{out.stem}.job.yaml"), out.with_name(f"{out.stem}.patterns.md"))
         there = [str(path) for path in files.all if path.exists() and not force]
         if there:
@@ -470,7 +470,9 @@ def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet
         proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
     except (Interrupted, SourceError, StoppedError) as error:
         what = "stopped" if isinstance(error, Interrupted) else f"the proof stopped: {error}"
-        advice = "the files are written, and nothing is proved: give the same command with --force, or with --no-prove"
+        advice = (
+            "the files are written, and not proved: run the same command with --force, or with --no-prove"
+        )
         kind = Interrupted if isinstance(error, Interrupted) else StoppedError
         raise kind(f"{what}; {advice}") from None
     remarks = {
@@ -738,7 +740,9 @@ def _model(file: Path) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{file}: byte {error.start} is no UTF-8, so it is no JSON of a model") from None
+        raise SettingsError(
+            f"{file}: byte {error.start} is not UTF-8, so it is not the JSON of a model"
+        ) from None
 
 
 def _write_new(out: Path, text: str, *, force: bool) -> None:

@@ -336,7 +336,7 @@ def _decisions(asked: ProposalInput, design: PlacedTables, out: set[str]) -> Ite
     read = {joined.table for access in design.accesses for joined in access.question.joins}
     unasked = sorted(set(design.homes) - used - read)
     if unasked and asked.questions:
-        yield f"nobody asks for {', '.join(unasked)}: keep each as it is, or take its entity out"
+        yield f"no statement reads {', '.join(unasked)}: keep each, or remove its entity"
     for name in sorted(design.homes):
         yield from _of_columns(asked.facts.tables[name])
     for (name, columns), most in sorted(asked.figures.fan_out.items()):

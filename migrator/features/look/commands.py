@@ -22,7 +22,7 @@ _values_option = cli.flag(
 @cli.job_argument
 @cli.option(
     "--pk KEY",
-    "The partition key; once for each attribute, where it has several. Bytes as base64.",
+    "The partition key; once per attribute if it has several. Bytes as base64.",
     "partition",
     multiple=True,
 )
@@ -39,12 +39,12 @@ _values_option = cli.flag(
     metavar="NAME=VALUE",
     help="A parameter of the pattern; a list with commas or as a JSON array: -p product_ids=1,2,3",
 )
-@cli.flag("--explain", "With --pattern: show each request, and what both sides took.")
-@cli.option("--sk KEY", "Only items whose sort key begins with this.", "sort", default="")
+@cli.flag("--explain", "With --pattern: show each request, and the time of both sides.")
+@cli.option("--sk KEY", "Only items with this prefix of the sort key.", "sort", default="")
 @cli.option("--index NAME", "Of this index (default: of the table).")
 @cli.option(
     "--limit",
-    "Stored items that are looked at, at most.",
+    "Maximum of stored items.",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
@@ -54,14 +54,13 @@ _values_option = cli.flag(
 @_values_option
 @cli.json_option
 def look() -> cli.Work:
-    """Compare what is stored under one partition key with what the rows make now, attribute by attribute; with --pattern,
-    the two answers of an access pattern.
+    """Compare the stored items of one partition key with those that the rows make now, attribute by attribute; with
+    --pattern, the two answers of an access pattern.
 
-    Items that no row makes, items of others, tombstones and items that are missing are shown, too. Both sides are read as
-    they are at this moment, and neither is written to: where services write, look twice before you believe a difference.
+    It also shows missing items, tombstones, and items that no row makes. It writes to neither side. While services write, a
+    difference may be a pending change: run it again.
 
-    Exit code 0: all is stored as the rows make it, or both answers are the same; 1: something differs, or a row is refused;
-    3: a side is away.
+    Exit code 0: nothing differs; 1: something differs, or a row is refused; 3: a store is unavailable.
     """
     from migrator.features.look.work import look
 
@@ -73,17 +72,17 @@ def look() -> cli.Work:
 @cli.option(
     "--port", "The port; 0 takes a free one.", type=click.IntRange(0, 65_535), default=0, show_default=True
 )
-@cli.duration("--for", "End after this time (default: Ctrl-C ends it).", "for_s")
+@cli.duration("--for", "Stop after this time (default: run until Ctrl-C).", "for_s")
 @cli.keys_option
 @_values_option
 @cli.json_option
 def ui() -> cli.Work:
     """Serve `migrator look` and `migrator status` as pages on this machine, until Ctrl-C.
 
-    It answers on 127.0.0.1 alone, and only by the address that it prints: the token in it is new each time. The pages hold
-    no script, change nothing, and end with the command.
+    It listens on 127.0.0.1 only, and only at the printed address, which has a new token each time. The pages contain no
+    script and change nothing.
 
-    Exit code 0: it was ended; 2: wrong use, or the port is taken; 3: a side is away.
+    Exit code 0: stopped; 2: wrong use, or the port is taken; 3: a store is unavailable.
     """
     from migrator.features.look.server import ui
 

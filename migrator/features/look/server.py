@@ -103,12 +103,12 @@ class _Handler(BaseHTTPRequestHandler):
         page = site.pages.get(rest) if is_known and path.startswith("/") else None
         # A wrong token and a page that is not there are answered alike, so that neither tells anything.
         if page is None:
-            self._refuse(404, "There is no such page. The address is the one that the command printed.")
+            self._refuse(404, "Page not found. Use the address that the command printed.")
             return
         try:
             fields = dict(parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=_FIELDS))
         except ValueError:
-            self._refuse(400, "The address holds what is no UTF-8 text, or too many fields.")
+            self._refuse(400, "The address is not UTF-8 text, or has too many fields.")
             return
         self._send(page(fields))
 
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(405, "These pages are only read: GET.")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        self._refuse(code, "This is no request that is answered here.")
+        self._refuse(code, "This request is not supported.")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: an address holds the token and the keys of rows."""

@@ -260,7 +260,7 @@ class Look(Struct, frozen=True):
     ) -> ComparedItem:
         finding = found.get(key_text(self.table, item))
         state: LookState = "unexpected"
-        reason = "its row changes while it is looked at; look again"
+        reason = "its row changed during the comparison; run it again"
         if finding is not None:
             state, reason = _state([finding]), finding.reason
         elif self.direct.has(item, self.table):
@@ -370,7 +370,7 @@ STATE_WORDS: Mapping[LookState, str] = {
     "expired": "its TTL has passed: there or not, both are right",
     "tombstone": "what a delete left, until it is purged",
     "control": "the control item of live change",
-    "direct": "the service writes it itself; nothing is compared",
+    "direct": "the service writes it itself; not compared",
 }
 
 # ── on a terminal ──

@@ -16,12 +16,12 @@ from migrator.cli import command_line as cli
 @cli.option("--out FILE", "Also write it as one HTML file.", "html", type=click.Path(path_type=Path))
 @cli.option(
     "--statements FILE",
-    "How often rows change: statements that write, with rates (-- 12.5/s).",
+    "How often rows change: writing statements with rates (-- 12.5/s).",
     type=click.Path(path_type=Path),
 )
 @cli.option(
     "--rows-exact",
-    "Read all rows of an entity of up to so many; of a larger one some by chance.",
+    "Read entities of up to so many rows completely, larger ones by a random sample.",
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
@@ -29,17 +29,17 @@ from migrator.cli import command_line as cli
 @cli.option(
     "--pk KEY", "Only the items that rows would make under this partition key, such as ARTIST#90.", "show"
 )
-@cli.option("--region", "Whose prices (default: the job's region, or AWS's own setting).")
+@cli.option("--region", "Region of the prices (default: the job's, or AWS's own setting).")
 @cli.keys_option
 @cli.json_option
 def plan() -> cli.Work:
-    """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
+    """Estimate what a mapping's table would take, from the rows of its source. Nothing is created or written.
 
     Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
-    what does not fit and what could be less, time and cost of filling the table. With OTHER, a job or mapping of the same
+    what does not fit and what could be smaller, time and cost to fill the table. With OTHER, a job or mapping of the same
     source, the figures of both.
 
-    Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is away.
+    Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is unavailable.
     """
     from migrator.features.plan.work import plan
 

@@ -261,9 +261,9 @@ def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
         if reads.pattern in others:
             yield _units(reads, others.pop(reads.pattern))
         else:
-            yield Beside(_asked(reads), _call_units(reads), "no such pattern", "")
+            yield Beside(_asked(reads), _call_units(reads), "pattern not found", "")
     for reads in others.values():
-        yield Beside(_asked(reads), "no such pattern", _call_units(reads), "")
+        yield Beside(_asked(reads), "pattern not found", _call_units(reads), "")
 
 
 def _largest(capacity: Capacity) -> int:
@@ -589,7 +589,7 @@ def _job_of(path: Path, asked: PlanOptions) -> Job:
     if is_job(path):
         return read_job(path)
     if asked.source is None:
-        what = f"{path}: a mapping does not say where its rows are"
+        what = f"{path}: a mapping has no source"
         raise SettingsError(f"{what}; add --source URL, set MIGRATOR_SOURCE_URL, or name a job")
     source = SourceSettings.model_construct(url=asked.source)
     return Job("plan", path, path, source, TargetSettings(), Tuning())
@@ -663,7 +663,7 @@ def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
     known = ", ".join(known_regions())
     triggers, notes = _triggers(session)
     if not set_region:
-        notes.append(f"no region is set: prices are those of {USUAL_REGION}; say --region for others")
+        notes.append(f"no region is set: prices are those of {USUAL_REGION}; pass --region for others")
     units_per_s, limit = write_limit(job)
     return CapacityContext(
         mapping=str(job.mapping),
@@ -676,7 +676,7 @@ def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
         limit=limit,
         price=price,
         host=Host(min(usable_cores(), MOST_UNASKED), on_server=job.journal is not None),
-        unpriced="" if price else f"no price is known for the region {region}; known: {known}; say --region",
+        unpriced="" if price else f"no price is known for the region {region}; known: {known}; pass --region",
         notes=tuple(notes),
         whole_keys=asked.whole_keys,
     )

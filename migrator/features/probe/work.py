@@ -547,7 +547,7 @@ def _rights(probe: Probe) -> str:
         for operation in ("describe_table", "delete_table"):
             code = _code(probe.refusal(operation, client, **other))
             found += [] if code in _DENIED else [f"{name}: {operation} of another table: {code}"]
-    return "; ".join(found) or "as each policy says"
+    return "; ".join(found) or "as in each policy"
 
 
 def _insert_alone(probe: Probe) -> str:
@@ -601,7 +601,7 @@ ASSUMPTIONS = (
     Assumption("time to live", "on", _ttl),
     Assumption("point-in-time recovery", "on", _recovery),
     Assumption("a changed item in the stream", "both images", _stream),
-    Assumption("rights of each role's policy", "as each policy says", _rights),
+    Assumption("rights of each role's policy", "as in each policy", _rights),
     Assumption("an insert with the right PartiQLInsert alone", "inserted", _insert_alone),
     Assumption("the items of the import", "COMPLETED, 2 of 2 items, as in the file", _end_import),
 )
@@ -622,7 +622,7 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
     say(_COSTS + (_IMPORTS if place else ""))
     if read.target.endpoint is None and not yes:
         if not sys.stdin.isatty():
-            raise SettingsError("the probe makes a table on AWS, and no terminal to ask at; say --yes")
+            raise SettingsError("the probe makes a table on AWS: no terminal to ask on; pass --yes")
         need_yes("make this table?")
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
     with stop_on_signals() as stop, own_words(client, "migrator-probe-…"), _table(client, stop) as name:

@@ -16,7 +16,7 @@ HAPPENED = (
 @click.argument("happened", type=click.Choice(HAPPENED), required=False, metavar="[WHAT]")
 @cli.option(
     "--from TICKET",
-    "source-restored: a ticket known from elsewhere, where journal or table cannot be asked.",
+    "source-restored: a ticket known from elsewhere, if journal or table is unavailable.",
     "above",
     type=click.IntRange(0),
     default=0,
@@ -27,18 +27,18 @@ HAPPENED = (
 @cli.flag("--dry-run", "Print the steps, change nothing.")
 @cli.json_option
 def recover() -> cli.Work:
-    """Do what is needed after something went back or was lost, step by step.
+    """Recover after a store was restored or lost, step by step.
 
     \b
-    source-restored    the source went back, or a fail-over lost changes
-    journal-lost       the journal is lost for good, or went back
+    source-restored    the source was restored, or a fail-over lost changes
+    journal-lost       the journal is lost, or was restored
     renamed            the job's table or source has another name now
     older-mapping      the job must return to the older mapping in its file
     entity-taken-back  an entity left writes.direct; no service wrote it
-    service-dead       an instance of a service ended without a word
+    service-dead       an instance of a service ended without deregistering
 
     Without WHAT it lists these words, on a terminal as a question. Stop relays and services first, except for service-dead.
-    A command that was stopped can be given again.
+    A command that was stopped can be run again.
 
     Exit code 0: all steps are done; 1: a step was refused; 3 and 130: stopped.
     """

@@ -105,7 +105,7 @@ def _asked(session: JobSession) -> str:
     if not sys.stdin.isatty():
         seen = f"it looks like {guessed}" if guessed else "nothing that went back was found"
         raise SettingsError(
-            f"say what happened: {', '.join(_recoveries(0))} ({seen}), such as `migrator recover JOB source-restored`"
+            f"name what happened: {', '.join(_recoveries(0))} ({seen}), such as `migrator recover JOB source-restored`"
         )
     return str(
         click.prompt(

@@ -106,7 +106,7 @@ def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
     read, mapping = session.job, session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "--attributes changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
+            "--attributes changes every item: no terminal to ask on; pass --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
@@ -166,7 +166,7 @@ def _refuse_early(session: JobSession) -> None:
 def _need_yes_to_strip(counts: StripCounts, table: str) -> None:
     items = amount(counts.items, "item")
     what = f"Take our attributes out of {items} of table {table}, and delete {counts.own:,} of our own?"
-    cli.need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
+    cli.need_yes(f"{what} `migrator verify` and `undo` will no longer know them.")
 
 
 def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
@@ -190,7 +190,7 @@ def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: boo
     read, dry_run, mapping = session.job, how["dry_run"], session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "--all-items deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
+            "--all-items deletes items: no terminal to ask on; pass --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
@@ -272,12 +272,12 @@ def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: boo
     if not own or (named and own != chosen):
         missing = f" of {', '.join(sorted(chosen - own))}" if named else ""
         what = f"the journal has no backfill{missing} by job {job.name} into this table"
-        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
+        raise SettingsError(f"{what}; name the journal that it used (journal:), or pass --force")
     for other, entities in sorted(writers.items()):
         if other != job.name and entities & own:
-            what = f"job {other} wrote {', '.join(sorted(entities & own))} into this table, too"
-            advice = "undo other entities with --entity, or say --force to delete the items of both"
-            raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
+            what = f"job {other} wrote {', '.join(sorted(entities & own))} into this table also"
+            advice = "undo other entities with --entity, or pass --force to delete the items of both"
+            raise SettingsError(f"{what}, and _src does not name an item's job; {advice}")
     return own
 
 
@@ -339,8 +339,8 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
 def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
     """The exit code of `migrator clean --row`."""
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
-        what = "--row removes traces for good, and there is no terminal to ask at"
-        raise SettingsError(f"{what}; say --yes, or --dry-run to count")
+        what = "--row removes traces for good: no terminal to ask on"
+        raise SettingsError(f"{what}; pass --yes, or --dry-run to count")
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         session = stack.enter_context(session.another("forget"))
@@ -397,10 +397,10 @@ def _refuse(traces: RowTraces, *, force: bool) -> None:
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
     if traces.is_there and not force:
         what = "the row is still in the source, and the relay would write it again"
-        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
+        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or pass --force")
     if traces.items and not force:
         what = f"the table still has {amount(traces.items, 'item')} of this row, which is gone"
-        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
+        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or pass --force"
         raise SettingsError(f"{what}; {advice}")
 
 
@@ -425,8 +425,8 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
 
         def check() -> None:
             if stop.is_set():
-                progress_text = f"{amount(removed, 'tombstone')} {'counted' if dry_run else 'taken away'}"
-                raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
+                progress_text = f"{amount(removed, 'tombstone')} {'counted' if dry_run else 'removed'}"
+                raise Interrupted(f"stopped; {progress_text} so far, and the same command resumes")
 
         stage = session.purge(check, dry_run=dry_run)
         for count in stage.run(target.pages(), writers.now_s()):
@@ -434,7 +434,7 @@ def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
             check()
     cli.print_result(
         {"tombstones": removed, "dry_run": dry_run},
-        f"{amount(removed, 'tombstone')} {'would go' if dry_run else 'taken away'}",
+        f"{amount(removed, 'tombstone')} {'would be removed' if dry_run else 'removed'}",
         as_json=as_json,
     )
     return 0

@@ -18,7 +18,7 @@ from migrator.runtime.values import replace
 
 LATE_S = 300.0
 """Marks that wait longer are late: a running relay has worked them by then."""
-_WRITTEN_BESIDE = "written beside capture, or a change that left no mark"
+_WRITTEN_BESIDE = "written without capture, or a change that left no mark"
 _MEND_MAPPING = "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right"
 _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
 
@@ -61,17 +61,17 @@ class Cause(Struct, frozen=True):
 
 
 SINCE_GONE = Cause(
-    "row and item are the same by now: mended since, or the change had been on its way",
-    "`migrator verify JOB` says whether all of them are",
+    "row and item are equal now: fixed since, or the change was pending",
+    "`migrator verify JOB` checks all of them",
 )
 """The cause of differences whose examples were all read again and agree by now."""
 
 _OF_RUNS: dict[str, Cause] = {
     "refused": Cause(
         "the mapping refuses the row",
-        "fix the row or the mapping; `migrator status JOB --findings` says why",
+        "fix the row or the mapping; see `migrator status JOB --findings`",
     ),
-    "collision": Cause("two rows make one key", "give the key another part, or mend the rows"),
+    "collision": Cause("two rows make one key", "give the key another part, or fix the rows"),
     "unwritten": Cause("the table did not take the item", "`migrator backfill JOB` tries again"),
     "foreign": Cause(
         "another program wrote items into the table",
@@ -80,7 +80,7 @@ _OF_RUNS: dict[str, Cause] = {
     "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
     "mark": Cause(
         "a mark that the relay cannot work",
-        "`migrator status JOB --findings` says why; fix the row or the mapping",
+        "see `migrator status JOB --findings`; fix the row or the mapping",
     ),
     "apart": Cause("more than one transaction holds", "readers may see a mix; make the row's items fewer"),
     "count": Cause("items are missing, or are too many", "see the other differences of this entity"),
@@ -94,7 +94,7 @@ def cause_of(kind: str, attribute: str, pairs: Sequence[Pair], around: Circumsta
         return _OF_RUNS[kind]
     if kind == "error":
         side = "DynamoDB" if attribute == "table" else "SQL"
-        return Cause(f"{side} gave no answer; the examples say why", f"mend it, then compare again ({side})")
+        return Cause(f"{side} did not answer; see the examples", f"fix it, then compare again ({side})")
     if kind == "order":
         what = "the sort key keeps another order than SQL: unpadded numbers, other letters, or no ORDER BY"
         return Cause(what, "pad the sort key or add to ORDER BY; `order: any` where order does not matter")
@@ -107,9 +107,7 @@ def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Ca
     if value_reason := value_cause(pairs):
         mended = f"{around.repair}; find out which other program writes these items"
         if around.of_pattern and around.rows == 1:
-            return Cause(
-                value_reason, f"one row alone shows it: {mended}; only where others do, too: {_MEND_MAPPING}"
-            )
+            return Cause(value_reason, f"only one row shows it: {mended}; if others also do: {_MEND_MAPPING}")
         return Cause(value_reason, _MEND_MAPPING if around.of_pattern else mended)
     if around.waiting:
         return Cause(_lagging(around), "`migrator relay JOB`, then compare again")
@@ -164,7 +162,7 @@ class Standings(Struct, frozen=True):
     lag: LagReport
     comparisons_min: int = 200
     away: str = ""
-    """The side that cannot be asked now; '' where both can."""
+    """The side that is unavailable; '' where both can."""
 
     @property
     def standing(self) -> list[Group]:
@@ -303,7 +301,7 @@ def _failed(side: Side, named: str, standings: Standings) -> Iterator[_Point]:
     if failing:
         listed = _listed([pattern.name for pattern in failing])
         reason = f"{errors:,} of {calls} of {named} failed, of {listed}"
-        purpose = "see whether both sides can be asked; the log of the service says why calls fail"
+        purpose = "check that both sides are available; the log of the service shows why calls fail"
         yield _Point(reason, "migrator doctor JOB", purpose)
 
 
@@ -327,7 +325,7 @@ def _late(standings: Standings) -> Iterator[_Point]:
 
 def _not_asked(standings: Standings) -> Iterator[_Point]:
     if standings.away:
-        yield _Point(f"the {standings.away} cannot be asked now", "migrator doctor JOB", "see why")
+        yield _Point(f"the {standings.away} is unavailable", "migrator doctor JOB", "see why")
 
 
 def _not_filled(standings: Standings) -> Iterator[_Point]:
@@ -458,10 +456,10 @@ def _clean(standings: Standings) -> Verdict:
     if mended:
         reasons.append(f"{_history(mended)}: they are history, of {_listed([p.name for p in mended])}")
     if (run := standings.run("verify")) is not None:
-        reasons.append(f"{amount(run.rows, 'row')} and their items say the same")
+        reasons.append(f"{amount(run.rows, 'row')} and their items are equal")
     if errors := sum(sum(pattern.errors.values()) for pattern in standings.patterns):
         calls = sum(_calls(pattern, side) for pattern in standings.patterns for side in SIDES)
-        reasons.append(f"{errors:,} of {amount(calls, 'call')} failed, too few to stand against a move")
+        reasons.append(f"{errors:,} of {amount(calls, 'call')} failed: not enough to block a move")
     left = [pattern for pattern in standings.patterns if pattern.phase != "complete"]
     if standings.lag.waiting is None and not standings.lag.reason:
         command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"
@@ -472,4 +470,4 @@ def _clean(standings: Standings) -> Verdict:
         command, purpose = _anew(standings, left[0].name)
     else:
         command, purpose = _next_move(standings, left[0])
-    return Verdict("clean", "Both sides say the same", reasons, standings.command(command), purpose)
+    return Verdict("clean", "Both sides are equal", reasons, standings.command(command), purpose)

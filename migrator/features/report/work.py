@@ -74,7 +74,7 @@ KIND_WORDS: Mapping[str, str] = {
     "sum": "another sum than SQL's",
     "foreign": "an item that is not of this job",
     "schema": "the source's schema changed",
-    "mark": "a mark that could not be worked",
+    "mark": "a mark that cannot be processed",
     "apart": "items too many for one transaction",
 }
 SIDE_WORDS: Mapping[Side, str] = {"table": "DynamoDB", "sql": "SQL"}
@@ -292,7 +292,7 @@ def _example(console: Console, difference: ShownDifference) -> None:
     if any(words):
         _say(console, f"  such as {', '.join(filter(None, words))}")
     if difference.cells:
-        table = _table(("  attribute", "SQL says", "the item says"), ())
+        table = _table(("  attribute", "SQL", "item"), ())
         for cell in difference.cells:
             sides = ("(not there)" if text is None else text for text in (cell.sql, cell.item))
             name = f"{'»' if cell.differs else ' '} {cell.attribute}"
@@ -321,7 +321,7 @@ def _cost_cells(cost: PatternCost) -> tuple[str, ...]:
 
 def _timeline(timeline: Timeline) -> Iterator[str]:
     if not timeline.spans:
-        yield "nothing was compared in this time"
+        yield "0 compared in this time"
         return
     for name, counts in (
         ("compared", [span.all for span in timeline.spans]),
@@ -396,7 +396,7 @@ def _work(model: ReportModel) -> Iterator[str]:
         keys = ", ".join(key for key in refused.row_keys if key)
         yield f"{refused.count:,} refused {refused.entity}: {refused.reason}{f'; such as {keys}' if keys else ''}"
     for instance in model.instances:
-        state = "no goodbye" if instance.silent else "fits" if instance.fits else "mapping differs"
+        state = "timed out" if instance.silent else "fits" if instance.fits else "mapping differs"
         yield f"{instance.service} on {instance.where}, {instance.role}: {state}, heard of {age_text(instance.heard_s)} ago"
 
 

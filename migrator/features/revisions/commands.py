@@ -28,12 +28,12 @@ from migrator.commands.prepare import mapping
 @cli.option("--region", "Whose prices (default: the job's region, or AWS's own setting).")
 @cli.json_option
 def diff() -> cli.Work:
-    """Say what the mapping NEW changes of OLD: items and their keys, patterns, columns, indexes, and what that takes.
+    """Print what the mapping NEW changes in OLD: items and their keys, patterns, columns, indexes, and the work.
 
-    OLD and NEW are mapping files, or jobs that name one; OLD may be a revision of git's: git:REV, or git:REV:PATH. What
-    means the same is the same, in whatever order it is written. Nothing is written anywhere.
+    OLD and NEW are mapping files, or jobs that name one; OLD may be a revision of git's: git:REV, or git:REV:PATH. Order and
+    comments do not matter. Nothing is written.
 
-    Exit code 0: both mean the same; 1: they differ; 2: writers of both cannot be at work on one table, or wrong use.
+    Exit code 0: both mean the same; 1: they differ; 2: writers of both cannot run on one table, or wrong use.
     """
     from migrator.features.revisions.diff_work import diff
 
@@ -42,33 +42,32 @@ def diff() -> cli.Work:
 
 @click.command(name="migrate-mapping", cls=cli.Leaf, example="jobs/shop.yaml --dry-run")
 @cli.job_argument
-@cli.flag("--go-back", "Go back to the mapping of before, also in the middle of a change.")
-@cli.flag("--restart", "Go once more to the file's mapping, which the job went back from.", "again")
+@cli.flag("--go-back", "Go back to the previous mapping, also during a change.")
+@cli.flag("--restart", "Switch again to the file's mapping, which the job went back from.", "again")
 @cli.option(
     "--settle",
-    "Seconds that the verify gives rows which differ, before it looks at them again.",
+    "How long the verify waits before it checks different rows again.",
     "settle_s",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
 )
 @cli.option("--max-write-units", "Write units a second, instead of the job's.", type=click.IntRange(min=1))
-@cli.flag("--yes", "Do not ask: of indexes that go, and of what it costs.")
-@cli.flag("--dry-run", "Print the steps and what they take, change nothing.")
+@cli.flag("--yes", "Skip the questions about removed indexes and about the cost.")
+@cli.flag("--dry-run", "Print the steps and their cost, change nothing.")
 @cli.flag(
-    "--force", "Also where a pattern that DynamoDB answers gets another answer, or every one is complete."
+    "--force", "Also if the answer of a pattern that DynamoDB answers changes, or every pattern is complete."
 )
 @cli.json_option
 def migrate_mapping() -> cli.Work:
-    """Bring a job from the mapping that it works by to the one that its file says now, beside live traffic.
+    """Switch a running job to a new version of its mapping.
 
-    Missing indexes are added; the new mapping becomes the newest, so that relays and backfills of the one before stop;
-    of each row the item types that change are written, with tombstones where items were, also of entities that are gone; a
-    verify of the whole table proves it; indexes that nothing asks are removed. Stopped or killed, it goes
-    on where it is given again. What it changes `migrator mapping diff` says.
+    It adds missing indexes, makes the new mapping the newest (relays and backfills of the previous one stop), writes changed
+    item types with tombstones in place of removed items, verifies the whole table, and removes unused indexes. If it was
+    stopped or killed, run it again to resume. `migrator mapping diff` prints what it changes.
 
-    Exit code 0: the job works by it; 1: findings or indexes are left, you said no, or it is refused because a pattern's
-    answer would change, and always of a dry run that has steps; 2: refused; 3 and 130: stopped.
+    Exit code 0: the job uses it; 1: findings or indexes are left, you answered no, a pattern's answer would change, or a
+    dry run has steps; 2: refused; 3 and 130: stopped.
     """
     from migrator.features.revisions.migrate_work import migrate_mapping
 

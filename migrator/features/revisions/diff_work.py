@@ -111,20 +111,20 @@ def _steps(found: MappingDifference) -> Iterator[Step]:
     )
     if written:
         names = " ".join(f"--entity {name}" for name in written)
-        yield Step(f"write the items of {', '.join(written)} anew", f"migrator backfill JOB {names}")
+        yield Step(f"write the items of {', '.join(written)} again", f"migrator backfill JOB {names}")
     gone = [entity.name for entity in found.entities if entity.effect == "gone"]
     if gone:
-        what = f"delete the items of {', '.join(gone)}, while no relay and no strict service is at work"
+        what = f"delete the items of {', '.join(gone)}, while no relay and no strict service is running"
         yield Step(what, f"migrator clean JOB --all-items {' '.join(f'--entity {name}' for name in gone)}")
     if found.entities:
-        what = "mark what differs, and items that their rows make no more, for the relay; then prove it"
+        what = "mark differences and items that rows no longer make, for the relay; then prove it"
         yield Step(what, "migrator verify JOB --repair")
     changed = [one.name for one in found.patterns if one.answer_changes]
     if changed:
-        yield Step(f"gather evidence anew for {', '.join(changed)}", "migrator shadow replay JOB")
+        yield Step(f"gather evidence again for {', '.join(changed)}", "migrator shadow replay JOB")
     if removed:
         yield Step(
-            f"remove the index {', '.join(removed)}, which no pattern asks any more",
+            f"remove the index {', '.join(removed)}, which no pattern uses any longer",
             "migrator table change JOB",
         )
 
@@ -302,7 +302,7 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
             command, capture_output=True, timeout=_GIT_S, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
-        raise SettingsError(f"{named}: there is no git on this machine; name a file instead") from None
+        raise SettingsError(f"{named}: git is not installed; name a file instead") from None
     except subprocess.TimeoutExpired:
         raise SettingsError(
             f"{named}: git gave no answer within {_GIT_S:.0f} s; name a file instead"
@@ -315,7 +315,7 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
     try:
         return ended.stdout.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
-        raise SettingsError(f"{named}: this is no UTF-8 text, so no mapping") from None
+        raise SettingsError(f"{named}: not UTF-8 text, so not a mapping") from None
 
 
 def _job_of(source: str | None, new: Path) -> Job | None:
@@ -377,7 +377,7 @@ def _named(side: Side, entity: str) -> Iterator[CompiledEntity]:
 
 _EFFECTS = {
     "new": "new",
-    "gone": "gone, its items are taken away",
+    "gone": "gone, its items are removed",
     "moved": "moved to other base keys",
     "changed": "changed",
 }
@@ -441,7 +441,7 @@ def _lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -
             "Table",
             [f"  {one.part}: {_arrow(one.before, one.after)}; {_WAYS[one.way]}" for one in found.table],
         ),
-        ("To be projected anew", [] if work is None else list(work_lines(work))),
+        ("To be written again", [] if work is None else list(work_lines(work))),
         (_ORDER, [_step(number, step) for number, step in enumerate(steps, 1)]),
     ):
         if lines:
@@ -481,12 +481,12 @@ def _pattern(one: PatternDifference) -> Iterator[str]:
     says += [one.effect] if one.effect in ("new", "gone") else []
     says += [f"LOSES ITS ANSWER: it no longer reaches {', '.join(one.loses)}"] if one.loses else []
     says += (
-        ["its answer can change, so evidence starts anew"]
+        ["its answer can change, so evidence starts again"]
         if one.answer_changes and one.effect != "new"
         else []
     )
     lost = ", ".join(one.old_loses)
-    says += [f"services of the old revision no longer find {lost} where they ask"] if lost else []
+    says += [f"services of the old revision no longer find {lost} where they read"] if lost else []
     yield f"  {one.name}: {'; '.join(says)}"
 
 
@@ -496,12 +496,16 @@ def _schema(found: MappingDifference) -> Iterator[str]:
         for entity, names in columns.items():
             yield f"  {entity} {verb} {', '.join(names)}"
     for one in schema.captured or ():
-        words = {"new": "is captured now", "gone": "is captured no more", "changed": "is captured otherwise"}
+        words = {
+            "new": "is captured now",
+            "gone": "is no longer captured",
+            "changed": "is captured otherwise",
+        }
         came = f"; new: {', '.join(one.columns)}" if one.columns else ""
         went = f"; gone: {', '.join(one.dropped)}" if one.dropped else ""
         yield f"  table {one.table} {words[one.effect]}{came}{went}"
     if schema.needs_install is None:
-        yield "  whether capture is to be installed again, --source tells"
+        yield "  pass --source to see if capture must be installed again"
 
 
 def work_lines(work: Work) -> Iterator[str]:
@@ -518,7 +522,7 @@ def work_lines(work: Work) -> Iterator[str]:
 
 def _type_work(work: Work, one: TypeWork) -> str:
     written = f"{about(work.exact)}{amount(one.written, 'item')} written"
-    away = f", {one.taken_away:,} taken away" if one.taken_away else ""
+    away = f", {one.taken_away:,} removed" if one.taken_away else ""
     return f"{one.entity}.{one.type}: {written}{away}, {one.units:,.0f} write units"
 
 

@@ -98,7 +98,7 @@ class Gone(OwnItems):
         refresh = self.refresh
         # Before the look: what is found by it was read from rows under a lower ticket.
         ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
-        walk = self.walk("stopped; what is done stays, and the same command goes on from there")
+        walk = self.walk("stopped; what is done stays, and the same command resumes")
         return walk.resumed(
             session.journal, run, lambda items: Counter(replaced=self._replace(items, ticket))
         )["replaced"]
@@ -120,7 +120,7 @@ class Gone(OwnItems):
         """Raises: StoppedError where the table did not take all of them; RestoredError where the source went back."""
         refuse_above(highest_above(outcomes, ticket), self.refresh.tickets, self.refresh.memory)
         if why := next((outcome.why for outcome in outcomes if outcome.verdict == "unwritten"), None):
-            raise StoppedError(f"the table did not take every tombstone ({why}); give the same command again")
+            raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
 
     def _offer(self, keys: Sequence[ItemKey], ticket: int) -> None:
         """Rows that requested a key which is free now are read again; of rows of no entity the request is withdrawn."""
@@ -221,7 +221,7 @@ class Revising:
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
         if heartbeats.revisions.old(heartbeats.writers.living(lifetimes.gone_s)):
-            cli.say(f"writers by another mapping are waited for, {lifetimes.gone_s:g} s at most")
+            cli.say(f"waiting for writers by another mapping, {lifetimes.gone_s:g} s at most")
         fence_off(heartbeats.writers, lifetimes, self._wait)
         outlive(heartbeats.writers, heartbeats.revisions, lifetimes, self._wait)
         writer_lease, is_clean = heartbeats.enter("conditional"), False
@@ -249,7 +249,7 @@ class Revising:
             what = f"index {', '.join(names)} is missing, and target.managed_elsewhere leaves the table to another tool"
             raise SettingsError(
                 f"{what}: `migrator table change {self.job.path} --as terraform` prints the lines to edit; when the index is"
-                " filled, give the same command again"
+                " filled, run the same command again"
             )
         admin.settle(design, cli.say)
         for index in planned.add:
@@ -267,7 +267,7 @@ class Revising:
         refuse_asked(self.session, mapping, mapping.revision, names)
         if self.job.target.managed_elsewhere or not may_remove(tuple(names), yes=self.flags.yes):
             self.left = names
-            return f"{', '.join(names)} left; nothing asks it"
+            return f"{', '.join(names)} left; nothing uses it"
         for name in names:
             admin.remove_index(design, name, cli.say)
         return f"{', '.join(names)} removed"
@@ -280,7 +280,7 @@ class Revising:
         stage = replace(self.session.capture_by(edges.live), marked_by=installation.marked_by)
         stage.refuse(plans)
         if self.session.revisions.register(go_back=True) in ("new", "old"):
-            cli.say("processes that write by another mapping are told to stop")
+            cli.say("processes that write by another mapping stop")
         changed = () if stage.status(plans).whole else stage.install(plans).changed
         with self._writing():
             means = edges.live.capture.means
@@ -371,9 +371,9 @@ class Revising:
         """Raises: SettingsError where another job wrote items of such an entity into the table, too."""
         for other, entities in sorted(self.session.journal.writers(self.session.table_id).items()):
             if other != self.job.name and entities & names and not self.flags.force:
-                what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table, too"
+                what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table also"
                 raise SettingsError(
-                    f"{what}, and _src does not say which job an item is of; --force takes the items of both away"
+                    f"{what}, and _src does not name an item's job; --force removes the items of both"
                 )
 
     # ── the proof ──
@@ -407,7 +407,7 @@ class Revising:
         yield from map(finding_line, cli.findings_to_print(found, mapping, whole_keys=False))
         yield (
             f"{amount(rows, 'row', 'differ')} from the items after {ROUNDS} rounds (above; all: `migrator status"
-            f" {self.job.path} --findings`). Start the relay if none is running, and give the same command again"
+            f" {self.job.path} --findings`). Start the relay if none is running, and run the same command again"
         )
 
     def _last_verify(self) -> Run:
@@ -452,7 +452,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
     flags, job = Flags(**values), session.job
     if flags.again and flags.go_back:
         raise SettingsError(
-            "--restart goes on to the file's mapping, --go-back to the one before: say one of them"
+            "--restart switches to the file's mapping, --go-back to the previous one: pass one of them"
         )
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
@@ -477,7 +477,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
         is_first = not (change.goes_back or changes.is_left(change.after))
         revising = Revising(stack, sides.old, sides.new, difference, change, is_first, bill, lease, flags)
         steps = Steps(changes, revising.works, _still(sides), cli.say if as_json else cli.print_folded)
-        with cli.stopped_says(lambda: "stopped; what is done stays, and the same command goes on from there"):
+        with cli.stopped_says(lambda: "stopped; what is done stays, and the same command resumes"):
             done = steps.run(change)
     return _print(way, done, revising, older_file, as_json=as_json)
 
@@ -489,7 +489,7 @@ def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
     changes.keep(way.after, sides.new.checked.mapping.text)
     change = way.resumed or changes.begin(way.before, way.after, goes_back=way.goes_back)
     if way.resumed:
-        cli.say(f"the change from mapping {change.before} to {change.after} goes on")
+        cli.say(f"the change from mapping {change.before} to {change.after} is resumed")
     return change, older_file
 
 
@@ -552,7 +552,7 @@ def _written(session: JobSession) -> str:
                     return place
             what = f"{place}: this file is in the way: the mapping that the job goes back to is to be written there"
             raise SettingsError(
-                f"{what}, and it holds another text; move it away and give the same command again"
+                f"{what}, and it holds another text; move it away and run the same command again"
             )
         with open(unfinished, "wb") as file:
             file.write(text)
@@ -561,7 +561,7 @@ def _written(session: JobSession) -> str:
         os.replace(unfinished, place)
     except OSError as error:
         what = f"{place}: the mapping that the job goes back to cannot be written there ({error.strerror})"
-        raise SettingsError(f"{what}; mend that, and give the same command again") from None
+        raise SettingsError(f"{what}; fix that, and run the same command again") from None
     return place
 
 
@@ -608,7 +608,7 @@ def _still(sides: _Sides) -> Callable[[], None]:
         if sides.is_of_file and known_revision(job) != before:
             what = f"{job.mapping} was edited while the job changes to mapping {before}"
             raise SettingsError(
-                f"{what}: put it back and give the same command again, or leave the change by --go-back; then change to"
+                f"{what}: put it back and run the same command again, or leave the change by --go-back; then change to"
                 " what you have written"
             )
 
@@ -624,7 +624,7 @@ _WHAT: dict[ChangeStep, str] = {
     "items": "write the items that change, by condition; tombstones where items were",
     "gone": "put tombstones in place of items of entities that are gone",
     "verify": "verify the whole table",
-    "unasked": "remove the indexes that nothing asks any more",
+    "unasked": "remove the indexes that nothing uses any longer",
 }
 
 
@@ -704,7 +704,7 @@ def _print(
     result = _Result(way.before, way.after, done, *taken, left, findings, older_file)
     if as_json:
         return result.print((), as_json=True)
-    cli.print_folded(f"the job works by mapping {way.after}; start relays and services anew by it")
+    cli.print_folded(f"the job works by mapping {way.after}; restart relays and services with it")
     lines = [f"it is in {older_file}: put that in place of the job's mapping file"] if older_file else []
     lines += [f"index {name} stays in the table; `migrator table change JOB` removes it" for name in left]
     unfixed = f"{amount(findings, 'finding')} that no write fixes: see `migrator status JOB --findings`"

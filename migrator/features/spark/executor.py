@@ -211,7 +211,7 @@ class _Process:
         joining = Joining(job, who, given.connections, 1, given, is_counted=False)
         joined = stack.enter_context(OPENED[given.kind](session, joining, _told))
         if joined.run.id != given.run:
-            raise SettingsError(f"run {joined.run.id} is at work, and the driver's is {given.run}")
+            raise SettingsError(f"run {joined.run.id} is running, and the driver's is {given.run}")
         claims = stack.enter_context(PageClaims(session.journal, joined.run, who, self.stop))
         return joined, claims
 

@@ -145,7 +145,7 @@ def reason_of(text: str) -> str:
     if found := _TELLING.search(text):
         return f"{found[1]}: {found[2].strip()}"
     said = re.search(r"Exception: (.+)", text) or re.search(r"(.+)", text)
-    return said[1].strip()[:300] if said else "it does not say why"
+    return said[1].strip()[:300] if said else "no reason given"
 
 
 # ── Before anything starts ──
@@ -173,7 +173,7 @@ def need_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     advice = f"install Java {JAVA} or set JAVA_HOME to one; {_ADVICE}"
     if found is None:
-        where = f"JAVA_HOME is {home}, and there is no Java in it" if home else "there is no java on the PATH"
+        where = f"JAVA_HOME is {home}, which has no Java" if home else "no java on the PATH"
         raise SettingsError(f"--spark: {where}; {advice}")
     if int(found[1]) < JAVA:
         raise SettingsError(f"--spark: {java} is Java {found[1]}, and Spark needs {JAVA}; {advice}")
@@ -258,7 +258,7 @@ def connections_of_slot(job: Job, slots: int, *, is_bounded: bool) -> int:
         each = f"the driver and {amount(slots, 'task slot')} need {least} each"
         what = f"{job.path}: source.max_connections is {limit}, and {each}"
         raise SettingsError(
-            f"{what}: {max(0, limit // least - 1)} slots at most; ask for fewer, or raise the limit"
+            f"{what}: {max(0, limit // least - 1)} slots at most; use fewer, or raise the limit"
         )
     return limit // (slots + 1)
 
@@ -340,7 +340,7 @@ class SparkPages:
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
         while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():
-                raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+                raise Interrupted("stopped; the checkpoint is kept, and the same command resumes")
             self._round(name, numbers, TASK_PAGES if ahead > 1 else 1, rest)
         return iter(())
 

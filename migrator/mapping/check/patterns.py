@@ -325,7 +325,7 @@ class _PatternCheck:
             what = (
                 f"the key returns items of several types ({', '.join(sorted(given))}); return parts by type"
             )
-            yield self._fault(self.returns_at, f"{what}, or ask with a longer prefix", warning=True)
+            yield self._fault(self.returns_at, f"{what}, or use a longer prefix", warning=True)
         unmet = [part for part in self.pattern.parts if part.type and part.type not in given]
         known = _item_types(self.mapping) if unmet else set()
         for part in unmet:

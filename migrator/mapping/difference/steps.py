@@ -142,7 +142,7 @@ def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
     Raises: SettingsError, which says what to do.
     """
     if not known.newest:
-        what = "the job has written nothing yet, so there is no older mapping to change from"
+        what = "the job has written nothing yet, so it has no older mapping to change from"
         raise SettingsError(f"{what}; run `migrator backfill JOB`")
     last = known.last
     if last is not None and not last.is_done:

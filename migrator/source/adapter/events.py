@@ -284,7 +284,7 @@ def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
 def refuse_autocommit(driver: Driver) -> None:
     """Raises: UnmarkedError on a connection on which every statement commits by itself."""
     if driver.autocommits:
-        what = "dual write: this connection commits every statement by itself, so no mark can commit with a change"
+        what = "dual write: this connection commits every statement separately, so no mark can commit with a change"
         raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
 
 
@@ -395,7 +395,9 @@ class Adapter:
             raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
         if [tuple(row) for row in rows] != [(self.rules.capture.id,)]:
             what = "dual write: this connection is not to the database that the job captures"
-            raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
+            raise UnmarkedError(
+                f"{what}, or capture was installed again; give the service and the job one URL"
+            )
         if driver.engine.sessions.charset and self.reads:
             _refuse_charset(driver)
         if driver.engine.server.hides_rows and self.reads:
@@ -446,7 +448,7 @@ class Sessions:
             return
         engines, sessions = list(_engines_of(given)), _sessions_of(given)
         if not engines and sessions is None:
-            what = f"dual_write: a {type(given).__name__} is no engine and makes no sessions"
+            what = f"dual_write: a {type(given).__name__} is neither an engine nor makes sessions"
             raise SettingsError(
                 f"{what}; give a sessionmaker, a Session class, a session or an engine, sync or async"
             )

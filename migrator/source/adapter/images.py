@@ -84,7 +84,7 @@ class StatementKeys(Struct, frozen=True):
             met = True
             yield columns, [_values(row, parameters) for parameters in self.parameters for row in cells]
         if not met:
-            raise refused(self.table.name, "it says no whole key of the rows that it may replace")
+            raise refused(self.table.name, "it lacks the whole key of the rows that it may replace")
 
     # ── UPDATE and DELETE ──
 
@@ -178,7 +178,7 @@ def _values(row: Sequence[StatementValue | None], parameters: Parameters) -> Key
 
 def refused(name: str, why: str) -> UnmarkedError:
     what = f"dual write: this statement may write {name}, and {why}"
-    advice = "write it with the keys of its rows, or leave its marks with mark_changed and say migrator_marked=True"
+    advice = "write it with the keys of its rows, or leave its marks with mark_changed and pass migrator_marked=True"
     return UnmarkedError(f"{what}; {advice}")
 
 

@@ -116,7 +116,7 @@ def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
     last = driver.last_key(cursor) if len(table.key) == 1 and rules.last_key is not None else None
     if last and (len(inserted) == 1 or (rules.counts_keys_on and set(inserted) == {(None,)})):
         return [(last - number,) for number in range(len(inserted))]
-    what = f"dual write: this INSERT into {table.name} does not say the keys that the database makes"
+    what = f"dual write: this INSERT into {table.name} lacks the keys that the database makes"
     raise UnmarkedError(f"{what}; give them with the rows, or let it give them back (RETURNING, or the ORM)")
 
 
@@ -217,7 +217,7 @@ class StatementOutcome(Struct, frozen=True):
             what = f"dual write: a row of {self.statement.table.name} came while those that an upsert meets were read"
             advice = "roll the transaction back and run it again"
             why = "a trigger, or a foreign key to its own table, has locked the new row"
-            raise UnmarkedError(f"{what}; {advice} (where that never helps, {why}: say INSERT alone)")
+            raise UnmarkedError(f"{what}; {advice} (if that never helps, {why}: use INSERT alone)")
 
     def _written_twice(self) -> set[Key]:
         """Rows that an upsert with many parameters may have made first and met afterwards."""
@@ -271,7 +271,9 @@ class StatementOutcome(Struct, frozen=True):
         )
         advice = "roll the transaction back and run it again"
         if statement.write.is_upsert and statement.times > 1 and self.driver.engine.outcomes.counts_twice:
-            advice += " (where that never helps, it says a row twice, or as it is: say one row a statement)"
+            advice += (
+                " (if that never helps, it names a row twice, or unchanged: write one row per statement)"
+            )
         return UnmarkedError(f"{what}; {advice}")
 
     # ── rows that took the place of others ──
@@ -580,8 +582,8 @@ def _if_it_fits(images: RowImages, pending: Pending, sql: SqlText) -> SqlText:
 UnknownRows = Literal["refuse", "lock"]
 """The treatment of a statement whose rows only its WHERE determines: refused, or read beforehand under lock."""
 _COUNTS = (
-    "this connection does not count rows that stay as they are (CLIENT.FOUND_ROWS, which SQLAlchemy sets by itself, is"
-    " taken away), so that an upsert of many rows may meet one that was not read"
+    "this connection does not count rows that stay as they are (CLIENT.FOUND_ROWS, which SQLAlchemy sets, is"
+    " removed), so that an upsert of many rows may meet one that was not read"
 )
 
 
@@ -723,7 +725,7 @@ class Marking(Struct, frozen=True):
         if write.opaque:
             raise refused(name, write.opaque)
         if self.unknown == "refuse":
-            what = f"dual write: this {write.action.upper()} of {name} does not say the keys of its rows"
+            what = f"dual write: this {write.action.upper()} of {name} lacks the keys of its rows"
             advice = (
                 'name them in WHERE, or let them be read first under lock: dual_write(…, unknown_rows="lock")'
             )

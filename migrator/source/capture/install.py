@@ -209,7 +209,7 @@ class SqlCapture:
         return self._writing.look("looking for triggers", work)
 
     def taken_away(self, tables: Sequence[str]) -> str:
-        return f"triggers of {amount(len(tables), 'table')} taken away"
+        return f"triggers of {amount(len(tables), 'table')} removed"
 
     def do(self, step: Step) -> None:
         def work(connection: Connection, _: Ddl) -> None:

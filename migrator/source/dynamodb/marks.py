@@ -161,7 +161,7 @@ class StreamMarks:
     # ── what is taken ──
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Raises: LostRecordsError, SettingsError where a stream does not tell of all changes any more; StoppedError."""
+        """Raises: LostRecordsError, SettingsError where a stream no longer contains all changes; StoppedError."""
         self._drain_where_asked()
         # First: were it to fail afterwards, marks that were taken would wait for the end of their lease.
         if self._is_short or self.clock() >= self._copy_at:
@@ -297,5 +297,5 @@ class StreamMarks:
 def _refuse_unbegun(stream: SourceStream) -> None:
     """Raises: SettingsError."""
     if not stream.checkpoints.stream():
-        what = f"the stream of table {stream.table} is not read yet, so nothing says what changes in it"
+        what = f"the stream of table {stream.table} is not read yet, so its changes are not recorded"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")

@@ -119,15 +119,15 @@ _BEGIN = "begin with the stream of {table}"
 _RECORD = "record a new installation of capture in the journal"
 _FORGET = "take the record of capture, and the marks that wait, out of the journal"
 _SERVICES = (
-    "services leave no marks for a source of DynamoDB tables, whose streams tell of every change whoever makes it; install"
+    "services leave no marks for a source of DynamoDB tables, whose streams contain every change by anyone; install"
     " without --by services"
 )
 _NO_LOG = "a source of DynamoDB tables is captured by their streams; install without --by log"
 LIMITS = (
     "a stream keeps a change for 24 hours: a relay that is away for longer stops when it comes back, and"
-    " `migrator capture install` and `migrator verify --repair` mend it",
-    "a table that is restored, or created anew, has another stream: what was written between is in neither, and the relay"
-    " stops, for the same mend",
+    " `migrator capture install` and `migrator verify --repair` repair it",
+    "a table that is restored, or re-created, has another stream: what was written between is in neither, and the relay"
+    " stops, for the same repair",
 )
 """Source: Developer Guide, "Change data capture for DynamoDB Streams"."""
 
@@ -304,7 +304,7 @@ class StreamActivity(Struct, frozen=True):
 
     def _denied(self, table: str, arn: str) -> Iterator[str]:
         expiry = f"{self.aws.dynamodb('describe-time-to-live')} --table-name {shlex.quote(table)}"
-        yield f"{expiry} # what expires is a change, too, which no policy denies: update-time-to-live switches it off"
+        yield f"{expiry} # expiry is also a change, which no policy denies: update-time-to-live switches it off"
         yield f"{self.aws.dynamodb('get-resource-policy')} --resource-arn {arn} # put replaces one that is there"
         written = shlex.quote(json.dumps(_policy(arn)))
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
@@ -407,7 +407,7 @@ def _ahead_of(stream: CapturedStream) -> _Ahead:
     if not arn:
         return _Ahead(stream, "", [], has_gap=False)
     if not state.is_on or state.arn != arn:
-        what = f"the stream of table {stream.source.table} does not tell of all changes any more"
+        what = f"the stream of table {stream.source.table} no longer contains all changes"
         raise SourceError(f"{what}; {stream.source.mend}")
     known = stream.checkpoints.read(arn).shards
     names = {shard.shard for shard in known}
@@ -429,8 +429,8 @@ def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None
 
 
 def _not_told(tables: Sequence[str]) -> str:
-    what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep no more"
-    return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch tell whether they were written"
+    what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep only 24 hours"
+    return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch show whether they were written"
 
 
 def _policy(arn: str) -> dict[str, object]:

@@ -64,7 +64,7 @@ def _refuse_unfit(source: StreamSource, state: StreamState) -> None:
     table = source.table
     if not state.is_on:
         off = "has no stream" if not state.arn else "has a stream that is switched off"
-        what = f"the table {table} {off}, so nothing tells what is written to it"
+        what = f"the table {table} {off}, so writes to it are not recorded"
         raise SettingsError(f"{what}; switch one on with the view {ALL_OF_IT}, {source.mend}")
     if state.view != ALL_OF_IT:
         what = f"the stream of table {table} has the view {state.view}, and {ALL_OF_IT} is needed"
@@ -76,7 +76,7 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
     _refuse_unfit(source, state)
     if state.arn != begun:
         what = f"the table {source.table} has another stream than the one that was begun with"
-        why = "the table was created anew or restored, or its stream was switched off and on"
+        why = "the table was re-created or restored, or its stream was switched off and on"
         raise SettingsError(f"{what}: {why}, and what was written between is in neither; {source.mend}")
 
 

@@ -205,7 +205,7 @@ def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
     mixed = len(segments) < sum(place is not None for place in (begin, end))
     if mixed or any(place.of != of for place in segments):
         raise SourceError(
-            "a page of documents begins and ends in two different orders; begin the run anew (--restart)"
+            "a page of documents begins and ends in two different orders; start the run again (--restart)"
         )
     first = begin.number + 1 if isinstance(begin, SegmentEnd) else 0
     last = end.number if isinstance(end, SegmentEnd) else of - 1
@@ -561,8 +561,8 @@ class DocumentSource(DocumentAnswers, WholeRows):
 
     def strain(self, measure: str, sql: str | None = None) -> float:
         """Raises: SettingsError, always."""
-        what = f"tables of DynamoDB's have no {measure} that could be asked for"
-        raise SettingsError(f"tuning: {what}; leave it out, and say source: dynamodb: max_read_units")
+        what = f"tables of DynamoDB's have no {measure}"
+        raise SettingsError(f"tuning: {what}; remove it, and set source: dynamodb: max_read_units")
 
     def close(self) -> None:
         if self._closes:

@@ -133,7 +133,7 @@ class Clients:
         real = [self.documents.finder.real[name] for name in self.documents.images.captured]
         for text in texts:
             if not text.lstrip().lower().startswith("select") and any(name in text for name in real):
-                what = "dual write: a PartiQL statement that writes does not say which documents it changes"
+                what = "dual write: a writing PartiQL statement does not name the documents that it changes"
                 raise UnmarkedError(f"{what}; use PutItem, UpdateItem, DeleteItem or their batches")
 
 

@@ -405,7 +405,7 @@ class Refusal(NamedTuple):
     triggers_only: bool = False
 
 
-VIEW_ADVICE = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
+VIEW_ADVICE = "name in the mapping what changes it: `changes: {orders: id}` next to `table:` of the entity"
 Decode: TypeAlias = Callable[[str, str], Any]
 """For a part of a mark's image: (the word before the colon, the text after it) -> the value."""
 

@@ -41,7 +41,7 @@ def engine_of(dialect: str) -> DatabaseEngine:
     if (found := by_name.get(dialect)) is not None:
         return found
     names = ", ".join(engine.name for engine in ENGINES)
-    what = f"source: there is no engine for the dialect '{dialect}', only for {names}"
+    what = f"source: no engine for the dialect '{dialect}', only for {names}"
     raise SettingsError(f"{what}; name a database of one of these, or add an engine (docs/architecture.md)")
 
 
@@ -191,7 +191,7 @@ def _url(place: str, answer: str) -> URL:
     if answer.startswith("{"):
         return _of_rds(place, answer)
     if "://" not in answer:
-        raise SettingsError(f"{place} is no URL; it shall hold {SUPPORTED}")
+        raise SettingsError(f"{place} is not a URL; it must contain {SUPPORTED}")
     return source_url(answer)
 
 
@@ -241,7 +241,7 @@ def _content(path: Path) -> str:
     try:
         return small_text(path)
     except UnicodeDecodeError:
-        raise SettingsError(f"source: the file {path} is no UTF-8 text, so no URL") from None
+        raise SettingsError(f"source: the file {path} is not UTF-8 text") from None
     except OSError as error:
         raise SettingsError(f"source: the file {path} cannot be read ({error.strerror})") from None
 
@@ -262,7 +262,7 @@ def _output(command: Sequence[str]) -> str:
     except subprocess.TimeoutExpired:
         raise SettingsError(f"source: the command gave no answer in {COMMAND_LIMIT_S:.0f} s") from None
     except UnicodeDecodeError:
-        raise SettingsError("source: the command's output is no UTF-8 text") from None
+        raise SettingsError("source: the command's output is not UTF-8 text") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(
@@ -413,6 +413,6 @@ Needed = TypeVar("Needed")
 def of_kind(edge: object, kind: type[Needed]) -> Needed:
     """The edge of a source, as one that speaks SQL. Raises: SettingsError where it is another one."""
     if not isinstance(edge, kind):
-        what = "this asks the source by SQL, and the old side of this job is tables of DynamoDB's"
-        raise SettingsError(f"{what}; docs/documents.md says what runs on them")
+        what = "this needs SQL, and the source of this job is tables of DynamoDB"
+        raise SettingsError(f"{what}; see docs/documents.md for what runs on them")
     return edge

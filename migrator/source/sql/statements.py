@@ -107,7 +107,7 @@ def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_ParameterPlace
 def _listed(place: _ParameterPlace, value: Sequence[Any], dialect: str, bound: dict[str, Any]) -> str:
     """The values of a list as SQL; they are added to `bound`."""
     if not value and place.is_negated:
-        raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is no SQL")
+        raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is not SQL")
     # Nothing is IN (NULL), as nothing is in an empty list.
     values = [_bindable(element, dialect) for element in value] or [None]
     names = [f"{place.name}_{number}" for number in range(len(values))]
@@ -192,7 +192,7 @@ def select_tokens(sql: str, dialect: str) -> list[Token]:
     tokens = tokens_of(sql, dialect)
     _check_single(tokens)
     if tokens[0].token_type not in _BEGINNINGS:
-        raise SettingsError("this is no SELECT; an access pattern's SQL is one SELECT")
+        raise SettingsError("not a SELECT; an access pattern's SQL is one SELECT")
     return tokens
 
 

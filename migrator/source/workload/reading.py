@@ -202,7 +202,7 @@ def _using(scope: QueryScope, column: exp.Expr, name: str) -> Pair:
 def _pair(part: exp.Expr) -> Pair:
     part = part.unnest()
     if not compares_columns(part):
-        raise NoQuestion("join", "a condition of the join is no equality of two columns")
+        raise NoQuestion("join", "a condition of the join is not an equality of two columns")
     return part.left.unnest(), part.right.unnest()  # type: ignore[attr-defined]
 
 
@@ -797,7 +797,7 @@ class _StatementReader:
         parameter = value.copy()
         value.replace(function(this=parameter))
         self.is_rewritten = True
-        self.notes.append("the text that is asked for may be in any letters")
+        self.notes.append("the text may be in upper or lower case")
         return parameter
 
     def _given(self, column: exp.Column, value: exp.Expr) -> exp.Expr:
@@ -938,7 +938,7 @@ class _StatementReader:
             return str(int(value.this))
         number = mark_of(value) if value is not None else None
         if number is None:
-            raise NoQuestion("limit", "LIMIT is no number and no parameter")
+            raise NoQuestion("limit", "LIMIT is neither a number nor a parameter")
         self._param(number, "n", "integer")
         return self.params[number][0]
 

@@ -392,14 +392,14 @@ def listed_questions(text: str, file: Path, dialect: str) -> Listed:
         statement = _statement(reading, line)
         if statement.name and names.setdefault(statement.name, line.number) != line.number:
             reading.fault(
-                line.number, "name", f"line {names[statement.name]} has it, too; give each a name of its own"
+                line.number, "name", f"line {names[statement.name]} has the same name; give each its own"
             )
         if line.cells.get("sql"):
             statements.append(statement)
         else:
             in_words.append(Unserved(statement, "words"))
     if not lines and not reading.faults:
-        reading.fault(0, "", "there is no question in it; write one a line, below the heads of the columns")
+        reading.fault(0, "", "no question in it; write one per line, below the heads of the columns")
     if reading.faults:
         raise MappingError(sorted(reading.faults, key=lambda fault: fault.line))
     return Listed(merged(statements, dialect), in_words)
@@ -472,7 +472,7 @@ def _unquoted(cell: str) -> str:
 def _statement(reading: _List, line: _Line) -> Statement:
     sql, words = line.cells.get("sql", ""), line.cells.get("words", "")
     if not sql and not words:
-        reading.fault(line.number, "", "neither SQL nor words; write what is asked")
+        reading.fault(line.number, "", "neither SQL nor words; write the question")
     # A list may hold examples with values: those of the SQL go, as they go from a log.
     if sql and len(statements_of(sql, reading.dialect)) > 1:
         reading.fault(line.number, "sql", "more than one statement; give each a line")

@@ -326,7 +326,7 @@ class Backfill:
         if all(done == planned for done, planned in counts):
             return
         unwritten = self.journal.finding_counts(run).get("unwritten", 0)
-        what = f"DynamoDB did not take {amount(unwritten, 'item')} (`migrator status --findings` says why)"
+        what = f"DynamoDB did not take {amount(unwritten, 'item')} (see `migrator status --findings`)"
         raise StoppedError(f"{what}; all else is written, and the same command tries them again")
 
 

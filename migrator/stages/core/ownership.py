@@ -154,7 +154,7 @@ def refuse_other_job(
     what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
     why = "two jobs of one name would share phases, pages and remembered keys"
     own = "write `name:` with a name of its own in this job"
-    same = f"if it is that job, and its {kind} has another name or place now, say once"
+    same = f"if it is that job, and its {kind} has another name or place now, run once"
     raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator recover {file} renamed`")
 
 
@@ -274,8 +274,8 @@ def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table
 def refuse_other_table(table_id: str, first_id: str, table: str) -> None:
     """`first_id`: the id of the table that a writer began with. Raises: OlderError."""
     if table_id != first_id:
-        what = f"another table has the name {table} now: it was restored, or made anew"
-        raise OlderError(f"{what}; start this command again, which says what to do")
+        what = f"another table has the name {table} now: it was restored or re-created"
+        raise OlderError(f"{what}; run this command again, which prints what to do")
 
 
 _OLDER_JOURNAL = "the journal is in an older state than table {table} knows of: it was restored from a backup"
@@ -403,7 +403,7 @@ def refuse_source_table(source: object, table_id: str) -> None:
 
 _ADVICE = (
     "rows read before and after do not fit together. Correct the mapping where it names them (or put them back),"
-    " then give the same command again: over other columns it begins a new run"
+    " then run the same command again: over other columns it begins a new run"
 )
 
 

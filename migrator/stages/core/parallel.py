@@ -46,7 +46,7 @@ def in_parallel(
             if not stop.is_set():
                 running |= {executor.submit(work, piece) for piece in islice(waiting, len(done))}
     if stop.is_set():
-        raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+        raise Interrupted("stopped; the checkpoint is kept, and the same command resumes")
 
 
 # ── Pages of a run, which the processes at work on it claim ──

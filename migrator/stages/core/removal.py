@@ -85,7 +85,7 @@ class Undo(OwnItems):
         return self._all(self._delete)
 
     def _all(self, work: Callable[[list[Item]], int]) -> UndoCounts:
-        walk = self.walk("stopped; the same command goes on")
+        walk = self.walk("stopped; the same command resumes")
         counted = walk.total(lambda page: self._page(page, work))
         gone, others = counted.pop(_GONE, 0), counted.pop(_OTHERS, 0)
         return UndoCounts(counted, gone, others)
@@ -139,7 +139,7 @@ class Strip(OwnItems):
 
     @property
     def _walk(self) -> TableWalk:
-        return self.walk("stopped; what is stripped stays so, and the same command goes on from there")
+        return self.walk("stopped; what is stripped stays so, and the same command resumes")
 
     def _counted(self, items: list[Item]) -> Counter[str]:
         ours, own, others = self._sorted(items)

@@ -95,7 +95,7 @@ def _complete(dependence: Dependence) -> Iterator[Line]:
     observed = f"not yet: {', '.join(reading)}" if reading else "they are"
     mend = _next_move_of(reading[0]) if reading else ""
     yield Line(
-        "complete", "every pattern is complete: no reader asks SQL", observed, verdict(not reading), mend=mend
+        "complete", "every pattern is complete: no reader uses SQL", observed, verdict(not reading), mend=mend
     )
 
 
@@ -125,7 +125,7 @@ def _services(dependence: Dependence) -> Iterator[Line]:
     """A service that loads a `Migration` checks the mapping against the source; without its tables it does not start."""
     living = dependence.service_registry.living
     observed = f"{len(living)}: {named(living)}" if living else "none"
-    way_out = "start them anew without `Migration`, asking the table (docs/after.md)"
+    way_out = "restart them without `Migration`, reading the table (docs/after.md)"
     mend = f"{'once every pattern is complete: ' if dependence.reading else ''}{way_out}" if living else ""
     requirement = "no instance of a service reads or marks through migrator"
     yield Line("services", requirement, observed, verdict(not living), mend=mend)
@@ -143,7 +143,7 @@ def _silent(dependence: Dependence) -> Iterator[Line]:
     yield line
 
 
-_LOOK_AGAIN = "mend what stands in the way, and check again"
+_LOOK_AGAIN = "fix what blocks the move, and check again"
 
 
 def writers_lines(dependence: Dependence) -> Iterator[Line]:
@@ -177,7 +177,9 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
             mend=mend,
         )
     elif after.blind and after.whole is None and not after.tables:
-        yield Line("changes", requirement, f"{after.blind}, and nothing is captured", "unknown", mend=mend)
+        yield Line(
+            "changes", requirement, f"{after.blind}, and capture is not installed", "unknown", mend=mend
+        )
     else:
         yield from _unseen(dependence, after, requirement)
 
@@ -200,7 +202,7 @@ def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> 
     """The line where no counted change was seen."""
     unseen = [name for name in dependence.tables if name not in after.tables]
     if unseen and after.whole is None:
-        observed = f"{after.source} says nothing of {', '.join(unseen)}"
+        observed = f"{after.source} reports nothing of {', '.join(unseen)}"
         yield Line("changes", requirement, observed, "unknown", mend="see which accounts may write to them")
         return
     unmarked = "" if after.tables else "; changes that leave no mark are not seen"
@@ -230,7 +232,7 @@ def open_lines(dependence: Dependence) -> Iterator[Line]:
     tables = _shortened(sorted({table for table in still.values() if table}))
     of = _shortened(sorted({after.who[id_] for id_ in still if id_ in after.who}))
     writing = f", writing to {tables}" if tables else ""
-    observed = f"{len(still):,}{writing}{f', of {of}' if of else ''}" if still else "none is"
+    observed = f"{len(still):,}{writing}{f', of {of}' if of else ''}" if still else "0 open"
     yield Line("transactions", requirement, observed, verdict(not still), mend=mend if still else "")
 
 
@@ -266,7 +268,7 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
     limit_s = limits.verify_max_age_s if dependence.reading else float("inf")
     within = f", within {limit_text(limit_s)}" if dependence.reading else ""
     requirement = f"a full verify by this mapping, clean{within}"
-    verified, mend = dependence.verified, "run `migrator verify` anew"
+    verified, mend = dependence.verified, "run `migrator verify` again"
     if isinstance(verified, Unknown):
         yield Line("verify", requirement, verified.why, "unknown", mend=mend)
     elif verified is None or verified.age_s is None:
@@ -380,5 +382,5 @@ def _instances(dependence: Dependence, revision: str) -> Iterator[Line]:
     silent = dependence.service_registry.silent
     observed = f"{len(others)} of another mapping, {len(silent)} silent"
     mend = "see `migrator cutover status`" if others or silent else ""
-    requirement = "no instance has another mapping, or fell silent without a goodbye"
+    requirement = "no instance has another mapping, or timed out without deregistering"
     yield Line("instances", requirement, observed, verdict(not others and not silent), mend=mend)

@@ -205,7 +205,7 @@ def age_of(facts: Facts, counts: Aggregate) -> float | None:
 DOUBT = 0.05
 """A share counts as below its limit if chance alone explains the counts with less than this probability."""
 _SHOWN = 3
-_ANEW = "`migrator cutover rollback --to off`, then advance: counts begin anew"
+_ANEW = "`migrator cutover rollback --to off`, then advance: counts start again"
 
 
 Rule: TypeAlias = Callable[[Facts, CutoverSettings], Iterable[Line]]
@@ -245,7 +245,7 @@ def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
         yield Line(
             "relay",
             "a relay is alive",
-            "at least one is" if relays else "none is",
+            "running" if relays else "0 running",
             verdict(relays > 0),
             mend="" if relays else mend,
         )
@@ -264,7 +264,7 @@ def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     within = limit_text(limits.verify_max_age_s)
     requirement = f"a full verify by this mapping, clean for the pattern's entities, within {within}"
-    verified, mend = facts.verified, "run `migrator verify` anew"
+    verified, mend = facts.verified, "run `migrator verify` again"
     if isinstance(verified, Unknown):
         yield Line("verify", requirement, verified.why, "unknown", mend=mend)
     elif verified is None:
@@ -346,7 +346,7 @@ def _calls(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 
 
 def _rates(recent: Aggregate, limits: CutoverSettings, more: _More) -> Iterable[Line]:
-    mend = f"see `migrator report`; once it is mended: {_ANEW}"
+    mend = f"see `migrator report`; once it is fixed: {_ANEW}"
     yield _mismatches(recent, limits.mismatch_max, mend, more)
     requirement = f"fewer than {limits.error_max:.2%} of the table's answers fail"
     counts = (recent.errors["table"], recent.calls("table"))
@@ -406,7 +406,7 @@ def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings, more: _Mo
             requirement,
             observed,
             "no",
-            mend=f"see `migrator report`; a budget in the mapping if it is fine; once mended: {_ANEW}",
+            mend=f"see `migrator report`; a budget in the mapping if it is fine; once fixed: {_ANEW}",
         )
 
 
@@ -457,7 +457,7 @@ def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[L
 def silent_line(service_registry: ServiceRegistry) -> Line:
     """An instance that is cut off from the journal still answers by the phase that it saw last."""
     silent = service_registry.silent
-    requirement = "no instance fell silent without a goodbye"
+    requirement = "no instance timed out without deregistering"
     observed = f"silent: {named(silent)}" if silent else "none did"
     ids = " ".join(f"--evict {instance.id}" for instance in silent[:_SHOWN])
     mend = f"once it is sure that they are gone: {ids}" if silent else ""

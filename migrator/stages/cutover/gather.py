@@ -192,7 +192,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     def _marks(self) -> MarksState | Unknown:
         """The marks that wait; Unknown where nothing is captured, since changes then leave no mark."""
         if self.installation is None:
-            return Unknown("nothing is captured, so no change leaves a mark")
+            return Unknown("capture is not installed, so changes leave no mark")
         return self.marks.state()
 
     @cached_property
@@ -211,7 +211,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         digests = self.records.digests()
         if others := [writer for writer in relays if digests.get(writer) != self.own.digest]:
             what = f"one is, by another mapping than this one, or with other columns ({len(others)} of {len(relays)}"
-            return Unknown(f"{what} workers of relays); end it, and start it anew by this one")
+            return Unknown(f"{what} workers of relays); stop it, and start it again by this one")
         return len(relays)
 
     def _living(self) -> list[Writer]:
@@ -336,7 +336,7 @@ def _answered_since_s(newest: Newest | None, pattern: str) -> float:
 
 
 def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
-    """What `ask` returns; Unknown where source, table or journal cannot be asked now."""
+    """What `ask` returns; Unknown where source, table or journal is unavailable."""
     try:
         return ask()
     except (StoppedError, SourceError, TargetError) as error:

@@ -88,8 +88,8 @@ class Cutover(Struct, frozen=True):
     ) -> PatternPhase:
         """The pattern's phase after a move back, which needs no evidence; `to` None: the phase where SQL answers again.
 
-        A phase that was edited by hand is first restored from its audit, and only that where there is no way back from it.
-        Raises: MovedError; SettingsError where there is no way back.
+        A phase that was edited by hand is first restored from its audit, and only that where you cannot roll back from it.
+        Raises: MovedError; SettingsError where you cannot roll back.
         """
         was_edited = bool(current.fault)
         current = self.phases.mend(current.pattern) if was_edited else current
@@ -98,7 +98,7 @@ class Cutover(Struct, frozen=True):
         if was_edited and not is_back(current.state, after):
             return current
         if fault or not is_back(current.state, after):
-            why = fault or f"{after} is no way back from {current.state}"
+            why = fault or f"you cannot roll back from {current.state} to {after}"
             raise SettingsError(f"pattern {current.pattern}: {why}")
         judged = Judgement(current.pattern, current.state, after, current.version, lines)
         move = Move(
@@ -138,7 +138,7 @@ def way_back(state: State) -> State:
 # ── Whether items are still written from rows, checked before old rows could overwrite newer items ──
 
 ANSWERING = [phase for phase, route in ROUTES.items() if "table" in (route.answers, route.in_share)]
-FORCE = "say --force where you know that the service has not written to the table yet"
+FORCE = "pass --force if the service has not written to the table yet"
 
 
 class WriteOwnership(Struct, frozen=True):
@@ -180,7 +180,7 @@ class WriteOwnership(Struct, frozen=True):
         ]
         if answering:
             what = f"callers are answered from these items: {', '.join(answering)}"
-            advice = "`migrator cutover rollback` these patterns to shadow or off first, or say --force"
+            advice = "`migrator cutover rollback` these patterns to shadow or off first, or pass --force"
             raise SettingsError(f"{what}; {advice}")
 
     def need_direct(self) -> None:
@@ -198,7 +198,7 @@ class WriteOwnership(Struct, frozen=True):
         """Raises: SettingsError where the service writes an entity itself, and the job does not say so."""
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
-            what = f"the service writes {names} itself, and writes.direct of this job does not say so"
+            what = f"the service writes {names} itself, and writes.direct of this job does not name it"
             raise SettingsError(
                 f"{what}: old rows would be put over newer items; `migrator cutover rollback JOB PATTERN` makes rows the"
                 " truth again, or write it there again"
@@ -209,7 +209,7 @@ class WriteOwnership(Struct, frozen=True):
         if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
             what = "writes.direct names every entity, and nothing is left to migrate"
             raise SettingsError(
-                f"{what}; see `migrator decommission check`, or `migrator reverse` for a way back"
+                f"{what}; see `migrator decommission check`, or `migrator reverse` to be able to roll back"
             )
 
     def _incomplete(self, patterns: Sequence[str]) -> list[str]:

@@ -101,11 +101,11 @@ class WayBack(Struct, frozen=True):
     status: ReverseStatus
 
 
-_NO_FINDING = "no row waits in vain"
+_NO_FINDING = "no row is stuck"
 _COMES_BACK = "their rows come back from their items, and the table's stream is on"
-_SAY_ONE_WAY = "mend it (see `migrator reverse check`), or say --one-way"
+_SAY_ONE_WAY = "fix it (see `migrator reverse check`), or pass --one-way"
 _SAY_UNWRITTEN = (
-    "mend it (see `migrator reverse check`); for an entity that no service wrote to the table itself say"
+    "fix it (see `migrator reverse check`); for an entity that no service wrote to the table itself pass"
     " --unwritten ENTITY"
 )
 
@@ -115,7 +115,7 @@ def stays_open(
 ) -> Iterator[Line]:
     """Before `complete`: whether SQL can be made the truth again later. `one_way`: the operator does without, aloud."""
     if one_way:
-        yield Line("way back", _COMES_BACK, "none is wanted: --one-way", "ok")
+        yield Line("way back", _COMES_BACK, "not required: --one-way", "ok")
         return
     way_back = look()
     if isinstance(way_back, Unknown):
@@ -123,10 +123,12 @@ def stays_open(
         return
     yield _comes_back(way_back, _SAY_ONE_WAY)
     status = way_back.status
-    alive = "at least one is alive" if status.processes else "none is alive"
+    alive = "running" if status.processes else "0 running"
     is_ok = status.processes > 0 and status.is_well(limits.lag_max_s)
     mend = (
-        "" if is_ok else "start `migrator reverse start`, and see `migrator reverse status`; or say --one-way"
+        ""
+        if is_ok
+        else "start `migrator reverse start`, and see `migrator reverse status`; or pass --one-way"
     )
     requirement = f"a process of `migrator reverse` is alive, {_caught_up(limits)}"
     yield Line("reverse", requirement, f"{alive}; {_seen(status)}", verdict(is_ok), mend=mend)
@@ -145,7 +147,11 @@ def may_go_back(
     if is_drained:
         status = way_back.status
         is_ok = status.begun and not status.findings
-        mend = "" if is_ok else "let `migrator reverse start` work; `migrator reverse status` says what waits"
+        mend = (
+            ""
+            if is_ok
+            else "let `migrator reverse start` run; `migrator reverse status` shows what is pending"
+        )
         requirement = f"reverse has begun, and {_NO_FINDING}"
         lines.append(Line("reverse", requirement, _seen(status), verdict(is_ok), mend=mend))
     return lines
@@ -165,7 +171,7 @@ def _seen(status: ReverseStatus) -> str:
     if not status.begun:
         return "the stream was not begun with"
     waiting = amount(len(status.waiting), "row", "wait")
-    return f"{status.lag_s:.0f} s behind; {waiting}, {len(status.findings):,} of them in vain"
+    return f"{status.lag_s:.0f} s behind; {waiting}, {len(status.findings):,} of them stuck"
 
 
 # ── Its steps ──
@@ -210,7 +216,7 @@ class Quiet(Struct, frozen=True):
         written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
         if written:
             what = f"refused: a service still writes these items ({amount(written, 'change')} just now)"
-            raise RefusedError(f"{what}; stop it, and give the command again. {self.what_next}")
+            raise RefusedError(f"{what}; stop it, and run the command again. {self.what_next}")
         self.work(told, check)
 
     def _theirs(self, image: Item | None) -> Item | None:
@@ -267,7 +273,7 @@ class GoingBack(Struct, frozen=True):
         if compared.unkept and not self.drops:
             names = ", ".join(dropped_attributes(compared.unkept))
             what = f"refused: no row keeps {names}, so the first change of a row would take it away"
-            keep = "Name what is to stay in `writes: {keep: […]}` of the job on every host; for the rest say"
+            keep = "Name what is to stay in `writes: {keep: […]}` of the job on every host; for the rest pass"
             raise RefusedError(
                 f"{what}; `migrator reverse verify` counts them. {keep} --drop-attributes. {next_step}"
             )
@@ -292,8 +298,8 @@ def _drained_in_vain() -> str:
 def _refuse_undrained(status: ReverseStatus) -> None:
     """`status`: of the rows that go back, once all is worked that was written before. Raises: RefusedError."""
     if status.waiting:
-        what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; `migrator reverse status` says why"
+        what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; see `migrator reverse status`"
         raise RefusedError(f"{what}. {_drained_in_vain()}")
     if status.processes:
-        what = "refused: a process of `migrator reverse` was started meanwhile; stop what starts it anew"
-        raise RefusedError(f"{what}, and give the command again. {_UNCHANGED}")
+        what = "refused: a process of `migrator reverse` was started meanwhile; stop what restarts it"
+        raise RefusedError(f"{what}, and run the command again. {_UNCHANGED}")

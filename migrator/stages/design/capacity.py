@@ -265,7 +265,7 @@ class _Joining:
         whys = []
         if silent:
             whys.append(
-                f"{len(silent)} of {len(self.sized.patterns)} patterns say no frequency, and are not counted"
+                f"{len(silent)} of {len(self.sized.patterns)} patterns have no frequency, and are not counted"
             )
         if not self.around.writes.source:
             whys.append(f"writes a second are not known: {self.around.writes.why}")

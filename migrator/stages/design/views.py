@@ -134,7 +134,7 @@ class Partitions(Struct, frozen=True):
             rows = self.source.read_page(entity.plan, None, None, most + 1)
             if len(rows) > most:
                 what = f"only the first {most:,} rows of {entity.name} were looked at"
-                made.notes.append(f"{what}: the key does not say which rows make it")
+                made.notes.append(f"{what}: the key does not show which rows make it")
             return {entity.source_key(row): row for row in rows[:most]}
         try:
             keys = self.source.find_roots(entity.plan, lookup.lookup, [lookup.values], None, most + 1)

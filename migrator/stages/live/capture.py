@@ -186,7 +186,7 @@ class CaptureStage(Struct, frozen=True):
             waiting = 0 if discard_marks else _waiting(marks)
             if waiting:
                 what = f"{amount(waiting, 'mark', 'wait')}, and their changes would never reach the table"
-                raise SettingsError(f"{what}; run `migrator relay --once` first, or say --discard-marks")
+                raise SettingsError(f"{what}; run `migrator relay --once` first, or pass --discard-marks")
         steps = self.capture.uninstall_steps()
         for step in steps:
             self.capture.do(step)
@@ -228,7 +228,7 @@ def owned(installation: Installation | None, job: str) -> Installation:
     Raises: SettingsError where there is none, or another job's.
     """
     if installation is None:
-        what = "capture is not installed in this source, so nothing says what changes"
+        what = "capture is not installed in this source, so changes are not recorded"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
     if another := of_another(installation, job):
         raise SettingsError(another)
@@ -244,7 +244,7 @@ def still_fits(capture: Capture, begun_with: Installation) -> Installation:
     """
     installation = owned(capture.installation(), begun_with.job)
     if installation.id != begun_with.id:
-        what = "capture was taken away and put in anew since this process began, and changes may have left no mark"
+        what = "capture was removed and installed again since this process started, and changes may have left no mark"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
     if installation.marked_by == "services" != begun_with.marked_by:
         what = "triggers marked changes when this process began, and services are to do it now"

@@ -80,7 +80,7 @@ def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
 def behind(ticket: int, known_ticket: int) -> str:
     """Why nothing is written: the source's counter, and the higher ticket that items were written with."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
-    why = "the source was restored to an older state, or capture was uninstalled and installed anew"
+    why = "the source was restored to an older state, or capture was uninstalled and installed again"
     return f"{what}: {why}; run `migrator recover JOB source-restored`"
 
 

@@ -451,7 +451,7 @@ class Relay:
         if reach.blind:
             names = ", ".join(sorted(reach.blind))
             # Not worked in part: once the mark is deleted, nothing names the rows that were left out.
-            why = f"it was left for another mapping and does not say which rows of {names} it touches"
+            why = f"it was left for another mapping and does not show which rows of {names} it touches"
             advice = (
                 "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-marks"
             )

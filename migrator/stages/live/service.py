@@ -55,7 +55,7 @@ def refuse_new_revision(standing: Standing) -> None:
     if standing == "new":
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
-            f"{what}; give both the same job and mapping file, and start the relay anew before the services"
+            f"{what}; give both the same job and mapping file, and restart the relay before the services"
         )
 
 
@@ -66,14 +66,14 @@ def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
     """
     if unmarked is None or unmarked:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
-        what = "dual write: the job has gone on to another mapping, whose marks hold more than this service leaves"
+        what = "dual write: the job now uses another mapping, with more columns in its marks than this service leaves"
         raise SettingsError(f"{what}{which}; start it again with the job's new mapping file")
 
 
 def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
     """Raises: SettingsError where the old side is tables of DynamoDB's, and no items are to be written by the service."""
     if mode != "strict" and not flush:
-        what = "dual_write: streams leave the marks of old tables, so nothing is to be done in mode 'outbox'"
+        what = "dual_write: streams leave the marks of old tables; mode 'outbox' needs no dual_write"
         raise SettingsError(
             f"{what}; mode='strict' makes the items of each write before its call returns, flush=True tries to"
         )
@@ -85,13 +85,13 @@ def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, ses
     if mode != "strict":
         return
     if is_file:
-        what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
+        what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit during an open transaction"
         raise SettingsError(f"dual write: {what}; use outbox mode")
     if max_connections is not None and max_connections <= sessions:
         need = (
             f"strict mode needs one more connection for each of up to {amount(sessions, 'session')} at once"
         )
-        what = f"{need} and one for itself, and source.max_connections is {max_connections}"
+        what = f"{need} and one of its own, and source.max_connections is {max_connections}"
         raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")
 
 

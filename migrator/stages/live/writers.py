@@ -62,7 +62,7 @@ class WriterLease:
         been silent for too long."""
         if self.is_old:
             raise OldRevisionError(
-                "while this writer was at work the job has gone on to another mapping (or to other columns): what it"
+                "while this writer was running, the job switched to another mapping (or to other columns): what it"
                 " holds is not written, its marks wait; start it again with the job's new mapping file"
             )
         if self.writer.fenced:
@@ -252,7 +252,7 @@ def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetime
             )
     elif any(writer.kind == "undo" for writer in living):
         raise StoppedError(
-            "clean --all-items is deleting items of this table; the same command goes on when it has ended"
+            "clean --all-items is deleting items of this table; run the same command again when it has ended"
             f" (one that was killed counts for {lifetimes.gone_s:g} s)"
         )
 

@@ -163,7 +163,7 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
     sources = origins_of(mapping, pattern, pool.by_entity)
     rng = random.Random(f"{seed}/{pattern.name}")
     if not sources:
-        return SampledParams((), why="no item has a key that it can ask for")
+        return SampledParams((), why="no item has a matching key")
     drawing = [
         _Drawing(mapping, pattern, source, pool.rows(source.plan.entity.name), rng) for source in sources
     ]

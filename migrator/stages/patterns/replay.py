@@ -160,7 +160,7 @@ class PendingMismatch:
             name = answer.part.name
             if (name, "several", 0) in self.lasting:
                 counted = f"{amount(len(answer.items), 'item')}, {amount(len(answer.rows), 'row')}"
-                why = f"{counted}, though the part says one: true"
+                why = f"{counted}, although the part has one: true"
                 yield DiffKey("unexpected", name), Example(texts, why=why)
             for diff in answer.diffs:
                 if self.lasts(name, diff):

@@ -33,7 +33,7 @@ class Bounds:
     def check(self, read: int = 0) -> None:
         """Raises: TooManyError, StoppedError."""
         if read > self.at_most:
-            raise TooManyError(f"too many: more than {self.at_most:,} rows, of which nothing is compared")
+            raise TooManyError(f"too many: more than {self.at_most:,} rows, which are not compared")
         if self.late():
             raise StoppedError("its deadline is over (reads.shadow.deadline_s)")
 
@@ -198,7 +198,7 @@ class OwnCall(Struct, frozen=True):
         Raises: LoopGoneError.
         """
         assert self.loop is not None
-        gone = LoopGoneError("the event loop that asked has ended")
+        gone = LoopGoneError("the calling event loop has ended")
         if not self.loop.is_running():
             raise gone
         work = _harmless(function, self.arguments)

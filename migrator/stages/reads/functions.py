@@ -55,7 +55,7 @@ class RoutedPattern:
             raise SettingsError(f"{pattern.name}: there is a function for the table already; take one away")
         if inspect.iscoroutinefunction(function) is not self._asynchronous:
             raise SettingsError(
-                f"{pattern.name}: one function is async and the other is not; write both alike"
+                f"{pattern.name}: one function is async and the other is not; make both the same"
             )
         _signature(function, pattern)
         self._functions["table"] = function
@@ -129,7 +129,7 @@ def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise SettingsError(
-            f"{what} does not say what it takes; write one with the pattern's parameters: {_listed(params)}"
+            f"{what} has no visible parameters; write one with the pattern's parameters: {_listed(params)}"
         ) from None
     takes = [parameter.name for parameter in signature.parameters.values() if parameter.kind in _NAMED]
     for parameter in signature.parameters.values():
@@ -141,7 +141,7 @@ def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
     if unknown:
         why = "a shadow calls it again in another thread, so it opens what it needs itself"
         raise SettingsError(
-            f"{what} takes '{unknown[0]}', which is no parameter of the pattern"
+            f"{what} takes '{unknown[0]}', which is not a parameter of the pattern"
             f"{did_you_mean(unknown[0], params)}; {why}"
         )
     missing = [name for name in params if name not in takes]

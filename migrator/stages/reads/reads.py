@@ -76,7 +76,7 @@ def refuse_unpaged(pattern: Pattern) -> None:
     taken = {"cursor", "size"} & {param.name for param in pattern.params}
     why = ""
     if pattern.operation != "query" or pattern.near is not None:
-        why = "it is no Query in the order of its keys"
+        why = "it is not a Query in the order of its keys"
     elif pattern.parts[0].name:
         why = "its answer has parts"
     elif taken:
@@ -157,7 +157,7 @@ def sql_page(
     """
     if place.given + size > DEEPEST:
         raise SettingsError(
-            f"{question.pattern.name}: SQL gives {DEEPEST:,} rows page by page; ask for a narrower range"
+            f"{question.pattern.name}: SQL gives {DEEPEST:,} rows page by page; use a narrower range"
         )
     # Before the first page nothing can have been inserted.
     wanted = place.given + size + (SLACK if place.given else 0)
@@ -212,7 +212,7 @@ def refuse_missing(
         return
     if state is None:
         raise TargetError(
-            f"there is no table {table}, and {min(asking_table)} is in {asking_table[min(asking_table)]}"
+            f"table {table} not found, and {min(asking_table)} is in {asking_table[min(asking_table)]}"
         )
     for name, phase in asking_table.items():
         index = indexes[name]
@@ -520,7 +520,7 @@ class MappedReads:
 
     def _key(self, name: str) -> str:
         if self.settings.cursor_key is None:
-            what = f"{name} cannot be read page by page: cursors are signed, and there is no key"
+            what = f"{name} cannot be read page by page: cursors are signed, and no key is set"
             raise SettingsError(
                 f"{what}; write reads: {{cursor_key: '${{CURSOR_KEY}}'}} in the job, the same for all processes"
             )
@@ -530,7 +530,7 @@ class MappedReads:
         cursor = opened(text, key)
         fault = self._fault(cursor, fresh)
         if fault:
-            raise SettingsError(f"{fresh.pattern}: {fault}; begin the paging anew")
+            raise SettingsError(f"{fresh.pattern}: {fault}; start again from the first page")
         return cursor
 
     def _fault(self, cursor: Cursor, fresh: Cursor) -> str:
@@ -545,7 +545,7 @@ class MappedReads:
         phase = self.reads.phases.state(fresh.pattern).phase
         ended: dict[Side, str] = {"table": "off", "sql": "complete"}
         if phase == ended[cursor.side]:
-            return f"the cursor is of a side that answers no more: the pattern is {phase}"
+            return f"the cursor is of a side that no longer answers: the pattern is {phase}"
         return ""
 
 

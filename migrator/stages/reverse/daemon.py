@@ -97,7 +97,7 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
     for design in inverse.designs:
         for name in sorted({captured_name(child.table) for child in design.lists} & roots.keys()):
             what = f"entity {design.plan.entity.written} has rows of {name} in lists, and entity {roots[name]} is made of"
-            yield f"{what} those rows, which are the truth; name {roots[name]} in writes.direct, too"
+            yield f"{what} those rows, which are the truth; also name {roots[name]} in writes.direct"
 
 
 def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -228,7 +228,7 @@ class WhileDirect(Struct, frozen=True):
     def need_direct(self) -> None:
         """Raises: DirectChangedError."""
         if self.direct_on_record() != self.direct:
-            raise DirectChangedError("other entities are direct by now")
+            raise DirectChangedError("other entities are direct now")
 
 
 @dataclass
@@ -265,9 +265,7 @@ class ReverseDaemon:
                 if not records:
                     self.pause(IDLE_S)
         if self.once:
-            raise Interrupted(
-                "stopped before all that was written is in the source; the same command goes on"
-            )
+            raise Interrupted("stopped before all writes are in the source; the same command resumes")
 
     def _turn(self) -> tuple[int, float]:
         records = self.reader.turn().records

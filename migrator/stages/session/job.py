@@ -421,7 +421,7 @@ def files_at(job: Job, place: str, stop: Callable[[], bool]) -> Files:
         return FolderFiles(Path(place).absolute())
     matched = _S3.fullmatch(place)
     if matched is None:
-        raise SettingsError(f"{place} is no place in S3; write s3://bucket/prefix")
+        raise SettingsError(f"invalid S3 location '{place}': use s3://bucket/prefix")
     prefix = (matched["prefix"] or "").strip("/")
     s3 = client_of(job, "s3")
     files = S3Files(s3, matched["bucket"], f"{prefix}/" if prefix else "", backoff_of(job), stop)

@@ -355,7 +355,7 @@ def check_keys(
         except TooSlowError:
             left_out.append(NotCompared(f"keys of {entity.name}", _TOO_SLOW))
             continue
-        advice = "name columns in key: that tell all rows apart"
+        advice = "name columns in key: that distinguish all rows"
         if counted.texts < counted.rows:
             reason = (
                 f"{counted.rows} rows have {counted.texts} different keys, so that some share their items"

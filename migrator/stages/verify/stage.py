@@ -250,7 +250,7 @@ Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
 
 
 _TOO_MANY = f"more than {DIGESTS_AT_MOST:,} items, and their digests would take too much memory"
-_STOPPED = "stopped; the checkpoint is kept, and the same command goes on from there"
+_STOPPED = "stopped; the checkpoint is kept, and the same command resumes"
 
 
 RESUMED_WITHIN_S = 3600.0
@@ -277,9 +277,11 @@ def begin(
     if (idle := idle_s(last)) > RESUMED_WITHIN_S:
         why = f"it was stopped {idle / 3600:.1f} hours ago, and what it looked at may have changed"
         run = journal.start_run(identity)
-        tell(f"run {last.id} of {last.started_at} does not go on: {why}; run {run.id} begins anew")
+        tell(
+            f"run {last.id} of {last.started_at} is not resumed: {why}; run {run.id} starts from the beginning"
+        )
         return run
-    tell(f"run {last.id} of {last.started_at} goes on")
+    tell(f"run {last.id} of {last.started_at} is resumed")
     return journal.resume_run(last)
 
 

@@ -184,7 +184,7 @@ def relay_beside(one: Acting) -> Iterator[None]:
     with ExitStack() as stack:
         with one.as_owner():
             stack.enter_context(one.made.beside("relay", job))
-        while "no relay is at work" in one.made.done("status", job).out:
+        while "no relay is running" in one.made.done("status", job).out:
             time.sleep(0.1)
         yield
 

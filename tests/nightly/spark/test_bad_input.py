@@ -55,9 +55,9 @@ def need_refused(made: Project, *said: str) -> None:
 
 def test_java_that_is_missing_is_told(with_server_journal: Project, tmp_path: Path) -> None:
     with_server_journal.environment["JAVA_HOME"] = str(tmp_path / "nothing")
-    need_refused(with_server_journal, "there is no Java in it", "install Java 17", "tuning.processes")
+    need_refused(with_server_journal, "which has no Java", "install Java 17", "tuning.processes")
     with_server_journal.environment.update({"JAVA_HOME": "", "PATH": ""})
-    need_refused(with_server_journal, "there is no java on the PATH")
+    need_refused(with_server_journal, "no java on the PATH")
 
 
 @pytest.mark.parametrize(

@@ -105,5 +105,5 @@ def test_a_driver_that_dies_or_is_stopped_goes_on_with_the_same_command(
     assert done_pages(shop) < PAGES
     shop.job.write_text(shop.job.read_text().replace(", max_write_units: 300", ""))
     ended = shop.done(*by_spark("backfill", shop, "--json"))
-    assert "goes on" in ended.err
+    assert "is resumed" in ended.err
     need_whole(shop)

@@ -46,7 +46,7 @@ def _buckets(since: dt.date, until: dt.date, unit: str) -> list[str]:
     moment, last = _naive(since), _filter_bucket(until, unit)
     while (text := _filter_bucket(moment, unit)) <= last:
         if len(found) == 400:
-            raise RefusedError(f"more than 400 buckets ({unit}) between both times; ask for a shorter time")
+            raise RefusedError(f"more than 400 buckets ({unit}) between both times; use a shorter time")
         found.append(text)
         try:
             moment = _following(unit, moment)
@@ -178,7 +178,7 @@ class _Question:
             if None in values:
                 continue
             if len(tests) < number:
-                raise RefusedError(f"{name} can be asked only together with {self.sort[number - 1][0]}")
+                raise RefusedError(f"{name} can be used only together with {self.sort[number - 1][0]}")
             test = _possible(name, operator, values)
             if test is None:
                 return None
@@ -484,10 +484,10 @@ class _Table:
         except ValueError:
             text = b""
         if len(text) < 17 or not hmac.compare_digest(self._signature(text[16:]), text[:16]):
-            raise RefusedError("the cursor is damaged or forged; begin the paging anew")
+            raise RefusedError("the cursor is damaged or forged; start again from the first page")
         of, given, starts = json.loads(text[16:], object_hook=_of_json)
         if of != asked:
-            raise RefusedError("the cursor is of another question; begin the paging anew")
+            raise RefusedError("the cursor is of another question; start again from the first page")
         return given, starts
 
 

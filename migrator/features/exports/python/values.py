@@ -78,7 +78,7 @@ def _decimal(value: Any, scale: int | None = None) -> Decimal:
     """An exact number, with so many decimals. Raises: RefusedError for one that has more, or that DynamoDB cannot hold."""
     number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not number.is_finite():
-        raise RefusedError("NaN and infinity are no numbers of an item")
+        raise RefusedError("an item cannot have NaN or infinity")
     if number == 0 and number.is_signed():
         number = abs(number)
     if scale is not None:

@@ -189,8 +189,8 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
         yield f"REVOKE {', '.join(granted)} ON {table} FROM {grantee}"
     if not _sees_all(connection):
         what = "-- the source's user is shown its own rights alone: which others may write is not known here"
-        yield f"{what}; ask a user that may SELECT from mysql.*"
-    yield "-- rights on whole schemas or servers (SHOW GRANTS) are to be taken away, too"
+        yield f"{what}; use a user that may SELECT from mysql.*"
+    yield "-- rights on whole schemas or servers (SHOW GRANTS) must also be revoked"
 
 
 def _sees_all(connection: Connection) -> bool:

@@ -91,9 +91,9 @@ def _verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
     if not in_recovery:
         if server == mark.server:
             return "ready"
-        raise base.no_replica("this server is no replica (any more), it takes writes of its own")
+        raise base.no_replica("this server is not a replica: it accepts writes")
     if ahead_bytes is None:
-        raise base.no_replica("this server does not say how far it has replayed")
+        raise base.no_replica("this server does not report how far it has replayed")
     return "ready" if ahead_bytes >= 0 else "behind"
 
 

@@ -855,7 +855,7 @@ def sqlite_file(text: str, supported: str) -> URL:
     path = Path(text)
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise SettingsError(f"source: {named} is no regular file; name a file that SQLite can open")
+            raise SettingsError(f"source: {named} is not a regular file; name a file that SQLite can open")
         if path.is_dir():
             raise IsADirectoryError
         what = "is empty" if not path.stat().st_size else _not_of_sqlite(path)
@@ -883,7 +883,7 @@ def _not_of_sqlite(path: Path) -> str:
     except sqlite3.DatabaseError as error:
         # Whatever else it is (locked, or a log that cannot be made), opening it to work with says so.
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            return "is no SQLite database, or an encrypted one"
+            return "is not a SQLite database, or an encrypted one"
     return ""
 
 

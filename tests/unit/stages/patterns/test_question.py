@@ -331,7 +331,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
         (
             PLAIN_DAYS,
             {"since": "2026-01-02", "until": "2026-01-01"},
-            ["no request: no item can have what the parameters ask for"],
+            ["no request: no item can match these parameters"],
         ),
     ],
 )

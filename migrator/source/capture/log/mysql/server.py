@@ -317,7 +317,7 @@ class BinlogCapture(LogCapture):
     """LogCapture of MySQL, whose server has nothing of ours but our tables."""
 
     means_of_log = "binary log and place"
-    taken_words = "our place in the binary log and our tables are taken away"
+    taken_words = "our place in the binary log and our tables are removed"
     literal = staticmethod(literal)
     log_limits = staticmethod(server_limits)
     create_log = staticmethod(create_log)

@@ -119,7 +119,7 @@ def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator
         elif missing:
             yield (
                 f"{what}: its replica identity does not hold {', '.join(missing)}, which keys and links are made of, so the"
-                f" log would not say which rows a change concerned; its owner can run {_full(row.quoted)}"
+                f" log would not show which rows a change concerned; its owner can run {_full(row.quoted)}"
             )
     for table in tables:
         yield from _unreadable(table)
@@ -172,7 +172,7 @@ class SlotCapture(LogCapture):
     """LogCapture of PostgreSQL."""
 
     means_of_log = "publication and slot"
-    taken_words = "the replication slot, the publication and our tables are taken away"
+    taken_words = "the replication slot, the publication and our tables are removed"
     literal = staticmethod(literal)
     log_limits = staticmethod(server_limits)
     create_log = staticmethod(lambda _: f"CREATE TABLE IF NOT EXISTS {LOG} ({COLUMNS})")
@@ -232,7 +232,7 @@ class SlotCapture(LogCapture):
         while (pid := self._reader_pid()) is not None:
             if time.monotonic() > end:
                 what = f"the replication slot {slot_of(self._job)} is read by the server's process {pid}"
-                raise SettingsError(f"{what}; stop the job's relays, then give the same command again")
+                raise SettingsError(f"{what}; stop the job's relays, then run the same command again")
             self._wait(0.2)
         super().do(step)
 
