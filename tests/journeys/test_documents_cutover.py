@@ -89,7 +89,7 @@ def test_a_services_reads_are_the_evidence_and_streams_tell_that_nothing_changes
         assert pins.said(refused.out, "databases")
         told = proven(shop, migration, "advance", "--one-way")
     found = {line["name"]: line["found"] for line in told["evidence"]}
-    assert (found["transactions"], found["unmigrated"]) == ("none is", pins.text("purpose"))
+    assert (found["transactions"], found["unmigrated"]) == ("0 open", pins.text("purpose"))
     assert "complete" in str(made.done("cutover", "status", job, "--json").data)
 
 
