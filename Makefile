@@ -67,7 +67,7 @@ storms: setup
 	@$(STAGE) $@ $(PYTEST) -n $(STORMS) tests/storms -m "not nightly"
 
 docs: setup ## build the site of docs/ in build/docs/html; a broken link is an error
-	$(BIN)/python -m docs.generate_site
+	$(BIN)/python -m tools.pages.site
 
 lock: setup ## write the locks with the newest versions that fit: to develop, to run, for the example shop
 	$(COMPILE) --group dev --extra postgres --extra mysql --extra local -o requirements.lock \

@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of docs/generate_site.py: pages as GitHub shows them, nothing from other hosts."""
+"""How Sphinx makes the site of tools/pages/site.py: pages as GitHub shows them, nothing from other hosts."""
 
 from pathlib import Path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -43,11 +42,6 @@ def test_no_file_holds_what_belongs_to_one_machine(what: str) -> None:
         if UNWANTED[what].search(line)
     ]
     assert not found
-
-
-def test_the_tree_and_the_arrows_of_the_page_are_those_of_the_code() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "generate_architecture.py"))
-    assert made["written"](made["PAGE"].read_text()) == made["PAGE"].read_text(), "run .ci/pages"
 
 
 def _named(text: str) -> set[str]:

@@ -1,52 +1,15 @@
-"""Golden files of the designs: what the articles say must be stored and answered, written by hand."""
+"""Sources of the designs as SQL of an engine, and forms in which golden items are compared."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from migrator.mapping.items.wire import encode_item
-from migrator.mapping.language.document import plain_of
-from migrator.mapping.model.table import Item, SetOf
+from migrator.mapping.model.table import Item
 from tests import support_mysql
-
-ROOT = Path(__file__).parents[2]
-DESIGNS = ROOT / "mappings" / "designs"
-GOLDEN = ROOT / "tests" / "golden" / "designs"
-
-NAMES = sorted(path.stem for path in DESIGNS.glob("*.yaml"))
-"""The designs: each is a .yaml, .sql and .md of one name, and a golden file."""
-
-Rows = list[list[Any]]
-
-
-@dataclass(frozen=True)
-class GoldenQuery:
-    """`params` as texts, as a person types them; `answer` by part, '' where the pattern has no parts."""
-
-    pattern: str
-    params: dict[str, str]
-    answer: dict[str, Rows]
-
-    @property
-    def name(self) -> str:
-        return " ".join([self.pattern, *(f"{name}={value}" for name, value in self.params.items())])
-
-
-@dataclass(frozen=True)
-class Golden:
-    """`in_index`: per index, the base keys of all items in it, in its order."""
-
-    items: list[Item]
-    absent: list[tuple[Any, ...]]
-    in_index: dict[str, Rows]
-    count: int
-    queries: list[GoldenQuery]
+from tools.pages.golden import DESIGNS
 
 
 def script_of(name: str, engine: str) -> str:
@@ -61,46 +24,6 @@ def in_mysql(text: str) -> str:
     if support_mysql.stands_for_mariadb():
         text = text.replace(" UUID ", " CHAR(36) ").replace(" AS VARCHAR(", " AS CHAR(")
     return text
-
-
-def read_golden(name: str) -> Golden:
-    """The golden file of the design. Raises: KeyError where `items`, `count` or `queries` are not there."""
-    return golden_of(plain_of((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")))
-
-
-def golden_of(written: dict[str, Any]) -> Golden:
-    return Golden(
-        items=[value_of(item) for item in written["items"]],
-        absent=[tuple(value_of(key)) for key in written.get("absent", [])],
-        in_index=value_of(written.get("in_index", {})),
-        count=written["count"],
-        queries=[_query(one) for one in written["queries"]],
-    )
-
-
-def _query(written: dict[str, Any]) -> GoldenQuery:
-    params = {name: _param(value) for name, value in written.get("params", {}).items()}
-    answer = value_of(written["answer"])
-    return GoldenQuery(written["pattern"], params, answer if isinstance(answer, dict) else {"": answer})
-
-
-def _param(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def value_of(written: Any) -> Any:
-    """The value with {n: "149.99"} as the exact number that it is, and {set: [a, b]} as a set."""
-    if isinstance(written, list):
-        return [value_of(one) for one in written]
-    if isinstance(written, dict):
-        if written.keys() == {"set"}:
-            return SetOf(value_of(written["set"]))
-        number = written.get("n") if len(written) == 1 else None
-        return (
-            Decimal(number) if number is not None else {name: value_of(one) for name, one in written.items()}
-        )
-    assert not isinstance(written, float), f"{written}: write a number with decimals as {{n: …}}"
-    return written
 
 
 def exactly(items: Sequence[Item]) -> list[dict[str, Any]]:

@@ -30,8 +30,9 @@ from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
 from migrator.stages.session.job import JobSource, SourceWork, open_source
 from migrator.stages.verify.stage import Verify
-from tests.designs.golden import DESIGNS, Golden, GoldenQuery, in_mysql, read_golden
+from tests.designs.golden import in_mysql
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
+from tools.pages.golden import DESIGNS, Golden, GoldenQuery, read_golden
 
 
 @dataclass(frozen=True)

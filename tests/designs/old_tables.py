@@ -16,10 +16,11 @@ from migrator.mapping.language.documents import facts_of, key_type
 from migrator.mapping.model.facts import Column, TableFacts
 from migrator.settings.job import DocumentSettings, SourceSettings
 from migrator.settings.transforms import read_mapping
-from tests.designs.golden import DESIGNS, Golden, script_of
+from tests.designs.golden import script_of
 from tests.designs.moved import Moved, moved_from
 from tests.support_design import source_with
 from tests.support_documents import declared, old_tables
+from tools.pages.golden import DESIGNS, Golden
 
 Documents = Mapping[str, list[dict[str, Any]]]
 Indexes = Mapping[str, Mapping[str, Mapping[str, str]]]

@@ -13,10 +13,11 @@ from migrator.settings.transforms import read_mapping
 from migrator.stages.design.views import Partitions
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import direct_items
-from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of
+from tests.designs.golden import exactly, rows_exactly, script_of
 from tests.designs.moved import Moved, moved
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
+from tools.pages.golden import DESIGNS, GOLDEN, NAMES, read_golden
 
 NOW_S = 1_780_000_000.0
 """In 2026, as the golden files have it."""

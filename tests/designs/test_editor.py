@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from docs.generate_schemas import job_schema, mapping_schema
 from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.parse import examine_mapping
 from migrator.runtime.errors import MappingError
 from migrator.settings.job import load_job
-from tests.designs.golden import ROOT
 from tests.designs.test_shipped import SHIPPED
+from tools.pages.golden import ROOT
+from tools.pages.schemas import job_schema, mapping_schema
 
 JOBS = sorted((ROOT / "jobs").glob("*.yaml"))
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "mappings").rglob("*.md")])

@@ -18,10 +18,11 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source
-from tests.designs.golden import DESIGNS, NAMES, ROOT, script_of
+from tests.designs.golden import script_of
 from tests.fakes.source import MemorySource
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
+from tools.pages.golden import DESIGNS, NAMES, ROOT
 
 ROWS_OF_CHINOOK = 15_607
 TO_SECONDS = frozenset(

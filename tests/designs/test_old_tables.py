@@ -9,10 +9,10 @@ import pytest
 
 from migrator.mapping.language.document import plain_of
 from migrator.stages.patterns.question import statement_faults
-from tests.designs.golden import NAMES, ROOT, golden_of, read_golden, value_of
 from tests.designs.moved import Moved
 from tests.designs.old_tables import moved_tables, on_old_tables
 from tests.designs.test_designs import check_collections, check_indexes, check_items, check_queries
+from tools.pages.golden import NAMES, ROOT, golden_of, read_golden, value_of
 
 BY_HAND = ROOT / "mappings" / "old_tables" / "users_and_orders.yaml"
 GOLDEN = ROOT / "tests" / "golden" / "old_tables" / "users_and_orders.yaml"

@@ -9,9 +9,10 @@ import pytest
 from migrator.cli.runs_text import SampleLines
 from migrator.runtime.logs import get_logger
 from migrator.stages.patterns.replay import Replay, ReplayOptions
-from tests.designs.golden import NAMES, script_of
+from tests.designs.golden import script_of
 from tests.designs.moved import moved
 from tests.language.conftest import database_on
+from tools.pages.golden import NAMES
 
 DIFFERING = {
     # An event that has expired in the table is still there in SQL.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate_patterns import LISTED, listed
-from docs.generate_schemas import mapping_schema
 from migrator.mapping.check.check import check_form
 from migrator.settings.transforms import read_mapping
-from tests.designs.golden import ROOT
+from tools.pages.designs import LISTED, listed
+from tools.pages.golden import ROOT
+from tools.pages.schemas import mapping_schema
 
 SHIPPED = [
     *sorted([*(ROOT / "mappings").glob("*.yaml"), *(ROOT / "mappings").glob("*/*.yaml")]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.designs.golden import ROOT, GoldenQuery
+from tools.pages.golden import ROOT, GoldenQuery
 
 SHOP = ROOT / "mappings" / "ecommerce.yaml"
 _ROWS = """

@@ -14,9 +14,9 @@ from migrator.features.exports.json_schema import json_schema
 from migrator.mapping.items.items import items_for, stamp
 from migrator.mapping.model.table import Item
 from tests import pins
-from tests.designs.golden import NAMES, ROOT, read_golden
 from tests.exports.shipped import shipped
 from tests.exports.typescript import HEAD, Opened, opened, opened_design, plain
+from tools.pages.golden import NAMES, ROOT, read_golden
 
 
 def _items(described: Opened) -> Iterator[Item]:

@@ -12,12 +12,12 @@ from migrator.api import Migration
 from migrator.mapping.patterns.params import checked_params
 from migrator.runtime.errors import SettingsError
 from migrator.stages.patterns.question import ask
-from tests.designs.golden import Golden
 from tests.designs.moved import moved_by
 from tests.exports.generated import generated
 from tests.exports.odd_parameters import NOT_IN_JSON, NOTES, QUESTIONS, REFUSED, SCRIPT, Question
 from tests.exports.shipped import Shipped
 from tests.exports.typescript import sqlite_with
+from tools.pages.golden import Golden
 
 Asking = Callable[[Question], list[int]]
 

@@ -8,11 +8,12 @@ import pytest
 
 from migrator.features.exports.python.module import python_module
 from migrator.mapping.items.items import items_for
-from tests.designs.golden import ROOT, exactly
+from tests.designs.golden import exactly
 from tests.exports.generated import items_of, loaded, row_model, row_of
 from tests.exports.shop import SHOP
 from tests.exports.typescript import Opened, opened
 from tests.forking import run_python
+from tools.pages.golden import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -31,8 +31,9 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import SourceWork, open_source
-from tests.designs.golden import DESIGNS, GoldenQuery, script_of
+from tests.designs.golden import script_of
 from tests.designs.moved import Moved
+from tools.pages.golden import DESIGNS, GoldenQuery
 
 HEAD = ["Generated for a test."]
 TSC = [

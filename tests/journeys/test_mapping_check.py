@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate_schemas import job_schema
 from tests import pins
 from tests.journeys.command import Project
 from tests.journeys.cutover import cutover_shop
 from tests.journeys.small import small_shop
+from tools.pages.schemas import job_schema
 
 
 @pytest.fixture

@@ -16,11 +16,12 @@ from migrator.settings.transforms import sound_mapping
 from migrator.source.engines.connect import source_url
 from tests import pins, support_mysql
 from tests import support_services as services
-from tests.designs.golden import DESIGNS, NAMES, ROOT, script_of
+from tests.designs.golden import script_of
 from tests.journeys.command import Project, chinook_mapping, project
 from tests.journeys.cutover import desk_of
 from tests.language.conftest import database_on
 from tests.support_chinook import snake_case
+from tools.pages.golden import DESIGNS, NAMES, ROOT
 
 ENGINES = [
     "sqlite",

@@ -22,13 +22,13 @@ import pytest
 import yaml
 from botocore.validate import ParamValidator
 
-from docs.generate_site import ROOT
 from migrator.main import cli
 from migrator.runtime.errors import DIFFERENT, WRONG_USE
 from migrator.settings.job import Tuning
 from migrator.settings.roles import ROLES, rights_of
 from tests.journeys.in_process import run_here
 from tests.outside.cloudformation import template_of
+from tools.pages.site import ROOT
 
 DEPLOY = ROOT / "docs" / "deploy"
 UNIT = DEPLOY / "migrator-relay@.service"

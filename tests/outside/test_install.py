@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate_site import ROOT
+from tools.pages.site import ROOT
 
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
 PLACE = "/opt/migrator"

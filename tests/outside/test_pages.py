@@ -16,13 +16,12 @@ import click
 import pytest
 import structlog
 
-from docs import generate_reference as reference
-from docs import generate_site as site
 from migrator.main import cli
 from migrator.runtime import logs
 from tests import pins
 from tests.journeys.in_process import run_here
 from tests.outside.test_commands import commands
+from tools.pages import reference, site
 
 ROOT = site.ROOT
 pytestmark = pytest.mark.xdist_group("pages")  # one worker reads all of the code for them

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from docs.generate_site import ROOT
+from tools.pages.site import ROOT
 
 
 def test_a_second_shop_is_refused_while_one_is_running(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.audit_packages import judged
 from tests import pins
+from tools.audit_packages import judged
 
 CLEAN = {"name": "click", "version": "8.1", "vulns": []}
 FAULTY = {"name": "six", "version": "1.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["1.1", "2.0"]}]}
@@ -34,7 +34,7 @@ def test_what_is_known_is_told(packages: list[object], is_clean: bool, lines: li
 
 
 def test_without_an_index_it_says_that_it_was_skipped() -> None:
-    command = [sys.executable, "-m", "docs.audit_packages"]
+    command = [sys.executable, "-m", "tools.audit_packages"]
     away = {
         "HTTPS_PROXY": "http://127.0.0.1:1",
         "https_proxy": "http://127.0.0.1:1",

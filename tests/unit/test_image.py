@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
+
+from tools.pages import licences
 
 HOUSE = Path(__file__).resolve().parents[2]
 DOCKERFILE = (HOUSE / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -26,8 +27,6 @@ DEVELOPING = {
     "hypothesis",
 }
 
-_licences = runpy.run_path(str(HOUSE / "docs" / "generate_licences.py"))
-
 
 def stages() -> dict[str, str]:
     """Each stage's own lines, its FROM among them, by name, in order."""
@@ -36,7 +35,7 @@ def stages() -> dict[str, str]:
 
 
 def pins(lock: str) -> dict[str, str]:
-    return {name: version for name, version, _ in _licences["pins"](HOUSE / lock)}
+    return {name: version for name, version, _ in licences.pins(HOUSE / lock)}
 
 
 def test_every_base_is_named_by_a_digest() -> None:
@@ -81,11 +80,11 @@ def test_what_runs_is_what_was_tested(lock: str) -> None:
 
 def test_the_page_of_licences_is_fresh() -> None:
     page = (HOUSE / "docs" / "licences.md").read_text(encoding="utf-8")
-    assert page == _licences["page"](), "run .ci/pages"
+    assert page == licences.page(), "run .ci/pages"
 
 
 def test_nothing_that_runs_is_under_the_gpl() -> None:
-    told = {name: _licences["licence"](name) for name in pins(RUN)}
+    told = {name: licences.licence(name) for name in pins(RUN)}
     assert [name for name, licence in told.items() if not licence] == []
     gpl = re.compile(r"(?<!L)GPL|Affero|(?<!Lesser )General Public", re.IGNORECASE)
     assert {name: licence for name, licence in told.items() if gpl.search(licence)} == {}

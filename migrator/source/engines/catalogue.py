@@ -23,7 +23,7 @@ def quoted(name: str, quote: str = '"') -> str:
     return quote + name.replace(quote, quote * 2) + quote
 
 
-# ── What a rule for column types says: one row of types.toml beside an engine, from which docs/types.md is made ──
+# ── What a rule for column types says: one row of an engine's types.toml (tools/pages/column_types.py) ──
 
 
 class TypeRule(Struct, frozen=True):

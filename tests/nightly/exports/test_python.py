@@ -17,13 +17,14 @@ from migrator.mapping.patterns.answers import Designs
 from migrator.mapping.patterns.params import checked_params, read_params
 from migrator.runtime.values import replace
 from migrator.stages.patterns.question import Question
-from tests.designs.golden import DESIGNS, NAMES, Golden, GoldenQuery, exactly, script_of
+from tests.designs.golden import exactly, script_of
 from tests.designs.moved import Moved, moved, moved_by
 from tests.exports.generated import Generated, asked, expected, generated, items_of, paged, row_model, row_of
 from tests.exports.shipped import Shipped
 from tests.exports.shop import SHOP, SHOP_QUERIES, SHOP_SCRIPT
 from tests.exports.typescript import sqlite_with
 from tests.language.conftest import database_on
+from tools.pages.golden import DESIGNS, NAMES, Golden, GoldenQuery
 
 
 @pytest.mark.parametrize("name", NAMES)

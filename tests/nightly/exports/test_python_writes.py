@@ -27,11 +27,12 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.session.job import open_source
 from tests import pins
-from tests.designs.golden import NAMES, script_of
+from tests.designs.golden import script_of
 from tests.exports.generated import Generated, asked, generated, table_of
 from tests.exports.shipped import MAPPINGS, ROOT, Shipped
 from tests.journeys.in_process import Ended
 from tests.support_chinook import golden_runs
+from tools.pages.golden import NAMES
 
 pytestmark = pytest.mark.xdist_group("generated python")
 

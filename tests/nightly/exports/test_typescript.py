@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from migrator.features.exports.electrodb import electrodb_typescript
-from tests.designs.golden import NAMES, ROOT, Golden, GoldenQuery, script_of
+from tests.designs.golden import script_of
 from tests.designs.moved import Moved, moved, moved_by
 from tests.exports.odd_parameters import NOTES, QUESTIONS, REFUSED, SCRIPT
 from tests.exports.shop import SHOP, SHOP_QUERIES, SHOP_SCRIPT
 from tests.exports.typescript import HEAD, Asked, answered, compiled, described, plain, sqlite_with
 from tests.support_chinook import golden_runs
+from tools.pages.golden import NAMES, ROOT, Golden, GoldenQuery
 
 pytestmark = pytest.mark.xdist_group("node")
 

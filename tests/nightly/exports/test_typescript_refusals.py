@@ -9,8 +9,8 @@ import pytest
 from migrator.features.exports.electrodb import electrodb_typescript
 from migrator.runtime.errors import SettingsError
 from tests import pins
-from tests.designs.golden import NAMES, ROOT
 from tests.exports.typescript import HEAD, opened, opened_design, sqlite_with
+from tools.pages.golden import NAMES, ROOT
 
 ODD = """
 CREATE TABLE odd (id INTEGER NOT NULL PRIMARY KEY, "a.b" TEXT, "constructor" TEXT, "Unit Price" NUMERIC(8, 2), photo BLOB,

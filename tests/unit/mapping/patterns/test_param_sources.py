@@ -16,10 +16,10 @@ from migrator.mapping.patterns.param_sources import (
     same_forms,
     stored_keys,
 )
-from tests.designs.golden import ROOT
 from tests.golden.heart import facts, table
 from tests.golden.patterns import checked
 from tests.support_mapping import parse_mapping
+from tools.pages.golden import ROOT
 
 WAYS = {
     "a whole key": (

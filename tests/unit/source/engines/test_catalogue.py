@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,14 +124,6 @@ def test_a_type_of_postgresql_has_a_kind(declared: str, kind: Kind) -> None:
 )
 def test_a_type_of_mysql_has_a_kind(declared: str, kind: Kind) -> None:
     assert engine_of("mysql").schema.kinds.kind_of(declared) == kind
-
-
-DOCS = Path(__file__).resolve().parents[4] / "docs"
-
-
-def test_the_page_of_types_is_what_the_tables_say() -> None:
-    made = runpy.run_path(str(DOCS / "generate_types.py"))["page"]()
-    assert (DOCS / "types.md").read_text(encoding="utf-8") == made, ".ci/pages writes it anew"
 
 
 @pytest.mark.parametrize("rules", [sqlite.KINDS.rules, postgresql_facts.KINDS.rules, facts.KINDS.rules])

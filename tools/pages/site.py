@@ -1,7 +1,7 @@
 """Makes a site of these pages with Sphinx, in build/docs/html: run `make docs`.
 
 The pages are put together in build/docs/pages as they stand in the repository, so that links between them are the same
-here and there; docs/README.md says in which order they come. A broken link is an error, and so is a page named nowhere.
+here and there; docs/README.md has their order. A broken link is an error, and so is a page named nowhere.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs.generate_reference import pages
+from tools.pages.reference import pages
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FRONT = "README.md"
 CONTENTS = "docs/README.md"
 GENERATED = "docs/reference"

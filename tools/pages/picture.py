@@ -1,6 +1,6 @@
 """Makes docs/images/report.png: the report of the example shop, moved and compared just now, as Chromium shows it.
 
-    python -m docs.generate_picture
+    python -m tools.pages.picture
 
 No test compares it, since times and the folder differ each time; tests of the page itself are in tests/nightly/browser.
 """
@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "images" / "report.png"
 JOB = "jobs/ecommerce.yaml"
 SIZE = "1200,1020"

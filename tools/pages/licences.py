@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("licences.md")
-LOCK = PAGE.parent.parent / "requirements-run.lock"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "licences.md"
+LOCK = ROOT / "requirements-run.lock"
 
 HEAD = """\
 # Licences
@@ -50,16 +51,16 @@ def licence(name: str) -> str:
         about = metadata(name)
     except PackageNotFoundError:
         return _ELSEWHERE.get(name, "")
-    told = about.get("License-Expression") or ""
+    told, classes, said = (
+        about.get_all(name) or [] for name in ("License-Expression", "Classifier", "License")
+    )
     if told:
-        return told
-    classes = [
-        text.rpartition(" :: ")[2] for text in about.get_all("Classifier", []) if text.startswith("License")
-    ]
+        return str(told[0])
+    classes = [text.rpartition(" :: ")[2] for text in classes if text.startswith("License")]
     if classes:
         return " OR ".join(_BY_CLASSIFIER.get(text, text) for text in classes)
-    said = (about.get("License") or "").strip()
-    return _SPELLED.get(said, said.partition("\n")[0])
+    text = "".join(said).strip()
+    return _SPELLED.get(text, text.partition("\n")[0])
 
 
 def page() -> str:

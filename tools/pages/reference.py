@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from docs.generate_patterns import page as designs_page
 from migrator.main import cli
+from tools.pages import column_types, designs, packages
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "migrator"
 SCHEMAS = {
     "mappings/mapping.schema.json": ("words-mapping", "Words of a mapping"),
@@ -34,10 +34,12 @@ def pages() -> dict[str, str]:
     }
     return {
         "commands": _commands_page(),
-        "designs": designs_page(),
+        "designs": designs.page(),
         **words,
+        "column-types": column_types.page(),
         "metrics": _metrics_page(),
         "log-lines": _log_page(),
+        "packages": packages.page(),
     }
 
 

@@ -1,6 +1,6 @@
 """Writes docs/runbook.md, docs/tutorial.md and docs/incidents.md anew: runs a page's commands, and puts what they say below.
 
-    python -m docs.generate_runbook [runbook|tutorial|incidents]
+    python -m tests.journeys.write_pages [runbook|tutorial|incidents]
 
 Change a command or the text between in the page itself, then run this. Behind `incidents` a symptom may stand.
 """

@@ -30,7 +30,7 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.session.job import open_source
-from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
+from tools.pages.golden import DESIGNS, NAMES, GoldenQuery, read_golden
 
 HERE = Path(__file__).parent
 LISTED = DESIGNS / "README.md"
@@ -108,7 +108,7 @@ def page() -> str:
         autoescape=False,  # it writes markdown, out of files of this repository
     )
     environment.filters["table"] = _markdown
-    return environment.get_template("patterns.md.j2").render(designs=[_design(name) for name in NAMES])
+    return environment.get_template("designs.md.j2").render(designs=[_design(name) for name in NAMES])
 
 
 def listed() -> str:
@@ -128,7 +128,7 @@ def _design(name: str) -> DesignView:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "source.db"
         with sqlite3.connect(file) as connection:
-            connection.executescript(script_of(name, "sqlite"))
+            connection.executescript((DESIGNS / f"{name}.sql").read_text(encoding="utf-8"))
         connection.close()
         with open_source(SourceSettings(url=f"sqlite:///{file}"), parsed) as opened:
             assert isinstance(opened, SqlSource)

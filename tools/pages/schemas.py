@@ -12,6 +12,8 @@ from migrator.mapping.language.document import plain_of
 from migrator.mapping.language.forms import MappingForm
 from migrator.settings.job import IS_DURATION, JobFile
 
+WORDS = Path(__file__).resolve().parents[2] / "docs" / "words.yaml"
+
 # ── The forms of settings, as a person may write them ──
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
@@ -86,7 +88,7 @@ def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
 
     Raises: KeyError for a word of which words.yaml says nothing.
     """
-    words = plain_of(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))[of]
+    words = plain_of(WORDS.read_text(encoding="utf-8"))[of]
     forms = {root: schema, **schema.get("$defs", {})}
     for form, definition in forms.items():
         # Names and docstrings are the code's, for its readers.
