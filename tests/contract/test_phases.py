@@ -166,9 +166,9 @@ def test_what_an_instance_confirmed_goes_with_it(journal: SqlJournal) -> None:
 
 
 def test_the_statement_of_the_page_reads_what_services_act_by(journal: SqlJournal) -> None:
-    """As services in other languages ask, by the words of docs/service.md."""
+    """As services in other languages ask, by the words of docs/other-languages.md."""
     (sql,) = re.findall(
-        r"```sql\n(SELECT p\.pattern.*?)```", (HOUSE / "docs" / "service.md").read_text(), re.DOTALL
+        r"```sql\n(SELECT p\.pattern.*?)```", (HOUSE / "docs" / "other-languages.md").read_text(), re.DOTALL
     )
     phases = SqlPhases(journal.database, "shop")
     named = State("ramp", 0, (("user_id", "42"),))

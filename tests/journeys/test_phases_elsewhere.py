@@ -47,9 +47,9 @@ def told(url: str) -> dict[str, Any]:
 
 
 def page() -> tuple[Any, Any]:
-    """The example and the schema of docs/service.md."""
-    example, schema = (json.loads(text) for text in _JSON.findall((ROOT / "docs" / "service.md").read_text()))
-    return example, schema
+    """The example of docs/other-languages.md, and its schema."""
+    (example,) = _JSON.findall((ROOT / "docs" / "other-languages.md").read_text())
+    return json.loads(example), json.loads((ROOT / "docs" / "phases.schema.json").read_text())
 
 
 def test_the_example_of_the_page_fits_its_schema() -> None:

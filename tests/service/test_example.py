@@ -1,4 +1,4 @@
-"""The example of docs/service.md runs as it stands there."""
+"""The examples of docs/service.md and docs/service-tests.md run as they are there."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def page(tmp_path: Path) -> str:
-    """The page, whose files are written."""
-    text = (HOUSE / "docs" / "service.md").read_text()
+    """Both pages; their files are written."""
+    text = "".join((HOUSE / "docs" / f"{name}.md").read_text() for name in ("service", "service-tests"))
     for found in _FILE.finditer(text):
         (tmp_path / found["name"]).write_text(found["text"])
     assert {"mapping.yaml", "notes.yaml", "service.py"} <= {one.name for one in tmp_path.iterdir()}
