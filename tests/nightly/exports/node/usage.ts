@@ -1,4 +1,4 @@
-// What docs/export.md shows, which must compile beside the modules that Chinook became.
+// What docs/export-code.md shows, which must compile beside the modules that Chinook became.
 import { DynamoDBClient } from "@aws-sdk/client-dynamodb";
 import { entities, Genre, genreKeys, getTrack, listInvoicesOfCustomer } from "./chinook_electrodb";
 
