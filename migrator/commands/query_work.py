@@ -153,6 +153,8 @@ _EXPLAINED = {"query": _query, "get": _get, "batch_get": _batch_get}
 
 
 def _afterwards(request: Request) -> Iterator[str]:
+    if len(request.sent) > request.calls:
+        yield "any one of these copies is read"
     if len(request.sent) > 1 and request.operation == "query" and request.near is None:
         yield f"merged by {', '.join(request.sort) or 'nothing (no sort key)'}"
     if request.near is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -86,12 +87,16 @@ class Asked:
         """All rows with what their items must be."""
         model = described(self.moved)
         items = vocabulary(model, Identifiers(runtime_names()), [])
-        spoken = {item.made.name: item for item in items}
+        spoken = {item.made.called: item for item in items}
         for entity in self.moved.checked.entities:
             for row in self.moved.source.read_page(entity.plan, None, None, None):
                 values = _values(entity, row)
+                seen: Counter[str] = Counter()
                 for item in items_for(entity, row):
-                    self._add(spoken[self.moved.store.design.type_of(item)], item, values)
+                    type_ = self.moved.store.design.type_of(item)
+                    seen[type_] += 1
+                    copy = spoken.get(f"{type_} {seen[type_]}")
+                    self._add(copy or spoken[type_], item, values)
 
     def _add(self, spoken: ItemCode, item: Item, values: Mapping[str, Any]) -> None:
         table = self.moved.store.design
@@ -102,7 +107,7 @@ class Asked:
             for name, one in spoken.inputs.items()
         }
         attributes = {name: value for name, value in own.items() if name in written}
-        made = {"type": table.type_of(item), "keys": spoken.keys, "values": of, "attributes": attributes}
+        made = {"type": spoken.made.called, "keys": spoken.keys, "values": of, "attributes": attributes}
         self.rows.append(plain(made))
         self.wanted.append(own)
 

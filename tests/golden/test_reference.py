@@ -104,6 +104,7 @@ def test_the_access_patterns_fit_the_items() -> None:
         "order_by_key",
         "orders_and_profile",
         "orders_of_users",
+        "product_by_id",
         "recent_orders",
         "shops_near",
         "some_users",

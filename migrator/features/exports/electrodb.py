@@ -220,7 +220,13 @@ _CALLS = {
 """By filter the call of a value, its text or a list's texts. {1}: the filter's argument; {of}: the list."""
 
 
-_FUNCTIONS = {"bound": "bounded", "buckets": "bucketsBetween", "cells": "cellsAround", "limit": "limitOf"}
+_FUNCTIONS = {
+    "bound": "bounded",
+    "buckets": "bucketsBetween",
+    "cells": "cellsAround",
+    "limit": "limitOf",
+    "any_of": "anyOf",
+}
 """Of the functions that expressions call those that are called otherwise here."""
 
 
@@ -348,7 +354,7 @@ class ItemCode(TypeScript):
         self, model: Model, row: RowModel, item: ItemType, names: Identifiers, refusals: list[str]
     ) -> None:
         super().__init__(model)
-        self.made, self.type = item, names.type(item.name)
+        self.made, self.type = item, names.type(item.called)
         self.keys = names.function(f"{self.type} keys")
         self.inputs: dict[str, Input] = {}
         self._row = row
@@ -446,11 +452,11 @@ def vocabulary(model: Model, names: Identifiers, refusals: list[str]) -> list[It
     """The item types under their names in TypeScript."""
     items: dict[str, ItemCode] = {}
     for row, item in ((each, item) for each in model.rows for item in each.items):
-        if item.name in items:
+        if item.called in items:
             where = f"{row.entity.written}.items.{item.name}"
             refusals.append(f"{where}: several entities or schemas make items of this type")
         else:
-            items[item.name] = ItemCode(model, row, item, names, refusals)
+            items[item.called] = ItemCode(model, row, item, names, refusals)
     return list(items.values())
 
 
@@ -483,7 +489,7 @@ def _places(table: TableDesign, items: Sequence[ItemCode]) -> Mapping[str, str]:
     """By index an item type that is in it, through whose entity it is asked."""
     found: dict[str, str] = {}
     for item in items:
-        found = dict.fromkeys(indexes_of(table, item), item.made.name) | found
+        found = dict.fromkeys(indexes_of(table, item), item.made.called) | found
     return found
 
 

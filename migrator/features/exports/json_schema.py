@@ -65,7 +65,7 @@ def _named(model: Model) -> Iterator[tuple[str, RowModel, ItemType]]:
     taken: set[str] = set()
     for row in model.rows:
         for item in row.items:
-            names = (item.name, *(f"{item.name} {number}" for number in range(2, 10_000)))
+            names = (item.called, *(f"{item.name} {number}" for number in range(2, 10_000)))
             name = next(name for name in names if name not in taken)
             taken.add(name)
             yield name, row, item

@@ -80,7 +80,8 @@ class ItemAttribute(Struct, frozen=True):
 
 
 class ItemType(Struct, frozen=True):
-    """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index."""
+    """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index.
+    `copy`: its number among the copies of one item, 0 without copies."""
 
     name: str
     key: tuple[Key, ...]
@@ -89,6 +90,12 @@ class ItemType(Struct, frozen=True):
     plain_keys: frozenset[str]
     when: tuple[Condition, ...]
     expiry: Expiry | None
+    copy: int = 0
+
+    @property
+    def called(self) -> str:
+        """Its name, with the number of a copy: a name of its own."""
+        return f"{self.name} {self.copy}" if self.copy else self.name
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -276,6 +283,7 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
         parts.index_keys,
         item.when,
         item.expiry,
+        item.copy,
     )
 
 
@@ -511,7 +519,7 @@ class Expressions(ABC):
         ]
         return RequestCode(
             {attribute.name: self.key(template, attribute) for attribute, template in asked.keys},
-            self.listed(asked.many) if asked.many else self._texts(pattern.star),
+            self.listed(asked.many) if asked.many else self._texts(pattern),
             sort if pattern.operation == "query" else [],
             filters,
             str(limit) if limit is None or limit.isdecimal() else self.call("limit", self.param(limit)),
@@ -528,8 +536,9 @@ class Expressions(ABC):
         is_pair = len(written) > 1 and all(any(paths_in([one])) for one in written)
         return self.call("both", self.literal(name), listed) if is_pair else listed
 
-    def _texts(self, star: Ref | None) -> str:
-        """The texts that the `*` of a partition key stands for; without a `*` a single unused text."""
+    def _texts(self, pattern: Pattern) -> str:
+        """The texts that the `*` of a partition key stands for, or of a get any of them; without a `*` an unused text."""
+        star = pattern.star
         if star is None:
             return '[""]'
         (used,) = star.filters
@@ -537,4 +546,5 @@ class Expressions(ABC):
         assert way is not None, "checked with the mapping"
         argument = self.unit(used) if way.of == "time" else used.args[0]
         name = {"shard": "shards", "time": "buckets", "place": "cells"}[way.of]
-        return self.call(name, *map(self.needed, star.paths), argument)
+        texts = self.call(name, *map(self.needed, star.paths), argument)
+        return texts if pattern.operation == "query" else self.call("any_of", texts)

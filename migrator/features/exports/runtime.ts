@@ -248,6 +248,11 @@ function shards(count: number): string[] {
   return Array.from({ length: count }, (_, number) => shardText(number, count));
 }
 
+/** One of an item's copies: each is read as often as the others. */
+function anyOf(copies: string[]): string[] {
+  return copies.slice(Math.floor(Math.random() * copies.length)).slice(0, 1);
+}
+
 /** The buckets of time from the one that holds `since` to the one that holds `until`. */
 function bucketsBetween(since: string, until: string, unit: Unit): string[] {
   const first = bucket(since, "hour") as string;

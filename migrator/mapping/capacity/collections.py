@@ -237,9 +237,10 @@ class WaitingReads:
         """
         if pattern.operation == "query":
             return Call([self._query(pattern, parts) for parts in _one_by_one(pattern, requests, params)])
-        sent = requests.of(params).sent
-        keys = [request["Key"] for request in sent] if pattern.operation == "get" else []
-        keys += [key for request in sent for key in request.get("Keys", ())]
+        request = requests.of(params)
+        sent = request.sent[: request.calls]
+        keys = [one["Key"] for one in sent] if pattern.operation == "get" else []
+        keys += [key for one in sent for key in one.get("Keys", ())]
         return Call([self._get(pattern, self._table.key_of(key)) for key in keys], pages=len(sent))
 
     def see(self, item: Item, sizes: Mapping[str, int]) -> None:

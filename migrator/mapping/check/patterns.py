@@ -33,6 +33,7 @@ from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.mapping.patterns.param_sources import (
     Form,
     StoredKey,
+    key_forms,
     matching_keys,
     may_give,
     reachable_keys,
@@ -199,13 +200,14 @@ class _PatternCheck:
         self.keys = list(reachable_keys(mapping, pattern, index))
 
     def faults(self) -> Iterator[Fault]:
-        matching = list(matching_keys(self.mapping, self.pattern.key, self.index))
+        matching = list(matching_keys(self.mapping, key_forms(self.pattern), self.index))
         if not matching:
             existing_keys = shown([key.partition for key in stored_keys(self.mapping, self.index)])
             where = self.index.name or self.mapping.table.name
             what = f"no item has a partition key of this form in {where}; existing: {existing_keys}"
             yield self._fault((*self.key_at, 0), what)
             return
+        yield from self._copy_faults(matching)
         yield from self._sort_faults(matching)
         yield from self._type_faults()
         yield from self._prefix_warnings()
@@ -216,6 +218,17 @@ class _PatternCheck:
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
         return self.document.fault(at, what, warning=warning)
+
+    def _copy_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
+        star = self.pattern.star
+        if star is None or self.pattern.operation == "query":
+            return
+        (read,) = star.filters[0].args
+        for key in matching:
+            written = key.entity.copies(key.item.type)
+            if written != int(read):
+                what = f"reads any of {read} copies of {key.item.type}, which has {written}"
+                yield self._fault((*self.key_at, 0), f"{what}; write the same number in both")
 
     def _sort_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
         for number, condition in enumerate(self.pattern.sort):

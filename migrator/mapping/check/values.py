@@ -462,9 +462,11 @@ def _is_fixed(ref: Ref, plan: EntityPlan) -> bool:
 
 
 class _Form(Struct, frozen=True):
-    """The constant text that a key begins with, whether more follows, and its separators (None: cannot be known)."""
+    """The constant texts that a key begins and ends with, whether more follows the beginning, and its separators (None:
+    cannot be known)."""
 
     beginning: str
+    ending: str
     open_end: bool
     separators: int | None
 
@@ -475,13 +477,15 @@ def _form(template: Template, plan: EntityPlan | None, separator: str) -> _Form:
     # Of several characters, half of a separator may stand in a value: only single ones can be counted.
     counted = sum(part.count(separator) for part in parts if isinstance(part, str))
     separators = counted if closed and len(separator) == 1 else None
-    begin = template.beginning
-    return _Form(begin, len(parts) > bool(begin), separators)
+    begin, end = template.beginning, next((part for part in parts[-1:] if isinstance(part, str)), "")
+    return _Form(begin, end, len(parts) > bool(begin), separators)
 
 
 def _apart(form: _Form, other_form: _Form) -> bool:
     shorter = min(len(form.beginning), len(other_form.beginning))
     if form.beginning[:shorter] != other_form.beginning[:shorter]:
+        return True
+    if not form.ending.endswith(other_form.ending) and not other_form.ending.endswith(form.ending):
         return True
     if None not in (form.separators, other_form.separators) and form.separators != other_form.separators:
         return True

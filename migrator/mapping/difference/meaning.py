@@ -187,7 +187,10 @@ class _Meaning:
             yield "transform", Meant(entity.transform, entity.transform)
 
     def _type(self, design: ItemDesign) -> Iterator[tuple[str, Meant]]:
-        yield BASE_KEY, self._templates(design.key)
+        base = self._templates(design.key)
+        shown = " + ".join(template.source for template in design.key)
+        # Of copies the last one is compared, and all are shown.
+        yield BASE_KEY, Meant(base.form, shown) if design.copy else base
         if design.when:
             yield WHEN, self._conditions(design.when)
         for entry in entries_of(self.mapping.table, design):

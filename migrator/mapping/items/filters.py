@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial, reduce
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 import pygeohash
@@ -228,13 +228,16 @@ class FilterContext(Struct, frozen=True):
 PLAIN = FilterContext()
 
 
+StarKind: TypeAlias = Literal["shard", "time", "place"]
+
+
 class StarTexts(Struct, frozen=True):
     """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
 
     `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
     """
 
-    of: Literal["shard", "time", "place"]
+    of: StarKind
     values: int
     texts: Callable[[str, Sequence[Any]], list[str]]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from migrator.mapping.items.filters import FILTERS
+from migrator.mapping.items.filters import FILTERS, StarKind
 from migrator.mapping.model.mapping import Filter, Ref, Template
 from migrator.runtime.errors import amount, did_you_mean
 
@@ -15,8 +15,13 @@ _NEEDS_QUOTES = re.compile(r"""[,:|{}'"]|^\*|^\s|\s$""")
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 
 
-def parse_template(text: str, *, every: bool = False) -> Template:
-    """The parts of a text with braces; `{{` and `}}` are literal braces. `every`: a reference may have a `*`.
+_STARS = (
+    "in the partition key of an access pattern's query, and as {*|shard:N} in that of an item and of a get"
+)
+
+
+def parse_template(text: str, *, stars: Collection[StarKind] = ()) -> Template:
+    """The parts of a text with braces; `{{` and `}}` are literal braces. `stars`: what a `*` in it may stand for.
 
     Raises: ValueError saying what is wrong with it.
     """
@@ -25,7 +30,8 @@ def parse_template(text: str, *, every: bool = False) -> Template:
         if literal:
             parts.append(literal)
         if inner is not None:
-            parts.append(_every(inner) if every and inner.startswith("*") else parse_ref(inner, formats=True))
+            is_star = bool(stars) and inner.startswith("*")
+            parts.append(_every(inner, stars) if is_star else parse_ref(inner, formats=True))
     return Template(tuple(parts), text)
 
 
@@ -43,7 +49,7 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
     Raises: ValueError saying what is wrong with it.
     """
     if text.startswith("*"):
-        raise ValueError(f"'{text}': a * is allowed only in the partition key of an access pattern's query")
+        raise ValueError(f"'{text}': a * is allowed only {_STARS}")
     head, *filter_texts = _split(text, "|")
     names, *formats_given = _split(head, ":")
     colon, format_spec = bool(formats_given), ":".join(formats_given)
@@ -63,14 +69,14 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
     return Ref(paths, format_spec if colon else None, filters)
 
 
-def _every(text: str) -> Ref:
+def _every(text: str, stars: Collection[StarKind]) -> Ref:
     """A reference with a `*`: `*|shard:10`, `*since,until|bucket:day`, `*lat,lng|geohash:6`."""
     head, *filter_texts = _split(text[1:], "|")
     paths = tuple(path.strip() for path in head.split(",")) if head.strip() else ()
     filters = tuple(_filter(part) for part in filter_texts)
     way = FILTERS[filters[0].name].way if len(filters) == 1 else None
-    if way is None:
-        fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way)
+    if way is None or way.of not in stars:
+        fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way and spec.way.of in stars)
         raise ValueError(f"'{text}' '*' needs one of the filters {fan_outs}")
     if len(paths) != way.values or not all(paths):
         raise ValueError(f"'{text}' names {amount(len(paths), 'parameter')} but it takes {way.values}")

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, get_args
 from msgspec import Struct
 from pydantic import ValidationError
 
-from migrator.mapping.items.filters import FILTERS, specs_of
+from migrator.mapping.items.filters import FILTERS, StarKind, specs_of, texts_of
 from migrator.mapping.items.templates import parse_ref, parse_template
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
@@ -93,10 +93,10 @@ class ExpressionReader:
     def fault(self, path: Path, what: str) -> None:
         self.faults.append(self.document.fault(path, what))
 
-    def template(self, text: str, path: Path, *, every: bool = False) -> Template:
-        """The template of a key; text without braces is a literal. `every`: a reference may have a `*`."""
+    def template(self, text: str, path: Path, *, stars: Sequence[StarKind] = ()) -> Template:
+        """The template of a key; text without braces is a literal. `stars`: what a `*` in it may stand for."""
         try:
-            template = parse_template(text, every=every)
+            template = parse_template(text, stars=stars)
         except ValueError as error:
             self.fault(path, str(error))
             return Template((text,), text)
@@ -116,6 +116,19 @@ class ExpressionReader:
         self._check_ref(ref, path)
         return ref
 
+    def key(self, texts: Sequence[str], path: Path, stars: Sequence[StarKind]) -> list[Template]:
+        """The templates of a whole key. `stars`: what a `*` in its partition key may stand for."""
+        made = [
+            self.template(text, (*path, number), stars=() if number else stars)
+            for number, text in enumerate(texts)
+        ]
+        self.one_star(made, path)
+        return made
+
+    def one_star(self, key: Sequence[Template], path: Path) -> None:
+        if sum(ref.every for template in key for ref in template.refs) > 1:
+            self.fault(path, "has more than one *; use one at a time")
+
     def _check_ref(self, ref: Ref, path: Path) -> None:
         for used in ref.filters:
             if FILTERS[used.name].of_map and used.args[0] not in self.maps:
@@ -128,6 +141,9 @@ class ExpressionReader:
 # ── Entities: joins, collections, items, attributes, conditions ──
 
 
+_QUERIED: tuple[StarKind, ...] = ("shard", "time", "place")
+"""What a `*` in the partition key of a query may stand for."""
+_MOST_COPIES = 100
 _AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 
@@ -157,7 +173,7 @@ class EntityParser:
         return Entity(
             name=self.name,
             table=table,
-            items=tuple(self._item(name, item) for name, item in form.items.items()),
+            items=tuple(one for name, item in form.items.items() for one in self._items(name, item)),
             key=tuple(form.key),
             where=self._conditions(form.where, (*self.at, "where")),
             joins=joins,
@@ -254,6 +270,21 @@ class EntityParser:
 
     # ── items ──
 
+    def _items(self, name: str, form: forms.ItemForm) -> Iterator[ItemDesign]:
+        """The item, or each of its copies, with its number in the key."""
+        design = self._item(name, form)
+        star = next((ref for template in design.key for ref in template.refs if ref.every), None)
+        if star is None:
+            yield design
+            return
+        texts = texts_of(star.filters[0], ())
+        if len(texts) > _MOST_COPIES:
+            what = f"makes {len(texts):,} copies of the item; {_MOST_COPIES} at most"
+            self.reader.fault((*self.at, "items", name, "key", 0), what)
+            texts = texts[:1]
+        for number, text in enumerate(texts, 1):
+            yield replace(design, key=tuple(one.with_star(text) for one in design.key), copy=number)
+
     def _item(self, name: str, form: forms.ItemForm) -> ItemDesign:
         at = (*self.at, "items", name)
         if len(form.key) != len(self.table.key):
@@ -266,9 +297,7 @@ class EntityParser:
         keep, keep_except = _keep(form.keep)
         return ItemDesign(
             type=name,
-            key=tuple(
-                self.reader.template(text, (*at, "key", number)) for number, text in enumerate(form.key)
-            ),
+            key=tuple(self.reader.key(form.key, (*at, "key"), ("shard",))),
             entries=tuple(entry for entry in made if entry is not None),
             when=self._conditions(form.when, (*at, "when")),
             keep=keep,
@@ -543,7 +572,8 @@ class PatternParser:
         if len(form.key) != len(self.table.key):
             wanted = " and ".join(attribute.name for attribute in self.table.key)
             self.reader.fault(at, f"has {amount(len(form.key), 'part')}; the table's key is {wanted}")
-        made = [self.reader.template(text, (*at, number)) for number, text in enumerate(form.key)]
+        stars: Sequence[StarKind] = () if isinstance(form, forms.BatchGetForm) else ("shard",)
+        made = self.reader.key(form.key, at, stars)
         return tuple(made[:1]), tuple(SortCondition("equal", (template,)) for template in made[1:])
 
     def _query_key(self, form: forms.QueryForm, request_at: Path) -> _Key:
@@ -568,12 +598,11 @@ class PatternParser:
         made = []
         for text, place in _each(form, at):
             if isinstance(text, str):
-                made.append(self.reader.template(text, place, every=True))
+                made.append(self.reader.template(text, place, stars=_QUERIED))
             else:
                 self.reader.fault(place, "a partition key takes one text, not a range")
                 made.append(Template(()))
-        if sum(ref.every for template in made for ref in template.refs) > 1:
-            self.reader.fault(at, "has more than one *; use one at a time")
+        self.reader.one_star(made, at)
         return tuple(made)
 
     def _sort(self, form: forms.PatternKeyForm, at: Path) -> tuple[SortCondition, ...]:

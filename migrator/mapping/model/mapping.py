@@ -56,6 +56,17 @@ class Template(Struct, frozen=True):
         """The constant text before the first reference."""
         return next((part for part in self.parts[:1] if isinstance(part, str)), "")
 
+    def with_star(self, text: str) -> Template:
+        """The template with a text in place of its `*`."""
+        parts: list[str | Ref] = []
+        for part in (text if isinstance(part, Ref) and part.every else part for part in self.parts):
+            before = parts[-1] if parts else None
+            if isinstance(part, str) and isinstance(before, str):
+                parts[-1] = before + part
+            else:
+                parts.append(part)
+        return Template(tuple(parts), self.source)
+
 
 class Const(Struct, frozen=True):
     value: Value
@@ -342,6 +353,8 @@ class Expiry(Struct, frozen=True):
 
 
 class ItemDesign(Struct, frozen=True):
+    """`copy`: its number among the copies of one item, which have one type; 0 for an item without copies."""
+
     type: str
     key: tuple[Template, ...]
     entries: tuple[IndexEntry, ...] = ()
@@ -350,6 +363,7 @@ class ItemDesign(Struct, frozen=True):
     keep_except: tuple[str, ...] = ()
     attributes: Dict[str, Expression] = {}
     expiry: Expiry | None = None
+    copy: int = 0
 
     @property
     def templates(self) -> tuple[Template, ...]:
@@ -397,6 +411,10 @@ class Entity(Struct, frozen=True):
     def written(self) -> str:
         """The name that stands in the mapping file."""
         return self.name.partition("@")[0]
+
+    def copies(self, type_: str) -> int:
+        """How many items of the type one row makes at most."""
+        return sum(item.type == type_ for item in self.items)
 
     @property
     def lists(self) -> frozenset[str]:

@@ -33,7 +33,8 @@ class Request(Struct, frozen=True):
     """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
 
     `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
-    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
+    store's to add. Several GetItem calls are of copies of one item, and one of them is sent. Items of several queries are
+    merged by `sort` (names of attributes), each `key` (the table's) once.
     `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
     """
 
@@ -48,6 +49,11 @@ class Request(Struct, frozen=True):
     """The attribute that shows which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
     ttl_attribute: str | None = None
     """The attribute that shows which items have expired: DynamoDB deletes them late, and no answer holds them."""
+
+    @property
+    def calls(self) -> int:
+        """How many of them are sent."""
+        return len(self.sent[:1] if self.operation == "get" else self.sent)
 
 
 # ── What a stage came to: made by stages, shown by report ──

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import FILTERS, specs_of, unit_of
+from migrator.mapping.items.filters import FILTERS, specs_of, texts_of, unit_of
 from migrator.mapping.model.facts import Column, EntityPlan, Lookup, attributes_of
 from migrator.mapping.model.mapping import (
     Const,
@@ -84,9 +84,18 @@ def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) ->
         yield from by_partition.get(forms, ())
 
 
+def key_forms(pattern: Pattern) -> tuple[Template, ...]:
+    """The partition key of what the pattern reads, with the first of the copies of an item that a get reads any of."""
+    star = pattern.star
+    if star is None or pattern.operation == "query":
+        return pattern.key
+    first, *_ = texts_of(star.filters[0], ())
+    return tuple(template.with_star(first) for template in pattern.key)
+
+
 def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator[StoredKey]:
     """The stored keys that can match the pattern's key condition, judged by their constant text."""
-    for key in matching_keys(mapping, pattern.key, index):
+    for key in matching_keys(mapping, key_forms(pattern), index):
         if all(
             may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
         ):
@@ -291,7 +300,7 @@ def _pairs(
     """Parameters of the pattern, each with what gives it of an item that the key can reach."""
     count, stored = len(key.partition), zip(index.attributes, key.forms, strict=False)
     forms = [_written_form(written, attribute.name, form) for attribute, form in stored]
-    for template, form in zip(pattern.key, forms[:count], strict=False):
+    for template, form in zip(key_forms(pattern), forms[:count], strict=False):
         yield from _paired(template, form, "equal")
     for condition, form in zip(pattern.sort, forms[count:], strict=False):
         for role, template in zip(_ROLES[condition.operator], condition.values, strict=False):

@@ -208,7 +208,7 @@ class Requests:
         if operation == "query":
             self.tests(params)
         elif operation == "get":
-            self._whole_key(params)
+            self._whole_keys(params)
         else:
             self._listed_keys(params)
 
@@ -217,9 +217,8 @@ class Requests:
         if pattern.operation == "query":
             return self._query(self.tests(params))
         if pattern.operation == "get":
-            whole_key = self._whole_key(params)
-            gets = ({"Key": whole_key, "ConsistentRead": pattern.consistent},) if whole_key else ()
-            return Request("get", gets, key)
+            gets = ({"Key": one, "ConsistentRead": pattern.consistent} for one in self._whole_keys(params))
+            return Request("get", tuple(gets), key)
         keys = self._listed_keys(params)
         sent = tuple(
             {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
@@ -259,22 +258,26 @@ class Requests:
             None if star is None else _near(pattern, star, params),
         )
 
-    def _whole_key(self, params: Dict[str, Any]) -> dict[str, Any]:
-        """Empty where no item can have it."""
-        render = Renderer(self, params)
-        key = {
-            attribute.name: render.set_key(template, attribute)
-            for attribute, template in zip(self._table.key, self.pattern.templates, strict=True)
-        }
-        fits = all(_is_key(value, most) for value, most in zip(key.values(), _KEY_BYTES, strict=False))
-        return key if fits else {}
+    def _whole_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
+        """The key, or those of all copies; empty where no item can have it."""
+        render, sort = Renderer(self, params), [condition.values[0] for condition in self.pattern.sort]
+        partitions = [self.pattern.key] if self._star is None else _starred(self.pattern, self._star, render)
+        keys = [
+            {
+                attribute.name: render.set_key(template, attribute)
+                for attribute, template in zip(self._table.key, (*partition, *sort), strict=True)
+            }
+            for partition in partitions
+        ]
+        fits = all(_is_key(*one) for key in keys for one in zip(key.values(), _KEY_BYTES, strict=False))
+        return keys if fits else []
 
     def _listed_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
         """One key for each value of the list, in its order; a repeated key is requested once."""
         pattern = self.pattern
         keys: dict[ItemKey, dict[str, Any]] = {}
         for given in each_given(pattern, params):
-            if key := self._whole_key(given):
+            for key in self._whole_keys(given):
                 keys.setdefault(tuple(key.values()), key)
         return list(keys.values())
 
@@ -326,10 +329,7 @@ def _partitions(
 def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
     """The partition key's templates, with each text that their `*` stands for in its place."""
     for text in render.texts(star):
-        yield tuple(
-            replace(template, parts=tuple(text if part is star else part for part in template.parts))
-            for template in pattern.key
-        )
+        yield tuple(template.with_star(text) for template in pattern.key)
 
 
 def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | None:

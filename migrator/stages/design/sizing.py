@@ -307,7 +307,7 @@ class Sizing:
                 for part in pattern.parts
                 for size in [self._mean_bytes(pattern.index or "", part.type)] * len(parts[part.name])
             ]
-            partitions = max(1, len(called.question.requests.of(params.values).sent))
+            partitions = max(1, called.question.requests.of(params.values).calls)
             reads.append(reads_of(pattern, sizes, partitions))
         return reads
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +52,8 @@ def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fet
 
 
 def _get(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    pages = [store.get_item(sent) for sent in request.sent]
+    # Of the copies of an item each is read as often as the others.
+    pages = [store.get_item(random.choice(request.sent))] if request.sent else []
     return _fetched(pages, shown([item for page in pages for item in page.items], request, now_s))
 
 

@@ -221,7 +221,7 @@ def check_totals(
     left_out: list[NotCompared] = []
     findings: list[Finding] = []
     for entity in entities:
-        for design in entity.plan.entity.items:
+        for design in {item.type: item for item in entity.plan.entity.items}.values():
             check = _TypeTotals(
                 source,
                 entity,
@@ -272,10 +272,10 @@ class _TypeTotals(Struct, frozen=True):
         # Rows without a key make no items; they are a finding of their own.
         conditions += [(column, None) for column in plan.key if column.nullable]
         rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
-        stored = self.scanned.counts[self.entity.name, self.design.type]
-        expected = rows - self.lost - self.refused
+        stored, copies = self.scanned.counts[self.entity.name, self.design.type], self._copies
+        expected = copies * (rows - self.refused) - self.lost
         # How many of the refused rows would have made an item of this type is not known.
-        most = rows - self.lost if self.design.when else expected
+        most = copies * rows - self.lost if self.design.when else expected
         if expected <= stored <= most or (self.design.expiry and stored <= most):
             return
         reason = f"SQL counts {expected}, the table holds {stored}"
@@ -297,9 +297,13 @@ class _TypeTotals(Struct, frozen=True):
             except RowError as error:
                 left_out.append(NotCompared(f"sum of {self.design.type}.{name}", str(error)))
                 continue
-            if stored != expected:
+            if stored != expected * self._copies:
                 reason = f"the sum of {name} differs between SQL and the table"
                 yield Finding("sum", self.entity.name, reason, attribute=name, item_type=self.design.type)
+
+    @property
+    def _copies(self) -> int:
+        return self.entity.plan.entity.copies(self.design.type)
 
     def _conditions(
         self, conditions: Sequence[Condition]

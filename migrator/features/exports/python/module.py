@@ -173,10 +173,10 @@ class RowCode:
 
     def name_builders(self, module: Names) -> None:
         for item in self.row.items:
-            called = function_name(item.name)
-            self.builders[item.name, ""] = module.one(f"{called}_key")
+            called = function_name(item.called)
+            self.builders[item.called, ""] = module.one(f"{called}_key")
             for entry in item.entries:
-                self.builders[item.name, entry.index] = module.one(f"{called}_{function_name(entry.index)}")
+                self.builders[item.called, entry.index] = module.one(f"{called}_{function_name(entry.index)}")
 
     def name_methods(self, methods: Names) -> None:
         for does in ("put", "change", "delete", *(("read",) if isinstance(self.read, ReadBack) else ())):

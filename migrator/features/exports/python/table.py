@@ -70,6 +70,11 @@ def _shards(count: int) -> list[str]:
     return [_shard_text(number, count) for number in range(count)]
 
 
+def _any_of(copies: list[str]) -> list[str]:
+    """One of an item's copies: each is read as often as the others."""
+    return [random.choice(copies)]
+
+
 def _cells(latitude: Any, longitude: Any, precision: int) -> list[str]:
     """The place's cell and then its neighbours, each once: over the date line too, and none beyond a pole."""
     height, width = _cell_degrees(precision)

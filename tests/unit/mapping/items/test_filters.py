@@ -12,6 +12,7 @@ from migrator.mapping.items.filters import (
     FILTERS,
     FilterContext,
     FilterSpec,
+    StarKind,
     bucket,
     buckets_between,
     texts_of,
@@ -101,10 +102,13 @@ def test_a_place_has_the_cell_that_items_write() -> None:
         written(used, (91, 0))
 
 
+STARS: tuple[StarKind, ...] = ("shard", "time", "place")
+
+
 def test_a_star_is_read_where_it_may_stand() -> None:
-    (ref,) = parse_template("A#{*since, until|bucket:day}", every=True).refs
+    (ref,) = parse_template("A#{*since, until|bucket:day}", stars=STARS).refs
     assert ref == Ref(("since", "until"), None, (Filter("bucket", ("day",)),), every=True)
-    (ref,) = parse_template("{*|shard:4}", every=True).refs
+    (ref,) = parse_template("{*|shard:4}", stars=STARS).refs
     assert ref == Ref((), None, (Filter("shard", ("4",)),), every=True)
 
 
@@ -123,7 +127,7 @@ def test_a_star_is_read_where_it_may_stand() -> None:
 )
 def test_a_star_in_wrong_use(text: str) -> None:
     with pytest.raises(ValueError) as caught:
-        parse_template(text, every=True)
+        parse_template(text, stars=STARS)
     assert pins.said(str(caught.value))
 
 
