@@ -148,9 +148,10 @@ class Sizing:
 
     def sized(self) -> Sized:
         """Raises: what the source raises."""
-        rows = {entity.name: self.source.rows_about(entity.plan) for entity in self.entities}
+        pool = RowSample(self.source, self.entities, self.bounds.seed)
+        rows = {entity.name: pool.count(entity.name) for entity in self.entities}
         sampled = {name for name, number in rows.items() if number > self.bounds.rows_exact}
-        calls = self._calls(sampled)
+        calls = self._calls(pool, rows, sampled)
         read: dict[str, int] = {}
         refused: dict[str, float] = {}
         reasons: dict[str, str] = {}
@@ -177,6 +178,8 @@ class Sizing:
     def _measure(self, entity: CompiledEntity, rows: int) -> tuple[int, float, str]:
         """(rows read, rows refused of all that they stand for, why the first one was)."""
         read, refused, reason = 0, 0, ""
+        if not rows:
+            return read, refused, reason
         pages = self._whole(entity) if rows <= self.bounds.rows_exact else self._by_chance(entity, rows)
         weight = 1.0
         for trees, wanted in pages:
@@ -242,17 +245,19 @@ class Sizing:
 
     # ── patterns ──
 
-    def _calls(self, sampled: set[str]) -> list[_Called]:
+    def _calls(self, pool: RowSample, rows: Mapping[str, int], sampled: set[str]) -> list[_Called]:
         """Calls of every pattern with parameters of real rows; those that no chosen rows can answer wait for no item."""
-        pool = RowSample(self.source, self.entities, self.bounds.seed)
         designs, called = Designs(pool.plans), []
+        filled = {name.partition("@")[0] for name, number in rows.items() if number}
         for pattern in self.mapping.patterns.values():
             index = self.mapping.table.asked(pattern.index)
             assert index is not None
             named = {key.entity.name for key in reachable_keys(self.mapping, pattern, index)}
             by_sql = any(name.partition("@")[0] in named for name in sampled)
             wanted = _CALLS_BY_SQL if by_sql else self._wanted()
-            drawn = draw(self.mapping, pattern, pool, round(wanted * _MORE), self.bounds.seed)
+            # Most tables of a schema without data are empty: nothing is drawn from those.
+            number = round(wanted * _MORE) if named & filled else 0
+            drawn = draw(self.mapping, pattern, pool, number, self.bounds.seed)
             params = [chosen for chosen in drawn.draws if not chosen.absent][:wanted]
             question = Question(self.mapping, pattern, designs)
             calls = (

@@ -86,6 +86,7 @@ class RowSample:
         self._source = source
         self._entities = {entity.name: entity for entity in entities}
         self._seed = seed
+        self._counts: dict[str, int] = {}
         self._rows: dict[str, list[Row]] = {}
         self.by_entity = plans_by_entity(self.plans)
 
@@ -93,14 +94,20 @@ class RowSample:
     def plans(self) -> list[EntityPlan]:
         return [entity.plan for entity in self._entities.values()]
 
+    def count(self, entity: str) -> int:
+        """Rows that the source has, counted once; those that it expects where that takes too long."""
+        if entity not in self._counts:
+            self._counts[entity] = self._source.rows_about(self._entities[entity].plan)
+        return self._counts[entity]
+
     def rows(self, entity: str) -> list[Row]:
         """Some hundred rows at most, in the order of their keys; rows that do not fit their declared types are left out."""
         if entity not in self._rows:
-            self._rows[entity] = list(self._read(self._entities[entity]))
+            self._rows[entity] = list(self._read(self._entities[entity])) if self.count(entity) else []
         return self._rows[entity]
 
     def _read(self, entity: CompiledEntity) -> Iterator[Row]:
-        rows = self._source.rows_about(entity.plan)
+        rows = self.count(entity.name)
         # Few rows are read at once: they are the same as at all positions, for two questions instead of eighty.
         few = rows <= PLACES * ROWS_A_PLACE
         bounds, at_most = ([], PLACES * ROWS_A_PLACE) if few else (self._bounds(entity, rows), ROWS_A_PLACE)
