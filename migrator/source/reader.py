@@ -44,6 +44,7 @@ from migrator.source.sql.selects import (
     kind_of,
     named,
     roots_select,
+    unnamed,
     where_of,
     with_key,
 )
@@ -138,9 +139,11 @@ def computed_select(table: TableFacts, column: Column) -> selects.Statement:
     return sa.select(named(plain, "root").c[column.real]).limit(0)
 
 
-def no_rows_select(table: TableFacts) -> selects.Statement:
-    """Nothing, but all that the database says against reading the table."""
-    return sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(0)
+def no_rows_select(tables: Sequence[TableFacts]) -> selects.Statement:
+    """Nothing, but all that the database says against reading the tables."""
+    nothing: sa.Select[Any] = sa.select(sa.literal_column("1")).limit(0)
+    names = (unnamed(replace(table, columns=())) for table in tables)
+    return sa.select(*(nothing.select_from(name).scalar_subquery() for name in names))
 
 
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> selects.Statement:
@@ -375,12 +378,8 @@ class SqlSource(SqlTotals):
         return [fault for some in _groups(tables) for fault in self._hidden(some)]
 
     def _hidden(self, tables: Sequence[TableFacts]) -> list[str]:
-        def work(connection: Connection) -> None:
-            for table in tables:
-                first_rows(connection, no_rows_select(table))
-
         try:
-            self._reading.read(f"table {tables[0].name}", work)
+            self._rows(f"table {tables[0].name}", no_rows_select(tables))
         except SourceError as error:
             if len(tables) > 1:
                 return [self._hidden([table])[0] for table in tables]
@@ -608,15 +607,14 @@ class SqlSource(SqlTotals):
     def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
         """One transaction for all of them, and one for each only if one is refused."""
         try:
-            bound = [self._bound(call) for call in calls]
-            self._reading.read("its SQL", partial(examine, bound))
+            checked = [
+                (checked_statement(str(call.statement), self.dialect, call.schema), call.params)
+                for call in calls
+            ]
+            self._reading.read("its SQL", partial(examine, checked))
         except (SettingsError, SourceError) as error:
             return [str(error)] if len(calls) == 1 else [self._faults([call])[0] for call in calls]
         return [""] * len(calls)
-
-    def _bound(self, call: QueryCall) -> tuple[sa.TextClause, dict[str, Any]]:
-        checked = checked_statement(str(call.statement), self.dialect, call.schema)
-        return bound_statement(checked, call.params)
 
     def pooling(self) -> Pooling:
         """What stands between us and the server."""

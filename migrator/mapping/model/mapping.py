@@ -44,7 +44,7 @@ class Template(Struct, frozen=True):
 
     @property
     def refs(self) -> tuple[Ref, ...]:
-        return tuple(part for part in self.parts if isinstance(part, Ref))
+        return tuple([part for part in self.parts if isinstance(part, Ref)])  # read ten times a pattern
 
     @property
     def sole(self) -> Ref | None:

@@ -18,6 +18,7 @@ from migrator.runtime.retry import Retry, nap
 from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
 from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.sql.selects import Statement, named
+from migrator.source.sql.statements import CheckedStatement, bound_statement
 
 # ──
 # How many rows a table must have by the catalogue's own statistics, which no policy and no condition of a
@@ -122,11 +123,11 @@ def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool
     return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
 
 
-def examine(calls: Sequence[tuple[sa.TextClause, Mapping[str, Any]]], connection: Connection) -> None:
+def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connection: Connection) -> None:
     """Nothing, where the database knows how to answer the statements, which are not run; raises what the driver raises."""
     word = engine_at(connection).server.explain(connection.dialect)
-    for statement, params in calls:
-        connection.execute(sa.text(f"{word} {statement.text}"), params).close()
+    for checked, params in calls:
+        connection.execute(*bound_statement(checked, params, f"{word} ")).close()
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:

@@ -50,9 +50,9 @@ def masked(sql: str, dialect: str) -> str:
 
 
 def bound_statement(
-    checked: CheckedStatement, params: Mapping[str, Any]
+    checked: CheckedStatement, params: Mapping[str, Any], before: str = ""
 ) -> tuple[sa.TextClause, dict[str, Any]]:
-    """The statement with the values of its parameters in the form that the dialect's driver takes.
+    """The statement behind the words `before`, and the values of its parameters in the form that the dialect's driver takes.
 
     A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
     Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
@@ -60,7 +60,7 @@ def bound_statement(
     dialect = checked.dialect
     bound: dict[str, Any] = {}
     texts, places = _cut(checked.sql, dialect)
-    pieces = [texts[0]]
+    pieces = [before, texts[0]]
     for place, text in zip(places, texts[1:], strict=True):
         name, value = place.name, params.get(place.name)
         if place.is_list and isinstance(value, (list, tuple)):
@@ -176,7 +176,7 @@ class CheckedExpression(Struct, frozen=True):
 
 
 def tokens_of(sql: str, dialect: str) -> list[Token]:
-    """Raises: SettingsError where there are none, or the SQL cannot be read."""
+    """With names of parameters as words. Raises: SettingsError if there are none, or the SQL cannot be read."""
     # Parameters may have any name, even :from, which sqlglot would take for a keyword.
     try:
         tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
@@ -184,6 +184,9 @@ def tokens_of(sql: str, dialect: str) -> list[Token]:
         raise SettingsError(_unreadable(*_place_in(error))) from None
     if not tokens:
         raise SettingsError("the SQL is empty")
+    names = {match.start("name"): match["name"] for match in _parameters(sql, dialect)}
+    for token in tokens if names else ():
+        token.text = names.get(token.start, token.text)
     return tokens
 
 
@@ -199,7 +202,7 @@ def select_tokens(sql: str, dialect: str) -> list[Token]:
 def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
     """Raises: SettingsError where it cannot be read as the source's dialect."""
     try:
-        statements = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
+        statements = sqlglot_dialect(dialect).parser().parse(tokens, sql)
     except SqlglotError as error:
         # A part that sqlglot has no grammar for (INTO OUTFILE) gets its own message.
         _check_words(tokens, dialect)
@@ -209,6 +212,16 @@ def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
     if not statements or statements[0] is None:
         raise SettingsError("the SQL is empty")
     return statements[0]
+
+
+@lru_cache(maxsize=2_000)
+def read_select(sql: str, dialect: str) -> tuple[Sequence[Token], exp.Expr]:
+    """Tokens and tree of what begins as one SELECT; shared by all callers, which must not change them.
+
+    Raises: SettingsError.
+    """
+    tokens = select_tokens(sql, dialect)
+    return tokens, parsed(sql, tokens, dialect)
 
 
 _BEGINNINGS = {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
@@ -247,8 +260,7 @@ _WRITES = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.NextValueFor)
 
 
 def _check(sql: str, dialect: str) -> None:
-    tokens = select_tokens(sql, dialect)
-    select = parsed(sql, tokens, dialect)
+    tokens, select = read_select(sql, dialect)
     _check_between(sql, tokens, dialect)
     _check_words(tokens, dialect)
     if not isinstance(select, exp.Query) or select.find(*_WRITES) is not None:
@@ -482,7 +494,7 @@ def _only_expression(select: str, dialect: str) -> exp.Expr | None:
 
 def _in_schema(sql: str, dialect: str, schema: str) -> str:
     """`sql` with the schema's name before every table that names none; the database's own tables stay."""
-    select = parsed(sql, select_tokens(sql, dialect), dialect)
+    _, select = read_select(sql, dialect)
     speller = Speller(sql, dialect)
     before = f"{speller.name(schema)}."
     edits: list[Edit] = []

@@ -12,9 +12,10 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses, OrderTerm, TableColumn
-from migrator.runtime.errors import did_you_mean
+from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.source.sql.spelling import sqlglot_dialect
-from migrator.source.workload.reading import column_named, mark_of, marked, table_named, tree_of
+from migrator.source.sql.statements import read_select
+from migrator.source.workload.reading import column_named, parameter_of, table_named
 
 _FILTERS_OF: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Trim: "trim"}
 """By function, the mapping's filter that orders as it does."""
@@ -24,33 +25,34 @@ _COARSER = (exp.Collate, exp.Date, exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDs
 
 def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
     """None if the statement cannot be read."""
-    text, names = marked(sql.strip().rstrip(";"), facts.dialect)
-    tree = tree_of(text, facts.dialect)
-    try:
-        scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
-    except (SqlglotError, RecursionError):
-        return None
-    return _ClauseReader(facts, names, scopes).clauses() if scopes else None
+    reader = _reader_of(sql, facts)
+    return None if reader is None else reader.clauses()
 
 
 def unknown_name(sql: str, facts: SchemaFacts) -> str:
     """The first table, alias or column of a statement that the source does not have; '' if it cannot be told."""
-    text, names = marked(sql.strip().rstrip(";"), facts.dialect)
-    tree = tree_of(text, facts.dialect)
-    try:
-        scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
-    except (SqlglotError, RecursionError):
+    reader = _reader_of(sql, facts)
+    if reader is None:
         return ""
+    scopes = reader.scopes
     sources = {alias.lower(): source for scope in scopes for alias, source in scope.sources.items()}
     for source in sources.values():
         if isinstance(source, exp.Table) and table_named(facts, source) is None:
             known = [table.real for table in facts.tables.values()]
             return f"the source has no table '{source.name}'{did_you_mean(source.name, known)}"
-    reader = _ClauseReader(facts, names, scopes) if scopes else None
     columns = [(scope, column) for scope in scopes for column in scope.columns]
-    unknown = [column for scope, column in columns if reader and not reader.places(scope, column)]
+    unknown = [column for scope, column in columns if not reader.places(scope, column)]
     column = next((column for column in unknown if isinstance(column.this, exp.Identifier)), None)
     return "" if column is None else _unknown_column(column, sources, facts)
+
+
+def _reader_of(sql: str, facts: SchemaFacts) -> _ClauseReader | None:
+    try:
+        _, tree = read_select(sql, facts.dialect)
+        scopes = traverse_scope(tree) if isinstance(tree, exp.Query) else []
+    except (SettingsError, SqlglotError, RecursionError):
+        return None
+    return _ClauseReader(facts, scopes) if scopes else None
 
 
 def _unknown_column(column: exp.Column, sources: Mapping[str, exp.Expr | Scope], facts: SchemaFacts) -> str:
@@ -69,9 +71,8 @@ def _unknown_column(column: exp.Column, sources: Mapping[str, exp.Expr | Scope],
 class _ClauseReader:
     """Reads the clauses of one statement. `scopes`: of its SELECTs, the outermost last."""
 
-    def __init__(self, facts: SchemaFacts, names: tuple[str, ...], scopes: list[Scope]) -> None:
+    def __init__(self, facts: SchemaFacts, scopes: list[Scope]) -> None:
         self.facts = facts
-        self.names = names
         self.scopes = scopes
         self.outermost = scopes[-1]
         self.joined: dict[TableColumn, set[TableColumn]] = {}
@@ -212,11 +213,13 @@ class _ClauseReader:
 
     def _text(self, value: exp.Expr) -> str:
         """As it is written, a parameter as :name."""
-        return value.transform(self._named).sql(dialect=sqlglot_dialect(self.facts.dialect))
+        named = value.transform(_named) if value.find(exp.Placeholder) is not None else value
+        return named.sql(dialect=sqlglot_dialect(self.facts.dialect))
 
-    def _named(self, node: exp.Expr) -> exp.Expr:
-        number = mark_of(node)
-        return node if number is None else exp.var(f":{self.names[number] or '?'}")
+
+def _named(node: exp.Expr) -> exp.Expr:
+    name = parameter_of(node)
+    return exp.var(f":{name}") if name else node
 
 
 def _is_day(value: exp.Expr) -> bool:

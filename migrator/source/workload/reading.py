@@ -35,7 +35,7 @@ from migrator.runtime.values import replace
 from migrator.source.adapter.statement import quietly
 from migrator.source.engines.connect import engine_of
 from migrator.source.sql.spelling import Speller, folded, sqlglot_dialect
-from migrator.source.sql.statements import CheckedStatement
+from migrator.source.sql.statements import CheckedStatement, read_select
 from migrator.source.workload.folding import (
     FoldedStatement,
     compares_columns,
@@ -178,7 +178,9 @@ def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
         for known in facts.by_real_name.get(table.name.lower(), ())
         if not table.db or (known.schema and known.schema.lower()) in schemas
     }
-    named = folded(real, exp.to_identifier(table.this)) or folded(real, exp.to_identifier(table.name))
+    named = folded(real, exp.to_identifier(table.this, copy=False)) or folded(
+        real, exp.to_identifier(table.name)
+    )
     return None if named is None else real[named]
 
 
@@ -553,7 +555,11 @@ class _StatementReader:
         return text
 
     def _folded(self, text: str) -> FoldedStatement:
-        tree = tree_of(text, self.facts.dialect)
+        try:
+            with quietly():
+                tree = read_select(text, self.facts.dialect)[1].copy()
+        except SettingsError:
+            raise NoQuestion("unknown") from None
         if not isinstance(tree, exp.Query):
             raise NoQuestion("unknown")
         named = {cte.alias for cte in tree.find_all(exp.CTE)}
@@ -581,7 +587,7 @@ class _StatementReader:
         """The SELECT as text, with its placeholders as `marked` writes them."""
 
         def marks(node: exp.Expr) -> exp.Expr:
-            is_mark = isinstance(node, (exp.Placeholder, exp.Parameter)) and mark_of(node) is not None
+            is_mark = isinstance(node, exp.Placeholder) and mark_of(node) is not None
             return exp.var(f":{_MARK}{mark_of(node)}") if is_mark else node
 
         return select.transform(marks).sql(dialect=sqlglot_dialect(self.facts.dialect), comments=False)
@@ -1025,12 +1031,17 @@ def _is_value(side: exp.Expr) -> bool:
     return isinstance(side.unnest(), (exp.Literal, exp.Boolean)) or mark_of(side) is not None
 
 
-def mark_of(value: exp.Expr) -> int | None:
-    """The number of the parameter that the value is, casts around it apart; None for anything else."""
+def parameter_of(value: exp.Expr) -> str:
+    """The name of the parameter that the value is, casts around it apart; '' for anything else."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this.unnest()
-    name = value.name if isinstance(value, (exp.Placeholder, exp.Parameter)) else ""
+    return value.name if isinstance(value, exp.Placeholder) else ""
+
+
+def mark_of(value: exp.Expr) -> int | None:
+    """The number of the parameter that `marked` has marked; None for anything else."""
+    name = parameter_of(value)
     number = name.removeprefix(_MARK)
     return int(number) if number != name and number.isdecimal() else None
 
