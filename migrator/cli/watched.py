@@ -40,8 +40,8 @@ from migrator.runtime.values import replace
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.presence import Pace, Presence, Strain, process_of
-from migrator.stages.session.job import JobSource
 from migrator.stages.session.session import JobSession
+from migrator.stages.session.source import JobSource
 
 ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""

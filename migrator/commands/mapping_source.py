@@ -12,7 +12,6 @@ import click
 from msgspec import Struct
 
 from migrator.cli.command_line import print_json
-from migrator.cli.options import entity_named, row_key
 from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.check.patterns import question_warnings, sparse_keys
@@ -42,7 +41,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings, is_job, load_job
 from migrator.settings.transforms import checked_on, load_transforms, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
-from migrator.stages.session import job
+from migrator.stages.session.source import open_source
 
 if TYPE_CHECKING:
     from migrator.stages.session.workload import Workload
@@ -57,7 +56,7 @@ def check_on_source(
     have no entity on purpose, with * for anything. Raises: MappingError."""
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
-    with job.open_source(_settings(url), parsed) as source:
+    with open_source(_settings(url), parsed) as source:
         # Old tables of DynamoDB's are declared, and checked without a source.
         workload = Workload(cast("Database", source), source.facts())
         checked = checked_on(source, parsed, workload.facts)
@@ -227,8 +226,10 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
 
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
+    from migrator.cli.options import entity_named, row_key  # a check waits for no journal and no AWS
+
     parsed = read_mapping(file)
-    with job.open_source(_settings(source), parsed) as opened:
+    with open_source(_settings(source), parsed) as opened:
         compiled = entity_named(checked_on(opened, parsed), entity)
         if not keys:
             return _print_program(compiled, as_json=as_json)
@@ -287,7 +288,7 @@ def _mapping(file: Path) -> ParsedMapping:
 
 
 def _tables(parsed: ParsedMapping, url: str) -> tuple[TableInverse, ...]:
-    with job.open_source(_settings(url), parsed) as source:
+    with open_source(_settings(url), parsed) as source:
         checked = checked_on(source, parsed)
         return compile_inverse(checked.mapping, checked.plans, source.views()).tables
 

@@ -28,7 +28,7 @@ from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
 from migrator.stages.patterns.question import ask
-from migrator.stages.session.job import JobSource, SourceWork, open_source
+from migrator.stages.session.source import JobSource, SourceWork, open_source
 from migrator.stages.verify.stage import Verify
 from tests.designs.golden import in_mysql
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone

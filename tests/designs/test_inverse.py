@@ -17,7 +17,7 @@ from migrator.mapping.model.table import Item, RowTree
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import open_source
+from migrator.stages.session.source import open_source
 from tests.designs.golden import script_of
 from tests.fakes.source import MemorySource
 from tests.language.conftest import database_on

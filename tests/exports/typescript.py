@@ -31,7 +31,7 @@ from migrator.mapping.patterns.params import read_params
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import SourceWork, open_source
+from migrator.stages.session.source import SourceWork, open_source
 from tests.designs.golden import script_of
 from tests.designs.moved import Moved
 from tools.pages.golden import DESIGNS, GoldenQuery

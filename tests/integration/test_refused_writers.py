@@ -15,7 +15,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import address_of
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.reverse.daemon import SqlWriterStatus, sql_writers
-from migrator.stages.session.job import secret_providers
+from migrator.stages.session.source import secret_providers
 from tests import pins
 from tests.integration.test_capture_install import catalogue
 from tests.support_capture import Capturing, captured

@@ -22,7 +22,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.connect import address_of, source_url
 from migrator.source.reader import SqlSource
 from migrator.source.sql.row_writing import SqlRowWriter
-from migrator.stages.session.job import secret_providers
+from migrator.stages.session.source import secret_providers
 from tests.fakes.reverse import FakeRowWriter
 from tests.language import test_types_mariadb, test_types_postgresql, test_types_sqlite
 from tests.language.conftest import database_on

@@ -21,7 +21,7 @@ from migrator.settings.job import SourceSettings
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import SourceWork, open_source
+from migrator.stages.session.source import SourceWork, open_source
 from tests import pins
 from tests.support_mysql import connect, run_script, settings_of
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of

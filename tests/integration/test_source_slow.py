@@ -15,7 +15,7 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import estimate
-from migrator.stages.session import job
+from migrator.stages.session.source import open_source
 from tests import pins
 from tests.support_mysql import numbers, run_script
 from tests.support_source import INTEGER, column, plan_of
@@ -31,7 +31,7 @@ entities: {seen: {key: [id], items: {Seen: {key: ["SEEN#{id}", SEEN]}}}}
 @contextmanager
 def hurried(url: str) -> Iterator[SqlSource]:
     settings = SourceSettings(url=url, statement_timeout_s=0.4)
-    with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+    with open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         assert isinstance(source, SqlSource)
         yield source
 
@@ -70,7 +70,7 @@ def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_datab
     """
     run_script(mysql_database, script)
     settings = SourceSettings(url=mysql_database, statement_timeout_s=0.001)
-    with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+    with open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         with pytest.raises(TooSlowError):
             source.count(SEEN)
         assert 200_000 < source.rows_about(SEEN) < 400_000

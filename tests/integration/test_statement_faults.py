@@ -10,7 +10,7 @@ import pytest
 
 from migrator.settings.job import SourceSettings
 from migrator.stages.patterns.question import statement_faults
-from migrator.stages.session.job import open_source
+from migrator.stages.session.source import open_source
 from tests import pins
 from tests.journeys.command import ROOT, project
 from tests.support_chinook import snake_case

@@ -23,7 +23,7 @@ from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.stages.design.sizing import SampleBounds
 from migrator.stages.patterns.param_sampling import RowSample, draw
-from migrator.stages.session.job import open_source
+from migrator.stages.session.source import open_source
 from tests import pins
 from tests.fakes.conditions import holds
 from tests.journeys.command import ROOT, Project

@@ -70,8 +70,9 @@ from migrator.stages.design.sizing import SampleBounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from migrator.stages.process import PathChoice, RunEdges, identity_of
-from migrator.stages.session.job import open_database, sampled
+from migrator.stages.session.job import sampled
 from migrator.stages.session.session import JobSession, open_alone
+from migrator.stages.session.source import open_database
 from migrator.stages.session.workload import Workload
 
 _UNTRIED = Proof(missing="--no-prove")

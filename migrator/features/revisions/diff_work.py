@@ -40,6 +40,7 @@ from migrator.settings.job import Job, SourceSettings, TargetSettings, Tuning, i
 from migrator.settings.transforms import USUAL_REGION, checked_on, price_of, read_mapping
 from migrator.stages.design.sizing import SampleBounds, Sized, Sizing, TypeTotals
 from migrator.stages.session import job as job_wiring
+from migrator.stages.session.source import SourceWork, open_source, secret_providers
 
 
 class TypeWork(Struct, frozen=True):
@@ -332,8 +333,8 @@ def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
     """Raises: MappingError where the mapping does not fit the source."""
     if job is None:
         return Side(parsed)
-    work = job_wiring.SourceWork(secret_providers=job_wiring.secret_providers(job.path.parent, job.target))
-    source = until.enter_context(job_wiring.open_source(job.source, parsed, work))
+    work = SourceWork(secret_providers=secret_providers(job.path.parent, job.target))
+    source = until.enter_context(open_source(job.source, parsed, work))
     return Side(parsed, checked_on(source, parsed), source)
 
 

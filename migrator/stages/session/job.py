@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,7 +20,6 @@ from migrator.dynamodb.client import (
     default_region,
     dynamodb_client,
     endpoint_of,
-    read_secret,
     service_client,
 )
 from migrator.dynamodb.control import DynamoStripping, control_state
@@ -32,7 +31,6 @@ from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
 from migrator.journal.operations import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.edges import PARTS, Files, NameKind, TableImports, WiredItem
 from migrator.mapping.model.evidence import ROUTES
 from migrator.mapping.model.instances import Lifetimes
@@ -48,7 +46,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Item, TableDesign
 from migrator.runtime import logs
 from migrator.runtime.errors import MigratorError, SettingsError
-from migrator.runtime.retry import Backoff, RateLimit, Retry
+from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import HOME
 from migrator.runtime.values import replace
 from migrator.settings.definition import import_parameters
@@ -56,8 +54,6 @@ from migrator.settings.job import (
     IN_SOURCE,
     DocumentSettings,
     Job,
-    SourceSettings,
-    TargetSettings,
     Tuning,
     load_job,
 )
@@ -65,31 +61,24 @@ from migrator.settings.transforms import sound_mapping, table_of
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.dynamodb.opening import open_document_live, open_document_source, open_reader, sample_of
+from migrator.source.dynamodb.opening import open_document_live, open_reader, sample_of
 from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import (
-    SecretProviders,
     address_of,
     extra_for,
     identity_of,
     journal_engine,
     of_kind,
-    refuse_documents,
 )
 from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import OnRecord, add_names, take_names
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.patterns.question import AT_ONCE
+from migrator.stages.session.source import JobSource, secret_providers
 
-if TYPE_CHECKING:
-    from migrator.source.reader import SqlSource
-
-
-JobSource: TypeAlias = "SqlSource | DocumentSource"
 JOURNAL_CONNECTIONS = 15
-_AWS = TargetSettings()
 
 
 def read_job(path: Path, *, asks_source: bool = True) -> Job:
@@ -97,40 +86,6 @@ def read_job(path: Path, *, asks_source: bool = True) -> Job:
     job = load_job(path, os.environ, asks_source=asks_source)
     logs.name_job(job.name)
     return job
-
-
-class SourceWork(Struct, frozen=True):
-    """What a command is about to do with the source: under which name, how many at once, and how patiently.
-
-    `apart`: how many other pools share the limit of connections.
-    """
-
-    name: str = name_of()
-    workers: int = 1
-    retry: Retry = Retry()
-    secret_providers: SecretProviders | None = None
-    apart: int = 1
-
-
-def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProviders:
-    """The providers that a URL is read from; files stand below `folder`, secrets are read with the target's profile."""
-    secret = partial(read_secret, region=target.region, profile=target.profile)
-    return SecretProviders(folder, os.environ, secret)
-
-
-@contextmanager
-def open_source(
-    settings: SourceSettings, parsed: ParsedMapping, work: SourceWork = SourceWork()
-) -> Iterator[JobSource]:
-    """Raises: SettingsError where the mapping is one of another kind of source."""
-    mapping = parsed.mapping
-    if settings.dynamodb is not None:
-        with closing(open_document_source(settings, mapping, work.workers, work.retry)) as documents:
-            yield documents
-        return
-    refuse_documents(mapping)
-    with open_database(settings, mapping.schemas_read, work) as source:
-        yield source
 
 
 def sampled(
@@ -141,32 +96,6 @@ def sampled(
     with closing(reader.client):
         for name, real in settings.real_names.items():
             yield name, reader.describe(real).key, sample_of(reader, real, most, number)
-
-
-@contextmanager
-def open_database(
-    settings: SourceSettings, schemas: Sequence[str] = (), work: SourceWork = SourceWork()
-) -> Iterator[SqlSource]:
-    """`schemas`: besides the default one."""
-    from migrator.source.reader import SqlSource  # only commands that read rows need it
-
-    providers = work.secret_providers or secret_providers(Path())
-    source = SqlSource(
-        address_of(settings.url, settings.command, providers),
-        ConnectionOptions(
-            name=work.name,
-            pool_size=settings.connections(work.workers + 1, apart=work.apart),
-            statement_timeout_s=settings.statement_timeout_s,
-        ),
-        schemas=schemas,
-        pace=RateLimit(settings.max_rows_per_s, work.retry.stop),
-        retry=work.retry,
-        replica=address_of(settings.read_url, (), providers) if settings.read_url else None,
-    )
-    try:
-        yield source
-    finally:
-        source.close()
 
 
 @contextmanager

@@ -46,8 +46,9 @@ from migrator.stages.reverse.stage import (
     waiting_no_more,
 )
 from migrator.stages.reverse.verify import RowVerify
-from migrator.stages.session.job import backoff_of, client_of, secret_providers
+from migrator.stages.session.job import backoff_of, client_of
 from migrator.stages.session.session import JobSession
+from migrator.stages.session.source import secret_providers
 
 LOCK_WAIT_S = 10.0
 

@@ -65,7 +65,6 @@ from migrator.stages.session import job as openings
 from migrator.stages.session.job import (
     DDL_PATIENCE,
     ONCE,
-    JobSource,
     Live,
     RequestLimits,
     Target,
@@ -75,6 +74,7 @@ from migrator.stages.session.job import (
     open_live,
     open_target,
 )
+from migrator.stages.session.source import JobSource, SourceWork, open_source, secret_providers
 
 if TYPE_CHECKING:
     from migrator.source.reader import SqlSource
@@ -197,11 +197,11 @@ class JobSession:
     @cached_property
     def source(self) -> JobSource:
         job = self.job
-        providers = openings.secret_providers(job.path.parent, job.target)
+        providers = secret_providers(job.path.parent, job.target)
         name, workers = name_of(job.name, self.command), self.workers or job.tuning.workers
         retry = Retry(backoff_of(job), self.stop.is_set)
-        work = openings.SourceWork(name, workers, retry, providers, job.pools_apart)
-        return self._open_until.enter_context(openings.open_source(job.source, self.parsed, work))
+        work = SourceWork(name, workers, retry, providers, job.pools_apart)
+        return self._open_until.enter_context(open_source(job.source, self.parsed, work))
 
     @property
     def sql(self) -> SqlSource:

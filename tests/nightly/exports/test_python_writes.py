@@ -25,7 +25,7 @@ from migrator.mapping.patterns.params import checked_params, read_params
 from migrator.runtime.values import replace
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
-from migrator.stages.session.job import open_source
+from migrator.stages.session.source import open_source
 from tests import pins
 from tests.designs.golden import script_of
 from tests.exports.generated import Generated, asked, generated, table_of
