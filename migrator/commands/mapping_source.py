@@ -12,7 +12,6 @@ import click
 from msgspec import Struct
 
 from migrator.cli.command_line import print_json
-from migrator.cli.text import item_text, row_tree_lines
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.check.patterns import question_warnings, sparse_keys
 from migrator.mapping.inverse.rows import TableInverse, compile_inverse
@@ -226,7 +225,9 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
 
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
-    from migrator.cli.options import entity_named, row_key  # a check waits for no journal and no AWS
+    # Here: a check waits for no journal, no AWS and no console.
+    from migrator.cli.options import entity_named, row_key
+    from migrator.cli.text import item_text, row_tree_lines
 
     parsed = read_mapping(file)
     with open_source(_settings(source), parsed) as opened:

@@ -29,7 +29,7 @@ from migrator.mapping.patterns.requests import request_for
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
-from migrator.stages.session.job import open_source
+from migrator.stages.session.source import open_source
 from tools.pages.golden import DESIGNS, NAMES, GoldenQuery, read_golden
 
 HERE = Path(__file__).parent

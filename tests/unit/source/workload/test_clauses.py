@@ -7,6 +7,7 @@ import pytest
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.mapping.model.questions import Clauses
 from migrator.runtime.values import replace
+from migrator.source.sql.statements import checked_statement, read_select
 from migrator.source.workload.clauses import clauses_of, unknown_name
 from tests.support_design import SHOP, source_with
 
@@ -89,3 +90,11 @@ def test_names_that_the_source_does_not_have_are_left_out(facts: SchemaFacts) ->
 )
 def test_the_name_that_a_source_does_not_have_is_told(sql: str, what: str, facts: SchemaFacts) -> None:
     assert unknown_name(sql, facts) == what
+
+
+def test_clauses_and_check_share_one_tree(facts: SchemaFacts) -> None:
+    sql = "SELECT id FROM orders WHERE customer_id = :from ORDER BY placed_at LIMIT :order"
+    parsed = read_select.cache_info().misses
+    assert read(sql, facts).limit == ":order"
+    checked_statement(sql, facts.dialect)
+    assert read_select.cache_info().misses == parsed + 1

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.source.engines.connect import source_url
@@ -110,3 +111,17 @@ def test_the_same_rows_are_chosen_each_time(source: SqlSource, checked: Checked)
     first, second = (sized(source, checked, bounds) for _ in range(2))
     assert first.places == second.places
     assert first.patterns == second.patterns
+
+
+def test_an_empty_table_is_counted_once_and_not_read(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "notes.db")) as connection:
+        connection.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, author INTEGER, kind TEXT, body TEXT)")
+    empty = SqlSource(source_url(f"sqlite:///{tmp_path / 'notes.db'}"))
+    checked = check_mapping(parse_mapping(MAPPING, "m.yaml"), empty.facts())
+    sent: list[str] = []
+    event.listen(empty.engine, "before_cursor_execute", lambda *asked: sent.append(asked[2]))
+    made = sized(empty, checked, SampleBounds())
+    empty.close()
+    assert [statement.split()[:2] for statement in sent if statement != "BEGIN"] == [["SELECT", "count(*)"]]
+    assert (made.rows, made.exact) == ({"note": 0}, True)
+    assert {reads.why for reads in made.patterns} == {"no row to read"}
