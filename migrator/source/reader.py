@@ -54,7 +54,6 @@ from migrator.source.sql.server_facts import (
     ReplicaCheck,
     asked,
     asker,
-    examine,
     explained,
     first_row_of_each,
     mark_of,
@@ -62,7 +61,7 @@ from migrator.source.sql.server_facts import (
     rows_at_least,
     rows_expected,
 )
-from migrator.source.sql.statements import bound_statement, checked_statement, volatile_parts
+from migrator.source.sql.statements import bound_statement, checked_statement, examine, volatile_parts
 from migrator.source.sql.transactions import (
     Reading,
     first_rows,

@@ -50,9 +50,3 @@ def test_a_completion_waits_for_neither_sql_nor_aws() -> None:
 
 def test_the_version_is_printed() -> None:
     assert migrator("--version").stdout.startswith("migrator, version ")
-
-
-def test_a_check_against_a_database_loads_no_aws() -> None:
-    code = "import sys, migrator.commands.mapping_source; assert not {'boto3', 'botocore'} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr

@@ -18,7 +18,6 @@ from migrator.runtime.retry import Retry, nap
 from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
 from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.sql.selects import Statement, named
-from migrator.source.sql.statements import CheckedStatement, bound_statement
 
 # ──
 # How many rows a table must have by the catalogue's own statistics, which no policy and no condition of a
@@ -121,13 +120,6 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
 def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
     """Looked at, not taken from the plan: it says how many rows are left, and SQLite's says nothing."""
     return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
-
-
-def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connection: Connection) -> None:
-    """Nothing, where the database knows how to answer the statements, which are not run; raises what the driver raises."""
-    word = engine_at(connection).server.explain(connection.dialect)
-    for checked, params in calls:
-        connection.execute(*bound_statement(checked, params, f"{word} ")).close()
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:

@@ -450,6 +450,13 @@ def checked_statement(sql: str, dialect: str, schema: str | None = None) -> Chec
         raise SettingsError(f"a query of the mapping: {error}") from None
 
 
+def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connection: Connection) -> None:
+    """Nothing, where the database knows how to answer the statements, which are not run; raises what the driver raises."""
+    word = engine_at(connection).server.explain(connection.dialect)
+    for checked, params in calls:
+        connection.execute(*bound_statement(checked, params, f"{word} ")).close()
+
+
 def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
     """`sql`, one expression of the source's SQL over a row of `table`; put it in parentheses.
 

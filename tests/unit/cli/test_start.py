@@ -104,6 +104,21 @@ def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Pat
     assert not packages & SLOW
 
 
+def test_a_check_of_a_database_loads_no_aws(tmp_path: Path) -> None:
+    mapping = tmp_path / "shop.yaml"
+    mapping.write_text(
+        "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type}\n"
+        "entities: {users: {items: {User: {key: ['USER#{id}', USER]}}}}\n"
+    )
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
+    packages = loaded(
+        tmp_path, ["mapping", "check", str(mapping), "--source", f"sqlite:///{tmp_path}/shop.db"]
+    )
+    assert "sqlglot" in packages
+    assert not packages & {"boto3", "botocore", "rich", "psycopg", "pymysql", "ministack"}
+
+
 def test_the_phases_of_the_options_are_those_of_the_moves() -> None:
     assert cutover.PHASES == evidence.PHASES
 
