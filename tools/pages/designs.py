@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
+from migrator.cli.page import environment_of_pages, part_of_page
+from migrator.features.plan.work import views_fragment
 from migrator.mapping.check.check import Checked
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.items.values import attribute, decoder
@@ -29,6 +33,8 @@ from migrator.mapping.patterns.requests import request_for
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
+from migrator.stages.design.shown import Showing
+from migrator.stages.design.views import Views
 from migrator.stages.session.source import open_source
 from tools.pages.golden import DESIGNS, NAMES, GoldenQuery, read_golden
 
@@ -43,6 +49,11 @@ _LISTED_HEAD = """\
 The tests move each of these designs from SQLite, PostgreSQL and MariaDB into DynamoDB, and compare its items and the answers of its
 access patterns with values written by hand (`tests/golden/designs`). Each has a mapping, a small source (`.sql`) and a page that says
 when to use it. Begin with the one that is most like yours. `make docs` makes a page with the items and requests of all of them.
+"""
+_PICTURE = """\
+{% extends "frame.html" %}
+{% block title %}The table{% endblock %}
+{% block body %}<main class="alone">{{ views }}</main>{% endblock %}
 """
 _ROWS_SHOWN = 3
 _ANSWERS_SHOWN = 5
@@ -121,20 +132,41 @@ def listed() -> str:
     return f"{_LISTED_HEAD}\n{_markdown((['design', 'file', 'from'], rows))}\n"
 
 
-def _design(name: str) -> DesignView:
-    title, source, text = _description((DESIGNS / f"{name}.md").read_text(encoding="utf-8"))
-    path = DESIGNS / f"{name}.yaml"
-    parsed = read_mapping(path)
+def pictures() -> dict[str, str]:
+    """By design an HTML page that shows its table and indexes with items of the example rows, as `migrator plan` does."""
+    environment = environment_of_pages()
+    style = Markup(part_of_page(environment, "report.css"))
+    template = environment.from_string(_PICTURE)
+    found = {}
+    for name in NAMES:
+        with _opened(name) as (source, checked):
+            mapping, plans = checked.mapping, [entity.plan for entity in checked.entities]
+            showing = Showing(mapping, plans, whole_keys=True, whole_values=True)
+            views = Views(mapping, checked.entities, showing, source).all()
+            fragment = views_fragment([showing.view(view) for view in views])
+        found[name] = template.render(style=style, views=fragment)
+    return found
+
+
+@contextmanager
+def _opened(name: str) -> Generator[tuple[SqlSource, Checked]]:
+    """The design's example rows and its mapping, checked."""
+    parsed = read_mapping(DESIGNS / f"{name}.yaml")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "source.db"
-        with sqlite3.connect(file) as connection:
+        with closing(sqlite3.connect(file)) as connection:
             connection.executescript((DESIGNS / f"{name}.sql").read_text(encoding="utf-8"))
-        connection.close()
+            connection.commit()
         with open_source(SourceSettings(url=f"sqlite:///{file}"), parsed) as opened:
             assert isinstance(opened, SqlSource)
-            checked = checked_on(opened, parsed)
-            entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
-            schema = _schema(opened.facts())
+            yield opened, checked_on(opened, parsed)
+
+
+def _design(name: str) -> DesignView:
+    title, source, text = _description((DESIGNS / f"{name}.md").read_text(encoding="utf-8"))
+    with _opened(name) as (opened, checked):
+        entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
+        schema = _schema(opened.facts())
     return DesignView(
         name=name,
         title=title,
@@ -143,7 +175,7 @@ def _design(name: str) -> DesignView:
         schema=schema,
         entities=entities,
         patterns=_patterns(name, checked),
-        mapping=path.read_text(encoding="utf-8").partition("\n")[2].rstrip(),
+        mapping=(DESIGNS / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[2].rstrip(),
     )
 
 

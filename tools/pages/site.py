@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.pages.designs import pictures
 from tools.pages.reference import pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,7 +107,19 @@ def _write(file: Path, text: str) -> None:
 def built(folder: Path) -> subprocess.CompletedProcess[str]:
     """What Sphinx said; its exit code is not 0 where a page has a fault."""
     staged(folder / "pages")
-    words = ["-c", str(ROOT / "docs"), "-W", "--keep-going", "-q", "-b", "html"]
+    for name, text in pictures().items():
+        _write(folder / "extra" / "pictures" / f"{name}.html", text)
+    words = [
+        "-c",
+        str(ROOT / "docs"),
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-D",
+        f"html_extra_path={folder / 'extra'}",
+    ]
     places = ["-d", str(folder / "doctrees"), str(folder / "pages"), str(folder / "html")]
     command = [sys.executable, "-m", "sphinx", *words, *places]
     return subprocess.run(command, capture_output=True, text=True, check=False)

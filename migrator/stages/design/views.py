@@ -257,7 +257,7 @@ class Views:
             facet
             for entity in self.mapping.entities.values()
             for design in entity.items
-            if (facet := self._facet(entity, design, index)) is not None
+            if design.copy <= 1 and (facet := self._facet(entity, design, index)) is not None
         ]
         return View(
             name=index.name,
