@@ -1,4 +1,4 @@
-"""The examples of docs/after.md run one after the other, on a table of the shop's own design, as they stand there."""
+"""The examples of docs/direct-writes.md run one after the other, on a table of the shop's own design, as they stand there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.journeys.command import ROOT, project
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGE = (ROOT / "docs" / "after.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "direct-writes.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def names(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> dict[s
     table.put_item(Item={"PK": "COUNTER", "SK": "order", "EntityType": "Counter", "last": 8000})
     names = {"table": table, "client": table.meta.client}
     for number, text in enumerate(PYTHON.findall(PAGE), 1):
-        exec(compile(text, f"docs/after.md, example {number}", "exec"), names)
+        exec(compile(text, f"docs/direct-writes.md, example {number}", "exec"), names)
     return names
 
 
@@ -69,8 +69,8 @@ def test_an_order_that_must_not_be_changes_nothing(
     assert table.get_item(Key={"PK": "PRODUCT#20", "SK": "METADATA"})["Item"]["stock"] == 1
 
 
-def test_the_job_of_the_page_is_one(tmp_path: Path) -> None:
+def test_the_job_of_after_is_one(tmp_path: Path) -> None:
     job = tmp_path / "shop.yaml"
-    (text,) = YAML.findall(PAGE)
+    (text,) = YAML.findall((ROOT / "docs" / "after.md").read_text(encoding="utf-8"))
     job.write_text(f"job: 1\nmapping: m.yaml\nsource: sqlite:///no.db\n{text}")
     assert load_job(job, {}).direct == ("order", "order_item")
