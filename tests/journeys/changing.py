@@ -19,7 +19,7 @@ from tests.journeys.command import ROOT, STOPPED, Project, project
 from tests.journeys.in_process import Ended
 from tests.support_capture import connect, new_sqlite
 
-PAGE = ROOT / "docs" / "schema-changes.md"
+PAGES = [ROOT / "docs" / f"change-{what}.md" for what in ("columns", "tables")]
 Edits: TypeAlias = Sequence[tuple[str, str]]
 TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, backoff_cap_s: 0.1"
 MAPPING = """\
@@ -126,7 +126,7 @@ class Service:
 
 @dataclass
 class Changing:
-    """The shop, captured and filled by MAPPING. `given`: the commands since, as docs/schema-changes.md writes them."""
+    """The shop, captured and filled by MAPPING. `given`: the commands since, as the recipes write them."""
 
     engine: str
     url: str
@@ -206,8 +206,8 @@ class Changing:
 
 
 def commands_of(heading: str) -> list[str]:
-    """The commands of a recipe on the page, in their order."""
-    text = PAGE.read_text().split(f"### {heading}\n")[1].split("\n#")[0]
+    """The commands of a recipe on the pages, in their order."""
+    text = "".join(page.read_text() for page in PAGES).split(f"## {heading}\n")[1].split("\n#")[0]
     return [line.strip() for line in text.splitlines() if line.startswith("    migrator ")]
 
 

@@ -1,4 +1,4 @@
-"""Each recipe of docs/schema-changes.md, while a service writes through the whole of it and a relay works.
+"""Each recipe of docs/change-columns.md and change-tables.md, while a service writes through the whole of it and a relay works.
 
 No write fails, the commands are those of the page, and at rest verify is clean.
 """
