@@ -46,8 +46,8 @@ _LISTED_HEAD = """\
 
 # Designs that are tested
 
-The tests move each of these designs from SQLite, PostgreSQL and MariaDB into DynamoDB, and compare its items and the answers of its
-access patterns with values written by hand (`tests/golden/designs`). Each has a mapping, a small source (`.sql`) and a page that says
+The tests move each of these designs from SQLite, PostgreSQL and MariaDB into DynamoDB. They compare its items and the answers of
+its access patterns with values written by hand (`tests/golden/designs`). Each has a mapping, a small source (`.sql`) and a page that says
 when to use it. Begin with the one that is most like yours. `make docs` makes a page with the items and requests of all of them.
 """
 _PICTURE = """\
