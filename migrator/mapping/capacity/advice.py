@@ -50,8 +50,8 @@ class Host(Struct, frozen=True):
 
 
 class Filling(Struct, frozen=True):
-    """What filling a table takes, whichever way. `busiest_units`: of the table or of the index that takes most; `limit`:
-    what sets `units_per_s`; `no_import`: why there can be none ('')."""
+    """Cost of filling a table. `busiest_units`: of the table or the index that takes most; `limit`: what sets
+    `units_per_s`; `no_import`: why no import is possible ('')."""
 
     plain_items: int
     joined_items: int
@@ -76,7 +76,7 @@ class Filling(Struct, frozen=True):
 
 
 def ways_of(filling: Filling, host: Host, price: Price | None) -> list[Way]:
-    """All of them, those that are not possible, too."""
+    """All ways to fill the table, with those that are not possible."""
     usd = None if price is None else price.write * filling.write_units / 1_000_000
     return [_batches(filling, host, usd), *_spark(filling, host, usd, price), _import(filling, price)]
 
@@ -159,7 +159,7 @@ NEAR = 0.8
 """Of a limit: what is above is near it."""
 LARGE_ITEMS = 1_000
 LARGE_BYTES = 1024 * 1024
-"""An item collection of more is no page of one Query any more."""
+"""A larger item collection does not fit into one page of a Query."""
 _MB = 1024**2
 
 
@@ -245,7 +245,7 @@ def _busy(design: Design) -> Iterator[Advice]:
 
 
 def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Iterator[Advice]:
-    """Patterns that ask one partition alone, whatever their parameters are."""
+    """Patterns with the same partition for all parameters."""
     for reads in patterns:
         pattern = design.mapping.patterns[reads.pattern]
         units = reads.units * (reads.calls_per_s or 0.0)

@@ -23,7 +23,7 @@ from migrator.runtime.values import Counts, replace
 KEPT = 50_000
 """Item collections of one index that are counted at the same time."""
 _HEAVY = 2_000
-"""The largest of them, which stay whatever else is dropped."""
+"""The number of largest collections that are always kept."""
 _FEW = 2
 """Items of a sampled collection that say too little of it alone."""
 _MANY = 20
@@ -59,8 +59,8 @@ class Measured(Struct, frozen=True):
 class ItemCollections:
     """The item collections of the table or of one index, counted as items come.
 
-    Where there are more than KEPT, the largest are kept, and of the others those whose key has a low hash: a sample that
-    does not depend on their order, from which the percentiles are estimated.
+    Beyond KEPT, the largest are kept, and those with a low hash of the key: a sample that does not depend on their order,
+    for the estimated percentiles.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -282,7 +282,7 @@ class _Get:
     size_bytes: int = 0
 
     def reads(self) -> CallReads:
-        # The requests are counted by the call: of a BatchGetItem each item is rounded up by itself.
+        # Requests are counted by the call: a BatchGetItem rounds up each item separately.
         units = read_units(self.size_bytes, consistent=self.consistent)
         return CallReads(1 if self.size_bytes else 0, self.size_bytes, 0, units)
 

@@ -1,5 +1,5 @@
-"""What the mapping alone tells of its design: entries that no pattern asks, narrower projections, columns of keys, and what
-of the source it leaves out."""
+"""Advice from the mapping alone: entries that no pattern reads, narrower projections, key columns, and source columns
+left out."""
 
 from __future__ import annotations
 

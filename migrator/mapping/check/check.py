@@ -349,7 +349,7 @@ def _attributes(mapping: Mapping) -> set[str] | None:
 
 
 def version_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    """A fault where the version is no whole number of the row's own, a warning where it may be missing."""
+    """A fault if the version is not an integer column of the row itself, a warning if it can be missing."""
     version = plan.entity.version
     if version is None:
         return
@@ -438,7 +438,7 @@ def check_mapping(
 ) -> Checked:
     """The mapping planned for the source. `transforms`: the functions that entities name, by module:function.
 
-    Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
+    Raises: MappingError with every fault of form and fit (warnings are in the result, or with the faults).
     """
     plans, faults = _plans(parsed, facts)
     all_faults = [*check_form(parsed, plans), *faults]

@@ -170,10 +170,8 @@ _TEXTS = frozenset({"text", "plain"})
 
 
 def collation_warnings(mapping: Mapping, plans: Sequence[EntityPlan], document: Document) -> Iterator[Fault]:
-    """A warning for each key, and each parameter in a pattern's key, that tells texts apart which the source takes as equal.
-
-    The mapping must have no faults.
-    """
+    """A warning for each key, and each parameter in a pattern's key, that differs for texts that the source compares as
+    equal."""
     for plan in plans:
         yield from _of_items(mapping, plan, document)
     by_entity = plans_by_entity(plans)
@@ -254,7 +252,7 @@ def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
 
 
 def groups_text(mapping: Mapping) -> str:
-    """The same as text, to be part of a digest; '' where nothing is written together."""
+    """The groups as text, for a digest; '' if none are written together."""
     groups = {name: sorted(types) for name, types in sorted(written_together(mapping).items())}
     return json.dumps(groups) if groups else ""
 

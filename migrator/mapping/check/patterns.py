@@ -436,7 +436,7 @@ def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | Non
 def attribute_names(
     table: TableDesign, entity: Entity, item: ItemDesign, plan: EntityPlan | None = None
 ) -> set[str] | None:
-    """Attributes that the item may have; None where only the source could say, and there is no `plan`."""
+    """Attributes that the item may have; None if only the source could list them and `plan` is None."""
     names = {*table.own_attributes, table.type_attribute, *(key.name for key in keys_of(table, item))}
     names |= {table.ttl} if table.ttl and item.expiry else set()
     names |= entity.attributes.keys() | item.attributes.keys()
@@ -564,7 +564,7 @@ def _ordered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
     for place, term in enumerate(terms):
         column = next(iter(own.columns(term.columns)), "")
         uses = [_in_order(own.index, key, term, column) for key in own.keys]
-        # Behind other columns a key tells apart rows that are equal in those.
+        # After other columns, a key orders rows that are equal in those.
         if None in uses and not (place and term.is_column and column in own.row_key):
             what = f"its SQL orders by {term.sql}, which is not in the key; items are sorted by the key"
             yield f"{what}; write it into the sort key, or order: any"

@@ -328,7 +328,7 @@ def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str,
 
 
 Design: TypeAlias = tuple[EntityPlan | None, ItemDesign]
-"""An item of an entity; without the entity's plan where there is no source."""
+"""An item of an entity; without the entity's plan if no source is given."""
 
 
 def keys_may_meet(first: Design, second: Design, table: TableDesign) -> bool:
@@ -434,7 +434,7 @@ def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
 
 
 def key_doubt(plan: EntityPlan) -> str:
-    """Why two rows of the entity could have one key; '' where a constraint of the source says that none have."""
+    """Why two rows of the entity could have one key; '' if a constraint of the source rules that out."""
     names = {column.name for column in plan.key}
     if any(set(key) <= names for key in plan.table.proved):
         return ""

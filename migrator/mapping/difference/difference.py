@@ -88,7 +88,7 @@ class EntityDifference(Struct, frozen=True):
 
 
 class CapturedDifference(Struct, frozen=True):
-    """A table whose triggers change. `effect`: whether it is captured newly, no more, or otherwise."""
+    """A table with changed triggers. `effect`: whether its capture starts, stops or changes."""
 
     table: str
     effect: Effect
@@ -97,7 +97,7 @@ class CapturedDifference(Struct, frozen=True):
 
 
 class SchemaDifference(Struct, frozen=True):
-    """`columns`, `dropped`: by entity those that items are made of now, or no more. `captured`: None without a source."""
+    """`columns`, `dropped`: by entity columns that items now use, or no longer use. `captured`: None without a source."""
 
     columns: Mapping[str, tuple[str, ...]]
     dropped: Mapping[str, tuple[str, ...]]
@@ -224,7 +224,7 @@ def _parts(before: Parts, after: Parts) -> Iterator[ChangedPart]:
 
 
 def _shown(meant: Meant | None, *, whole: bool) -> str:
-    """`whole`: written alike in both, so that only the form tells what changed."""
+    """The shown form. `whole`: both are written the same way, so that only the full form shows the change."""
     return "" if meant is None else meant.form if whole else meant.shown
 
 

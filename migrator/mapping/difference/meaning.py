@@ -1,4 +1,4 @@
-"""What each part of a mapping means, in one form: the same for the same items, in whatever order and words it is written."""
+"""What each part of a mapping means, in a canonical form: the same for the same items, regardless of order and wording."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def filter_as_written(used: Filter) -> str:
 
 
 def filter_form(mapping: MappingModel, used: Filter) -> str:
-    """The filter with what it is told beside its value: the map's entries, the separator, the time zone."""
+    """The filter with its context: the map's entries, the separator, the time zone."""
     spec, text = FILTERS[used.name], filter_as_written(used)
     if spec.of_map:
         text = f"{used.name}:{json.dumps(mapping.maps.get(used.args[0], {}), sort_keys=True)}"
@@ -144,7 +144,7 @@ AS_WRITTEN = ExpressionWriter(
 )
 
 
-# ── an entity's columns by where they stand in the source, whatever its joins and lists are called ──
+# ── an entity's columns by their place in the source, independent of the names of its joins and lists ──
 
 
 class _Meaning:
@@ -302,9 +302,9 @@ JUDGED = ("p99_ms", "calls_per_s", "redact")
 
 
 class PatternDifference(Struct, frozen=True):
-    """`parts`: names of what changed in the pattern itself. `answer_changes`: whether what it answers may be another one, so
-    that evidence starts anew. `loses`: item types that it reached and reaches no more. `old_loses`: the same of the request
-    that services of the old revision send, asked of items of the new one."""
+    """`parts`: names of what changed in the pattern itself. `answer_changes`: whether its answer may change, so that
+    evidence starts again. `loses`: item types that it no longer reaches. `old_loses`: the same for the request of
+    services with the old revision, sent to items of the new one."""
 
     name: str
     effect: str
@@ -381,7 +381,7 @@ def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
 
 
 def pattern_form(mapping: MappingModel, pattern: Pattern) -> dict[str, object]:
-    """By part of the pattern what it means; equal where it asks the same, in whatever order it is written."""
+    """The pattern's meaning by part; equal for the same questions, regardless of order."""
     writing = ExpressionWriter(AS_WRITTEN.naming, lambda used: filter_form(mapping, used))
     star = pattern.star
     return {

@@ -31,8 +31,8 @@ class ChangeBook(Protocol):
 
 
 class Steps(Struct, frozen=True):
-    """`works`: by step what does it, and says what was done; each may be done twice. `still`: raises where the mapping's
-    file is not any more what the change began with; asked before each step. `tell`: a line for each step."""
+    """`works`: by step the function that does it, and returns what was done; each may run twice. `still`: raises if the
+    mapping's file has changed since the change began; called before each step. `tell`: receives a line for each step."""
 
     book: ChangeBook
     works: Mapping[ChangeStep, Callable[[], str]]
@@ -76,7 +76,7 @@ def _why(pattern: PatternDifference) -> str:
 
 
 def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
-    """Raises: SettingsError where items change that the service writes itself, so that no row says what they are."""
+    """Raises: SettingsError if items change that the service writes itself: no row can restore them."""
     if names := sorted({entity.written for entity in difference.entities} & set(direct)):
         what = f"the service writes {', '.join(names)} itself (writes.direct of the job)"
         raise SettingsError(
@@ -85,8 +85,8 @@ def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
 
 
 class Asked(Struct, frozen=True):
-    """What stands in the mapping's file, and what is asked. `own`: its revision; `standing`: of that one; `is_left`: whether
-    the job went back from it; `again`: whether it is to go to such a one once more."""
+    """The mapping's file, and what the user wants. `own`: its revision; `standing`: of that one; `is_left`: whether the
+    job went back from it; `again`: whether the job is to return to such a revision."""
 
     own: str
     standing: Standing
@@ -137,9 +137,9 @@ def under_way(change: RevisionChange, own: str) -> str:
 
 
 def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
-    """Where the job is to go, or that it is there.
+    """The direction of the job's change, or that the job is already there.
 
-    Raises: SettingsError, which says what to do.
+    Raises: SettingsError with what to do.
     """
     if not known.newest:
         what = "the job has written nothing yet, so it has no older mapping to change from"
@@ -147,7 +147,8 @@ def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
     last = known.last
     if last is not None and not last.is_done:
         if asked.go_back:
-            # Given once more it goes on back; to turn round once more it is given again when that is done.
+            # A second run resumes the way to the old revision; to change direction again, run it once that is
+            # done.
             back = last if last.goes_back else None
             return ChangeDirection(last.after, last.before, True) if back is None else _resumed(back)
         if last.goes_back or last.after != asked.own:
@@ -166,8 +167,8 @@ def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
 
 
 def _left(asked: Asked, known: Known) -> str:
-    """Why the job does not go to such a mapping by itself: after --go-back its file still is the one that was left, and a
-    deployment that gives the command each time, or one of an older checkout, would turn the job round unasked."""
+    """Why the job does not return to such a mapping unasked: after --go-back the file still contains the mapping that the
+    job left, and a deployment that runs the command each time, or an older checkout, would apply it again."""
     way, flag = ("back", "--restart") if asked.is_left else ("on", "--go-back")
     return (
         f"mapping {asked.own} is one that the job left ({way} to {known.newest}): to return to it run"

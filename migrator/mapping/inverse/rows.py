@@ -148,7 +148,7 @@ class RowScope(Struct, frozen=True, dict=True):
 
 
 def filled_by(plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-    """Paths that are no NULL where there is an item: a NULL in a base key refuses the row, and conditions leave it out."""
+    """Paths that are never NULL if the item exists: a NULL in a base key refuses the row, and conditions leave it out."""
     slots = {slot.path for slot in plan.slots}
     refs = [ref for template in design.key for ref in template.refs if not takes_null(ref)]
     named = {path for ref in refs for path in ref.paths}
@@ -232,8 +232,9 @@ class Lack(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """A value of an item. `beside`: references whose NULL leaves it out, too; `when`: what else decides whether it is there;
-    `typed`: a key of DynamoDB's type, and not a text; `must`: a NULL in it refuses the row; `stored`: it may be in S3."""
+    """A value of an item. `beside`: references whose NULL also leaves it out; `when`: what else decides whether it is
+    there; `typed`: a key of DynamoDB's type, and not a text; `must`: a NULL in it refuses the row; `stored`: it may be in
+    S3."""
 
     where: Where
     value: Expression
@@ -424,7 +425,7 @@ def _last_of_path(separator: str, text: Any) -> Any:
 def _given(
     place: _Place, scope: RowScope, column: Column, reading: Reading, ref: Ref | None = None
 ) -> GivenColumn:
-    """The column as it is read at the place; where nothing stands there, it is NULL, if it can be."""
+    """The column as read at the place; NULL if nothing is there and the column is nullable."""
     of_json = column.kind.name == "json"
     absent = column.nullable and (ref is None or scope.may_be_null(ref))
 
@@ -487,7 +488,7 @@ def _width(ref: Ref, scope: RowScope) -> int | None:
 
 
 def _pattern(template: Template, scope: RowScope) -> re.Pattern[str] | None:
-    """Divides a text of the template in the one way that there is; None where there may be two."""
+    """A pattern that divides a text of the template in its only way; None if there may be two ways."""
     separator = scope.around.separator
     texts, open_refs, varying, in_all = [], 0, 0, 0
     for part in template.parts:
@@ -526,8 +527,8 @@ class ChildList(Struct, frozen=True):
 
 
 class DesignInverse(Struct, frozen=True, dict=True):
-    """An item design read backwards. `present`: every row has such an item. `of`: the column whose value decides it alone,
-    and `otherwise` what that is where there is no such item."""
+    """An item design read backwards. `present`: every row has such an item. `of`: the column whose value decides it
+    alone, and `otherwise` that value if the item does not exist."""
 
     plan: EntityPlan
     design: ItemDesign
@@ -633,11 +634,11 @@ class LostColumn(Struct, frozen=True):
 
 
 class TableInverse(Struct, frozen=True):
-    """What the items tell of the rows of one table.
+    """What the items contain of the rows of one table.
 
     `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' where each has).
-    `mend`: the line of the mapping that would keep what is lost, and `at` where it belongs.
-    `left_out`: there are rows that the entity's `where` leaves out, of which no item tells anything.
+    `mend`: the line of the mapping that would keep the lost columns, and `at` where it belongs. `left_out`: the entity's
+    `where` leaves out rows, which no item shows.
     """
 
     table: str
@@ -714,7 +715,7 @@ def table_inverse(
     rows_lost = counted[0].rows_lost
     if types:
         rows_lost = f"items of type {types[0]} may belong to another table: their keys are the same"
-    # What has no form in an item cannot be kept, whatever the mapping says.
+    # A value without a form in items cannot be kept by any mapping.
     kept = [
         one.column for one in lost if (column := facts.column(one.column)) and column.kind.name != "unknown"
     ]
@@ -779,7 +780,7 @@ def _list_carriers(table: TableFacts, designs: Sequence[DesignInverse]) -> Itera
 def _lost(column: Column, carriers: Sequence[_Carrier]) -> LostColumn:
     losses = [lack.loss for one in carriers for lack in one.lacks if lack.column == column.name]
     elsewhere = any(column.name in one.kept_elsewhere for one in carriers)
-    # Where one item has the whole value beside another's, that is the reason: what another item makes of it is none.
+    # An item that has the whole value next to another one is the reason; losses in other items are not.
     absent = Loss("absent", "no item has it")
     loss = min(losses, key=lambda one: one.cause != "mixed", default=absent)
     if elsewhere and (not losses or loss.cause == "sparse"):
@@ -848,7 +849,7 @@ class Inverse:
 
 
 def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collection[str] = ()) -> Inverse:
-    """What items of the mapping say of the source's rows. `views`: real names of what is no table. Pure."""
+    """What items of the mapping contain of the source's rows. `views`: real names that are views, not tables. Pure."""
     around = FilterContext.of(mapping)
     designs = tuple(
         read_backwards(mapping, RowScope(plan, around, filled=filled_by(plan, item)), item)

@@ -36,10 +36,10 @@ Cause = Literal[
     "mixed",
     "keyless",
 ]
-"""Why a column is lost. `absent`: no item has it; `cut`: a part of a time; `case`, `spaces`: of a text; `null`: a NULL has
-the form of a value; `map`: two values have one; `many`: of many values one is made; `type`: the form tells not of which
-type it was; `digest`: a hash, which nothing reads back; `sparse`: in items or entries that may not be there; `mixed`: beside
-another value, so that nothing says where one ends; `keyless`: in items that do not say of which row they are."""
+"""Why a column is lost. `absent`: no item has it; `cut`: a part of a time; `case`, `spaces`: of a text; `null`: a NULL
+has the form of a value; `map`: two values have one; `many`: of many values one is made; `type`: the form does not show
+its type; `digest`: a hash, which cannot be inverted; `sparse`: in items or entries that may not be there; `mixed`: next
+to another value without a boundary; `keyless`: in items without the row's key."""
 
 
 class Loss(Struct, frozen=True):

@@ -126,7 +126,7 @@ def _root_use(plan: EntityPlan) -> Captured:
 
 
 def _is_computed(table: TableFacts) -> bool:
-    """Whether SQL makes columns of it, of whichever others."""
+    """Whether SQL computes columns of the table from others."""
     return any(column.sql is not None for column in table.columns)
 
 

@@ -142,7 +142,7 @@ def item_of(encoded: EncodedItem) -> Item:
     return decode_item(orjson.loads(encoded.json))
 
 
-# ── Items as text alone, in an order of attributes that is asked for ──
+# ── Items as text alone, in a requested order of attributes ──
 
 EncodedText: TypeAlias = tuple[bytes, int | None]
 """An item as JSON without the braces and the quotation mark around it, and when it expires. Its ticket is 0."""

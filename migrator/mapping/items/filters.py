@@ -214,7 +214,7 @@ MOMENT = f"{DIGITS}:+TZWQ"
 
 
 class FilterContext(Struct, frozen=True):
-    """What a filter may know beside its value: the table's separator, the mapping's maps and time zone."""
+    """The context of a filter: the table's separator, the mapping's maps and time zone."""
 
     separator: str = "#"
     maps: Mapping[str, Mapping[str, str]] = {}
@@ -495,7 +495,7 @@ def _shards(argument: str, _: Sequence[Any]) -> list[str]:
 
 
 def _calendar(unit: str, **promises: Any) -> FilterSpec:
-    """A filter that gives a bucket of time; `unit` is {0} where its argument says which."""
+    """A filter that makes a bucket of time; `unit` is {0} if its argument is the unit."""
 
     def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
         return partial(_bucket_of, unit.format(*args))

@@ -96,7 +96,7 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
 
 
 def compile_contents(entity: Entity, places: RowPlaces) -> tuple[Callable[[Row], Content | None], ...]:
-    """For each stored attribute of each item a function giving what S3 is to keep; None where nothing."""
+    """For each stored attribute of each item a function that makes the content to keep in S3, or None."""
     return tuple(
         _content(expression, places, compile_conditions(item.when, places))
         for item in entity.items

@@ -55,7 +55,7 @@ from migrator.mapping.model.table import (
 
 
 class Fixed(Struct, frozen=True):
-    """An attribute that all items of the type have alike."""
+    """An attribute that is the same in all items of the type."""
 
     name: str
     value: Value
@@ -202,7 +202,7 @@ _WITH_MAPS: frozenset[KindName] = frozenset({"json", "list", "map", "plain", "un
 
 Operation: TypeAlias = tuple[str, bytes, int, int, tuple[Any, ...]]
 """What it does, the name as JSON with a comma before it and a colon behind it (of a literal: all of it), the bytes that
-DynamoDB counts for that, the attribute's rank in the order that is asked for, and what else it takes:
+DynamoDB counts for that, the attribute's rank in the order that is requested, and its other operands:
 
 - `literal`, `source`: nothing.
 - `column`: the place of a column.
@@ -211,7 +211,8 @@ DynamoDB counts for that, the attribute's rank in the order that is asked for, a
 - `call`: a function of the decoded row that gives (value, JSON, bytes) or None; `expiry`: the same of the TTL.
 - `key_call`: such a function, the most bytes, whether it is of the base key.
 - `entry`: a condition or None, and of how many operations that follow all or none are done.
-- `each`: the place of a list, a child's Program, at most how many children (-1: any), how many of them are taken (-1: all).
+- `each`: the place of a list, a child's Program, at most how many children (-1: any), how many of them are taken (-1:
+  all).
 """
 
 ColumnOperation: TypeAlias = tuple[str, int, Callable[[Any], Any] | None, Callable[[Any], Any] | None]
@@ -254,8 +255,8 @@ def compile_program(
     offered: AbstractSet[int] = frozenset(),
     orders: Orders | None = None,
 ) -> Program | str:
-    """The program of an entity, in the order of names that is asked for; where operations do not make its items, why not.
-    `offered`: places that can be read raw."""
+    """The program of an entity, in the requested order of names; a reason if operations cannot make its items. `offered`:
+    places that can be read raw."""
     designs = [parts_of(mapping, plan, design) for design in plan.entity.items]
     return _beyond(plan, designs) or _Compiler(mapping, plan, offered, orders).program(designs)
 
@@ -266,7 +267,7 @@ def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
 
 
 def _beyond(plan: EntityPlan, designs: Sequence[ItemParts]) -> str:
-    """What no operation does, '' where there is nothing of it."""
+    """What operations cannot do, '' for none."""
     parts = [part for design in designs for part in design.rest if isinstance(part, Attribute)]
     if plan.transformed or plan.entity.transform:
         return "it has a transform"
@@ -528,7 +529,7 @@ def _literal(name: str, value: Value, rank: int) -> Operation:
 
 
 def _joined(operations: Iterable[Operation], is_whole: bool) -> Iterator[Operation]:
-    """Literals that follow each other as one, where no order is asked for."""
+    """Consecutive literals merged into one, if no order is requested."""
     held: Operation | None = None
     for operation in operations:
         if is_whole and held and operation[0] == held[0] == "literal":

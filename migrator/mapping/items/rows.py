@@ -85,8 +85,7 @@ _EXACT = Context(prec=400)
 
 
 class RowPlaces(Struct, frozen=True):
-    """Where each path stands in a decoded row, and the places of each list's children. `around`: what filters know beside
-    its values."""
+    """Where each path stands in a decoded row, and the places of each list's children. `around`: the context of filters."""
 
     columns: Dict[str, int]
     lists: Dict[str, tuple[int, RowPlaces]] = {}
@@ -270,7 +269,7 @@ def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: FilterCont
 
 
 def compile_conditions(conditions: tuple[Condition, ...], places: RowPlaces) -> Callable[[Row], bool] | None:
-    """A function saying whether all conditions hold; None where there are none."""
+    """A function that returns whether all conditions hold; None if no conditions are given."""
     if not conditions:
         return None
     tests = [(places.columns[condition.path], condition.allowed) for condition in conditions]

@@ -42,7 +42,7 @@ class NoFormError(RowError):
 
 
 class NotHeldError(NoFormError):
-    """Of a value that has a name of its own, which is said: NaN, infinity, a year BC."""
+    """A value with a name of its own, which the message contains: NaN, infinity, a year BC."""
 
 
 def without_advice(error: RowError) -> str:
@@ -64,7 +64,7 @@ class Undecodable(Struct, frozen=True):
 
 
 def of_column(path: str, error: RowError) -> str:
-    """The reason with the column, which the advice names, too: `total|text` can be copied into the mapping."""
+    """The reason with the column, also named in the advice: `total|text` can be copied into the mapping."""
     return f"column {path}: {str(error).replace('write |text', f'write {path}|text')}"
 
 
@@ -155,7 +155,7 @@ def _quantum(scale: int) -> Decimal:
 
 
 def _no_number(raw: Any) -> RowError:
-    """What to raise about a value that is no number; PostgreSQL's JSON writes NaN and infinity as texts."""
+    """The error for a value that is not a number; PostgreSQL's JSON writes NaN and infinity as texts."""
     if raw in _NOT_FINITE:
         return _not_finite(raw, raw)
     return misfit("the value is not a number, but the column is declared as one", raw)
@@ -197,7 +197,7 @@ def _is_single(number: float, raw: float) -> bool:
 
 # Python takes it for the next midnight from 3.13 on; a time of day has no such thing, and no two versions may differ.
 _END_OF_DAY = {datetime: re.compile(r"[T ]24"), time: re.compile(r"^T?24")}
-"""By what is read, since the text of a date may begin with 24, too: the year 2400."""
+"""By type, since the text of a date may also begin with 24: the year 2400."""
 
 
 def _date(_: Kind, raw: Any) -> date:

@@ -65,8 +65,8 @@ def write_keys(keys: Sequence[ItemKey]) -> str:
 
 
 def mark_of(row: Any, read_image: Callable[[str | None], Image | None], age_s: float) -> Mark:
-    """The mark that a row of a table of marks holds, whatever it holds: one that cannot be read would keep all others from
-    being taken."""
+    """The mark in a row of a table of marks. An unreadable one is returned with `fault` set: it must not block the
+    others."""
     try:
         read = map(read_key, json.loads(row.item_keys) if row.item_keys else ())
         keys, fault = tuple(key for key in read if key is not None), ""
@@ -339,7 +339,7 @@ class Estimate(Counts, frozen=True):
         return Estimate(*(-(-number * rows // self.rows) for number in structs.astuple(self)))
 
     def write_cost(self, price: Price) -> Decimal:
-        """US dollars for writing it once, on demand, where nothing is stored yet."""
+        """US dollars for writing it once, on demand, if no item is stored yet."""
         return price.write * self.write_units / _MILLION
 
     def storage_cost(self, price: Price) -> Decimal:

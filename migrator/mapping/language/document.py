@@ -50,7 +50,7 @@ class Ours(Struct, frozen=True):
 
 
 def is_job_text(text: str) -> bool:
-    """Whether the text is a job file, as far as its words say; what is no YAML is none."""
+    """Whether the text is a job file, judged by its words; False for text that is not YAML."""
     try:
         node = _composed(text)
     except (YAMLError, ValueError, RecursionError):

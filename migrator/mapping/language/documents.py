@@ -49,7 +49,7 @@ TYPE_NAMES: Dict[str, str] = {
 
 
 def held_as(declared: str) -> tuple[str, ...]:
-    """DynamoDB's types of which a value of the declared type may be; NULL stands for no value, whatever is declared."""
+    """DynamoDB's types of a value of the declared type; NULL stands for no value, for any declared type."""
     return _HELD_AS["number" if _NUMBER.fullmatch(declared) else declared]
 
 

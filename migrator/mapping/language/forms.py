@@ -164,7 +164,7 @@ class BudgetForm(Form):
 
 
 class PatternForm(Form):
-    """`sql` or `old`, one of the two: what the old side is asked."""
+    """`sql` or `old`, one of the two: the statement of the old side."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["sql"]}, {"required": ["old"]}]})
 

@@ -486,7 +486,7 @@ def _unknown(pattern: Pattern, name: str, names: set[str]) -> str:
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _PARAM_TYPES: tuple[str, ...] = get_args(ParamType)
 _Key: TypeAlias = tuple[tuple[Template, ...], tuple[SortCondition, ...]]
-"""A template for each partition attribute, a condition for each sort attribute that is asked."""
+"""A template for each partition attribute, a condition for each sort attribute of the request."""
 
 
 class PatternParser:
@@ -677,7 +677,7 @@ class PatternParser:
         return tuple(Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items())
 
     def _sql(self, form: forms.PatternForm) -> dict[str, Statement]:
-        """By part of the answer; where `old` says what old tables are asked, another parser reads that."""
+        """SQL by part of the answer; another parser reads `old`, requests to old tables."""
         if (form.sql is None) == (form.old is None):
             what = "needs either sql: (a query of the database) or old: (a query of old DynamoDB tables)"
             self.reader.fault(self.at, what)

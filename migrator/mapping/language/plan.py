@@ -58,10 +58,10 @@ _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
 @dataclass
 class Scope:
-    """Aliases of one row (the root's or a child's) with the tables behind them, and the columns asked for so far.
+    """Aliases of one row (the root's or a child's) with the tables behind them, and the columns requested so far.
 
-    `transformed`: paths asked of the entity's transform; None where there is none.
-    `faulty`: aliases of joins, with a fault or planned.
+    `transformed`: paths requested from the entity's transform; None if the entity has no transform. `faulty`: aliases of
+    joins, with a fault or planned.
     """
 
     tables: dict[str, TableFacts]

@@ -53,7 +53,7 @@ class Redaction(Struct, frozen=True):
         return not self._paths(plan).isdisjoint(paths_in([template]))
 
     def _paths(self, plan: EntityPlan) -> set[str]:
-        """The hidden paths of one entity; what a transform makes from a row with hidden columns is hidden, too."""
+        """The hidden paths of one entity, with all that a transform makes from a row with hidden columns."""
         hidden = {path for path, column in _places(plan).items() if column in self.columns}
         if hidden:
             hidden |= set(plan.transformed)
@@ -258,7 +258,7 @@ def _constant(form: Template) -> int:
 
 
 def json_ready(value: Any) -> Any:
-    """`value` with types that JSON has, for `json_text`; a Decimal that is no integer stays a Decimal."""
+    """`value` with types that JSON has, for `json_text`; a fractional Decimal stays a Decimal."""
     if isinstance(value, Mapping):
         return {name: json_ready(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

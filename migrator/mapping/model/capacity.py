@@ -101,9 +101,10 @@ class FanOut(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """What one change of a row of `table` rewrites. `roots`: rows of the entity, None where they were not counted (`why`).
+    """What one change of a row of `table` rewrites. `roots`: rows of the entity, None where they were not counted
+    (`why`).
 
-    `items` and `units`: of the ninety-ninth percentile of such changes; of all of them on average where there is none.
+    `items` and `units`: of the ninety-ninth percentile of such changes; of all on average without percentiles.
     """
 
     table: str

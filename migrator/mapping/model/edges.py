@@ -28,7 +28,7 @@ class KeyCounts(Struct, frozen=True):
 
 
 class RowsSeen(Struct, frozen=True):
-    """All rows of a table that this user sees, and how many there are in all likelihood (None: nothing says so)."""
+    """All rows of a table that this user sees, and their probable number (None if unknown)."""
 
     rows: int
     at_least: int | None = None
@@ -173,7 +173,7 @@ class DocumentRows(Protocol):
         """What one pass over all row trees takes, about, in pages of so many rows."""
 
     def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
-        """A line for each table that is read as a whole beside the roots, since nothing finds its rows otherwise."""
+        """A line for each table that is read as a whole in addition to the roots, because no index finds its rows."""
 
 
 class Totals(Protocol):
@@ -191,14 +191,14 @@ class Totals(Protocol):
         """Rows that have a key and different keys, compared by the source, in one snapshot."""
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
-        """Rows of the whole table, counted, beside what the catalogue's own statistics vouch for."""
+        """Rows of the whole table, counted, next to the catalogue's own statistics."""
 
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
         """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
 
 
 class CountedRows(Rows, Totals, Protocol):
-    """What can be moved and verified: all that a source must be that is no SQL database."""
+    """A source that can be moved and verified: the required protocol of one that is not an SQL database."""
 
 
 class ComputingSource(Protocol):
@@ -235,8 +235,8 @@ class Questions(Protocol):
     ) -> list[tuple[Any, ...]]:
         """Rows of a statement of the user's, with the parameters' values. `schema`: of tables that name none.
 
-        `at_most`: how many are read; where there are more, one more comes, and the others never leave the database. `what`:
-        errors call it so.
+        `at_most`: how many are read; if there are more, one more is returned, and the others stay in the database.
+        `what`: errors call it so.
         """
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
@@ -331,8 +331,8 @@ class ItemStore(Protocol):
         """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
-        """Where a Query goes on behind an item, which may be gone by now. `position`: its key attributes, the table's and
-        those of the index that is asked."""
+        """Where a Query continues after an item, which may be deleted by now. `position`: its key attributes, those of
+        the table and of the queried index."""
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         """The item of `Key`, or none. `request` as above."""
@@ -368,9 +368,9 @@ class TableState(Struct, frozen=True):
 
 
 class ActionProbe(Struct, frozen=True):
-    """An action that the credentials may do (on an index, where one is named), or why it was `refused`.
+    """An action that the credentials may do (on an index, if one is named), or why it was `refused`.
 
-    Not `tried`: a try would leave something behind, and `refused` says what.
+    Not `tried`: a try would leave something behind, which `refused` names.
     """
 
     action: str
@@ -393,8 +393,7 @@ class Stripping(Protocol):
 
 
 # ──
-# What the table itself keeps of a migration, so that it is known whatever becomes of the source and of the
-# journal.
+# What the table itself keeps of a migration, in case the source or the journal is lost.
 
 NameKind = Literal["table", "source"]
 
@@ -466,7 +465,7 @@ class Identity(Protocol):
         """The control item of the table, which has that name, holds the ticket; a higher one that was seen stays."""
 
     def repaired(self, table_id: str, table: str, ticket: int) -> None:
-        """The same, whatever was seen of the table before it was repaired."""
+        """The table is repaired; what was observed before no longer counts."""
 
     def tables_named(self, table: str) -> frozenset[str]:
         """Ids of tables that had that name when they were seen."""
@@ -491,7 +490,7 @@ class Files(Protocol):
         """The whole file or nothing of it; one that is there is replaced."""
 
     def read(self, name: str) -> bytes | None:
-        """None where there is no such file."""
+        """The content; None if the file does not exist."""
 
     def sizes_below(self, below: str = "") -> dict[str, int]:
         """The bytes of every file whose name begins so."""
@@ -538,7 +537,7 @@ class Manifest(Struct, frozen=True):
 
     @classmethod
     def read(cls, data: bytes) -> Manifest:
-        """Raises: ValueError where this is no manifest of ours."""
+        """Raises: ValueError if the data is not a manifest of migrator."""
         try:
             fields = json.loads(data)
             if fields.pop("format") != FORMAT:
@@ -559,7 +558,7 @@ ImportStatus = Literal["IN_PROGRESS", "COMPLETED", "CANCELLING", "CANCELLED", "F
 
 
 class ImportState(Struct, frozen=True):
-    """An import, as DynamoDB tells of it. `token`: what it was asked for with."""
+    """An import, as DynamoDB describes it. `token`: the client token of its request."""
 
     arn: str
     table_id: str

@@ -39,7 +39,7 @@ ROUTES: Mapping[Phase, Route] = {
     "off": Route("sql", "sql", compares=False),
     "shadow": Route("sql", "sql", compares=True),
     "ramp": Route("sql", "table", compares=True),
-    # The watch of a pattern after its move needs differences, too; DESIGN asks for them in shadow and ramp alone.
+    # Watching a pattern after its move also needs differences; DESIGN requires them in shadow and ramp alone.
     "live": Route("table", "table", compares=True),
     "complete": Route("table", "table", compares=False),
 }
@@ -51,14 +51,14 @@ BACK: Mapping[Phase, tuple[Phase, ...]] = {
     "ramp": ("shadow", "off"),
     "live": ("ramp", "shadow", "off"),
 }
-"""From `complete` the way back is no move alone: rows have to be the truth again first (stages/cutover/rollback.py)."""
+"""From `complete` a move alone is not enough: rows must first become the truth again (stages/cutover/rollback.py)."""
 
 
 class State(Struct, frozen=True):
     """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0.
 
-    `audience`: of a ramp, whose calls the table answers whatever the share: parameters with a value as text, in order; each
-    is enough. A ramp that has one may have 0 percent.
+    `audience`: of a ramp, the calls that the table answers regardless of the share: parameters with a value as text, in
+    order; each is enough. A ramp that has one may have 0 percent.
     """
 
     phase: Phase = "off"
@@ -200,11 +200,11 @@ class Window(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """One difference, as texts with the pattern's redaction already done: nothing in it has to be hidden any more.
+    """One difference, as texts with the pattern's redaction already done: nothing in it needs hiding.
 
     `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
-    message. `at`: seconds since 1970. `subject`: a mark of the row that it is of, the same for the same row of the pattern;
-    '' where its key is not known.
+    message. `at`: seconds since 1970. `subject`: a mark of its row, stable per row of the pattern; '' if the row's key is
+    not known.
     """
 
     pattern: str
@@ -289,7 +289,7 @@ class Phases(Protocol):
 
     def all(self) -> Mapping[str, PatternPhase]:
         """The phases of all patterns that were ever moved, by name; every other one is off. One that was edited by hand
-        says so, and does not stop the others."""
+        is flagged, and does not stop the others."""
 
     def move(self, move: Move, version: int) -> PatternPhase:
         """The pattern's new phase. `version`: what the mover saw.
@@ -299,15 +299,15 @@ class Phases(Protocol):
         """
 
     def mend(self, pattern: str) -> PatternPhase:
-        """The pattern's phase, written anew as the audit ends with where it was edited by hand.
+        """The pattern's phase, restored from the end of the audit if it was edited by hand.
 
-        Raises: SettingsError where the audit was edited, too.
+        Raises: SettingsError if the audit was edited as well.
         """
 
     def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
-        """The pattern is in the kept phase from now on, whatever was known of it; its version is the kept one, or higher.
+        """Put the pattern into the kept phase, regardless of its known one; its version is the kept one, or higher.
 
-        Raises: SettingsError where the kept phase is none.
+        Raises: SettingsError if the kept phase is not a phase.
         """
 
     def history(self, pattern: str | None = None) -> Sequence[Move]:
@@ -327,9 +327,9 @@ Verdict = Literal["ok", "no", "unknown"]
 
 
 class Line(Struct, frozen=True):
-    """One piece of evidence: what was asked, what was found, how many seconds old that is (None: of now).
+    """One piece of evidence: what was checked, the result, and its age in seconds (None: current).
 
-    `name`: one word for programs. `mend`: what to do about it, '' where nothing is to be done.
+    `name`: one word for programs. `mend`: what to do about it, '' for nothing.
     """
 
     name: str
@@ -363,7 +363,7 @@ class Judgement(Struct, frozen=True):
 
 
 def lines_of(text: str) -> list[Line] | None:
-    """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
+    """The lines that an audit keeps; None if the text is not from migrator. Fields of a newer migrator are left out."""
     names = set(Line.__struct_fields__)
     try:
         return [
@@ -385,9 +385,9 @@ DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
 class Diff:
     """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
 
-    `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None where there is none.
-    `sign`: what it is known by, whatever else of the row changes: the row's key, and of a value that differs both values.
-    None where the row's key is not known. `key`: the row's key alone; () where an answer has one row at most.
+    `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None if absent.
+    `sign`: its identity, stable while the rest of the row changes: the row's key, and both values of one that
+    differs. None if the row's key is not known. `key`: the row's key alone; () if an answer has one row at most.
     """
 
     kind: DiffClass

@@ -248,7 +248,7 @@ class EntityPlan(Struct, frozen=True):
     where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
     """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
     transformed: tuple[str, ...] = ()
-    """Paths of what the entity's transform gives; they are no part of the row tree."""
+    """Paths from the entity's transform, which are not in the row tree."""
     loosely_typed: bool = False
     """As SchemaFacts has it."""
     changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
@@ -291,7 +291,7 @@ def tables_of(plan: EntityPlan | CollectionPlan) -> dict[str, TableFacts]:
 
 
 def kind_of(path: str, plan: EntityPlan) -> Kind | None:
-    """The kind of the column (or aggregate, or one of a list's rows) at a path; None where there is none."""
+    """The kind of the column (or aggregate, or one of a list's rows) at a path; None if nothing is at the path."""
     column = column_of(path, plan)
     if column is not None:
         return column.kind
@@ -302,7 +302,7 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
 
 
 def column_of(path: str, plan: EntityPlan) -> Column | None:
-    """The column (or that of an aggregate, or of a list's rows) at a path; None where there is none."""
+    """The column (or that of an aggregate, or of a list's rows) at a path; None if nothing is at the path."""
     for slot in plan.slots:
         if slot.path == path:
             return slot.column
@@ -334,10 +334,10 @@ def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]
 class Lookup:
     """How one changed row leads to root rows of an entity.
 
-    `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
-    Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
-    entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
-    that have such a row among their ancestors. `of_single`: each row of the changed table leads to a single entity's row.
+    `values`: columns of the changed table, by written name. By default they are the root's key. Else roots are those for
+    which `columns` (real names) of the alias `parent` hold the values: an alias of the entity's joins ('' the root), or
+    with `collection` one of the list's ('' the child). `climb`: and all rows that have such a row among their ancestors.
+    `of_single`: each row of the changed table leads to a single entity's row.
     """
 
     entity: str

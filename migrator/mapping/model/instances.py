@@ -11,7 +11,7 @@ from msgspec import Struct
 from migrator.mapping.model.live import Writer
 from migrator.runtime.values import replace
 
-# ── Which services run: every process that writes beside SQL or reads, as the journal knows them ──
+# ── Running services: every process that writes beside SQL or reads, from the journal ──
 
 InstanceRole = Literal["dual_write", "read", "dual_write,read"]
 """A process that does both is one instance with both roles."""
@@ -69,7 +69,7 @@ class ServiceRegistry(Struct, frozen=True):
 
     @property
     def silent(self) -> list[Instance]:
-        """Those that have said no goodbye; the last one heard of first."""
+        """Those that have not deregistered; the most recent heartbeat first."""
         gone = [instance for instance in self.known if self.age_s(instance) >= self.gone_s]
         return sorted(gone, key=self.age_s)
 
@@ -118,7 +118,7 @@ class Instances(Protocol):
     def leave(self, instance: Instance) -> None: ...
 
     def known(self) -> list[Instance]:
-        """All that have said no goodbye, the oldest first."""
+        """All that have not deregistered, the oldest first."""
 
     def registry(self, gone_s: float) -> ServiceRegistry:
         """The same at one moment. `gone_s`: after so long without a heartbeat an instance counts as gone."""
@@ -246,17 +246,17 @@ class Lifetimes(Struct, frozen=True):
 
     @property
     def doubted_s(self) -> float:
-        """After so long without a heartbeat a writer has failed twice to renew it, or is not there any more."""
+        """After so long without a heartbeat a writer has failed twice to renew it, or has died."""
         return 3 * self.beat_s
 
     @property
     def gone_s(self) -> float:
-        """After so long without a heartbeat, nothing of a writer can take effect any more."""
+        """After so long without a heartbeat, no request of a writer can take effect."""
         return self.silent_s + self.request_s
 
     @property
     def late_s(self) -> float:
-        """After so long without a heartbeat, nothing that was signed before a process was frozen is taken any more.
+        """After so long without a heartbeat, requests signed before a process was frozen are no longer accepted.
 
         With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
         """
@@ -276,8 +276,8 @@ UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "marks"}
 
 
 class Throttle(Struct, frozen=True):
-    """What a person asks of all backfills and relays of a job. `max_write_units`: a second, of each process by itself; None:
-    as the job or the command line says. `who`, `since`: who asked last, and when, by the journal's clock."""
+    """The user's limit for all backfills and relays of a job. `max_write_units`: per second and process; None: the limit
+    of the job or the command line. `who`, `since`: who set it last, and when, by the journal's clock."""
 
     paused: bool = False
     max_write_units: int | None = None
@@ -287,12 +287,13 @@ class Throttle(Struct, frozen=True):
 
 
 AS_SET = Throttle()
-"""Nobody has asked for anything."""
+"""No limit is set."""
 
 
 class Advance(Struct, frozen=True):
-    """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with whatever came to an end, done or not;
-    `trouble`: what is tried again. `items`, `write_units`: written since it began; `lag_s`: of the oldest waiting mark."""
+    """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work,
+    successful or not; `trouble`: what is being retried. `items`, `write_units`: written since it began; `lag_s`: of the
+    oldest waiting mark."""
 
     done: int = 0
     left: int = 0
@@ -391,9 +392,9 @@ class Beat(Struct, frozen=True):
 # ── A change of a job from one revision of its mapping to another ──
 
 ChangeStep = Literal["indexes", "newest", "items", "gone", "verify", "unasked", ""]
-"""What is to be done next, in this order: indexes that are missing are added; the revision becomes the newest, and is
-captured; items that change are written; those of entities that are gone are deleted; a verify of the whole table; indexes
-that nothing asks any more are removed. '': all is done."""
+"""The next step, in this order: indexes that are missing are added; the revision becomes the newest, and is captured;
+items that change are written; those of entities that are gone are deleted; a verify of the whole table; unused indexes
+are removed. '': done."""
 
 
 class RevisionChange(Struct, frozen=True):

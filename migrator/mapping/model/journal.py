@@ -11,13 +11,13 @@ from msgspec import Struct
 from migrator.mapping.model.table import ItemKey, SourceKey
 from migrator.runtime.values import Counts
 
-# ── The journal as the stages see it: runs, pages, findings, and what tells and guards a run ──
+# ── The journal as the stages see it: runs, pages, findings, and what reports on and guards a run ──
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
 RunKind = Literal["backfill", "verify", "relay", "gone", "strip", "direct", "export", "import"]
-"""`gone` puts tombstones in place of items of entities that a mapping has no more. `direct` says which entities the service
-writes itself from then on: its scope names them."""
+"""`gone` replaces items of removed entities with tombstones. `direct` starts direct writes by the service: its scope
+names the entities."""
 RunState = Literal["running", "interrupted", "failed", "done"]
 
 
@@ -83,8 +83,8 @@ class Finding(Struct, frozen=True):
     """A refused row or a difference. Names keys and attributes, never a value.
 
     `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
-    the item's type ('' where it is of none), `owner` the row that has the item's key, as
-    `_src` says it (''). Nothing is to be read out of `reason`: it is for people.
+    the item's type ('' if it has none), `owner` the row that has the item's key, as in `_src` (''). Programs must not
+    parse `reason`: it is for people.
     """
 
     kind: FindingKind
@@ -107,8 +107,8 @@ class SegmentState(Struct, frozen=True):
 
 DIGESTS, TABLE = "(digests)", "(table)"
 SCANS = {DIGESTS, TABLE}
-"""What the pages of a verify's scans are called beside entities: segments of the table, of which digests are taken
-(page 0 is what its processes agree on), and those whose items are traced."""
+"""Names of a verify's scans, next to entities: table segments with digests (page 0 is the agreement of its processes),
+and segments with traced items."""
 
 
 class Progress(Protocol):
@@ -146,8 +146,8 @@ class FindingGroup(Struct, frozen=True):
 
 
 class FindingGroups(Protocol):
-    """Every method is one transaction. A relay's findings are all that are open of its job and table, whichever relay found
-    them. Raises, from every method: StoppedError where the journal cannot be asked."""
+    """Each method is one transaction. A relay's findings are all open ones of its job and table, found by any relay.
+    Raises, from each method: StoppedError if the journal is unreachable."""
 
     def groups(self, run: Run) -> Sequence[FindingGroup]:
         """The largest first."""

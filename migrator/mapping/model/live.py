@@ -37,11 +37,11 @@ database's log."""
 
 
 class TableCapture(Struct, frozen=True):
-    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
-    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark;
-    `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
-    tells us of all its changes.
-    `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns of keys or links.
+    """How one table is captured. `extra`: it has migrator's triggers, and the mapping no longer reads it; `services`: it
+    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no
+    mark; `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
+    contains all its changes. `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns
+    of keys or links.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
@@ -77,7 +77,8 @@ class CaptureRecord(Protocol):
     def installed(self) -> Installation | None: ...
 
     def install(self) -> None:
-        """A new installation, whatever was before: marks that were to come were lost, or none was. Its tickets go on."""
+        """Start a new installation, regardless of the one before: pending marks were lost, or there were none. Tickets
+        continue."""
 
     def uninstall(self) -> None:
         """Its tickets stay known."""
@@ -94,7 +95,7 @@ class Capture(Protocol):
         """What captures the changes, in the plural: triggers, streams, publication and slot."""
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
+        """The tables to capture, ordered by name; without views with changes declared in the mapping."""
 
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         """All reasons why changes of the tables cannot be captured, with what to do."""
@@ -130,8 +131,8 @@ class Capture(Protocol):
 
 
 # ──
-# What live change needs beside the data's edges: marks and tickets in the source, memory and writers in
-# the journal.
+# What live change needs in addition to the data's edges: marks and tickets in the source, memory and writers
+# in the journal.
 
 Root: TypeAlias = tuple[str, SourceKey]
 """A root row: its entity's name and its key."""
@@ -246,7 +247,7 @@ class MarksState:
 
 
 class Change(Struct, frozen=True):
-    """A row that a service's transaction changed: images as marks hold them, None is no row."""
+    """A row that a service's transaction changed: images as in marks, None if the row does not exist."""
 
     table: str
     before: Any = None
@@ -308,8 +309,9 @@ class TriedMarks(Marks, Protocol):
 
 
 class KeptMark(Struct, frozen=True):
-    """A change as a journal keeps it until it is worked. `before`, `after`: images as text; None is no row. `changed_at`: by
-    the clock of who tells of it, seconds since 1970. `ready_in_s`: how long it waits before it may be taken."""
+    """A change that a journal keeps until it is processed. `before`, `after`: images as text; None if the row does not
+    exist. `changed_at`: by the reporter's clock, seconds since 1970. `ready_in_s`: how long it waits before it may be
+    taken."""
 
     table: str
     before: str | None
@@ -338,7 +340,7 @@ class Tickets(Protocol):
         """The last ticket drawn; epoch * 10^12 where none was."""
 
     def installation(self) -> str:
-        """What tells this installation of capture from any before and after it; it outlives an epoch."""
+        """Identity of this installation of capture, which differs from any other one and outlives an epoch."""
 
     def raise_epoch(self, above: int) -> int:
         """Moves on to an epoch all of whose tickets are higher than `above`; the new epoch."""
@@ -400,8 +402,8 @@ class OwnStore(Protocol):
     """Writes of a single writer to a table that holds foreign items too. Raises: as a ConditionalStore does."""
 
     def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        """Puts each item where nothing is, or what is of its own source, or a tombstone, whatever their tickets; no two
-        under one key. Outcomes in the order of `items`: stored, owned_by_other or unwritten."""
+        """Put each item if the key is free, or holds an item of the same source, or a tombstone, regardless of tickets;
+        no two under one key. Outcomes in the order of `items`: stored, owned_by_other or unwritten."""
 
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
@@ -448,8 +450,8 @@ class Memory(Protocol):
 
 
 class OpenFindings(Protocol):
-    """Findings of live change that hold until their row was worked well, whichever run of the job does it. One of a kind
-    for each row, item key and attribute. Every method is one transaction."""
+    """Findings of live change that stay open until their row is processed without fault, by any run of the job. One of a
+    kind for each row, item key and attribute. Each method is one transaction."""
 
     def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
         """What was found is open; what was open of the roots that were worked, and was not found again, is closed.
@@ -461,7 +463,7 @@ class OpenFindings(Protocol):
         """No mark is left that could not be worked."""
 
     def keep_entities(self, names: Collection[str]) -> None:
-        """Closes what was found of rows of other entities: nothing will work them any more."""
+        """Close findings of rows of other entities, which are no longer processed."""
 
     def counts(self, above: int = -1) -> dict[str, int]:
         """Open findings per kind, of readings with tickets above that one."""
@@ -474,7 +476,7 @@ class OpenFindings(Protocol):
 
 
 WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
-"""`undo` deletes; no other writer may be at work beside it."""
+"""`undo` deletes; no other writer may run at the same time."""
 
 
 class Writer(Struct, frozen=True):
@@ -506,8 +508,7 @@ class Writers(Protocol):
     def leave(self, writer: Writer) -> None: ...
 
     def fence(self) -> list[Writer]:
-        """No fast writer may enter from now on; every one that is here is told to stop. Those that are (or may be)
-        alive."""
+        """Admit no fast writer from now on, and ask the running ones to stop. Returns those that are (or may be) alive."""
 
     def living(self, silent_s: float) -> list[Writer]:
         """Writers whose last heartbeat is younger than `silent_s`."""
@@ -517,14 +518,14 @@ class Writers(Protocol):
 
 
 class ActivityCounts(Struct, frozen=True):
-    """Changes of tables as the engine counts them; only a difference of two looks means anything.
+    """Changes of tables as the engine counts them; only the difference of two readings has a meaning.
 
-    `tables`: by the names that were asked for; those that the engine says nothing of are missing. `whole`: of all tables
-    that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: what counts, in
-    words. `blind`: why the engine counts nothing by table, '' where it does. `open`: transactions that have written and
-    not ended, by an id of the engine's, with the table that they write ('' where the engine does not say which); None
-    where they may not be seen, and then `unseen` says what is missing. `who`: the user and program of those, by the same
-    id, where the engine tells. `may_write`: roles by table, where everybody may know them.
+    `tables`: by the requested names; without those that the engine does not count. `whole`: of all tables that triggers
+    capture, counted by the marks that they left; None without capture. `source`: what counts, in words.
+    `blind`: why the engine does not count by table, '' if it does. `open`: transactions that have written and not ended,
+    by an id of the engine's, with the table that they write ('' if unknown); None without the right to see them, which
+    `unseen` names. `who`: their user and program, by the same id, if the engine reports them. `may_write`: roles by
+    table, if everybody may read them.
     """
 
     tables: Mapping[str, str]
@@ -567,34 +568,34 @@ Source: Developer Guide, "Change data capture for DynamoDB Streams".
 """
 
 ALL_OF_IT = "NEW_AND_OLD_IMAGES"
-"""The view of a stream that a reader needs: what a record was before says which rows it concerned."""
+"""The view of a stream that a reader needs: the old image identifies the rows."""
 
 MEND = (
     "restart the stream (`migrator reverse start JOB --restart`), then run `migrator reverse verify JOB --repair`, which"
     " writes the rows of lost changes"
 )
-"""Of the way back. `migrator verify --repair` is no mend: it writes items by rows, and leaves out what services write
-themselves."""
+"""For a rollback. `migrator verify --repair` is not a repair of it: it writes items by rows, and leaves out what services
+write themselves."""
 
 MEND_OF_SOURCE = (
     "run `migrator capture install`, which restarts the stream, then `migrator verify --repair`, which captures the rows of"
     " lost changes"
 )
-"""Of a stream that tells what changes in the source."""
+"""For a stream of changes in the source."""
 
 # ── the stream ──
 
 
 class Shard(Struct, frozen=True):
-    """`parent`: '' for none. One that the stream does not name any more was closed longer ago than it keeps records."""
+    """`parent`: '' for none. A parent that the stream no longer lists was closed longer ago than its retention."""
 
     id: str
     parent: str = ""
 
 
 class StreamState(Struct, frozen=True):
-    """The stream of a table as it is now. `arn`: '' where there never was one; a table that was created anew, or whose
-    stream was switched off and on, has another. `view`: which images its records hold."""
+    """The stream of a table as it is now. `arn`: '' if it never had one; a table that was created again, or its stream
+    disabled and enabled, has another. `view`: which images its records hold."""
 
     arn: str
     is_on: bool
@@ -604,11 +605,11 @@ class StreamState(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """One change of one item. Images say which rows may have changed, and are never applied: by the time that a record is
-    read the item may be newer (see docs/decisions/0029-streams.md).
+    """One change of one item. Images identify the rows that may have changed, and are never applied: the item may be
+    newer by the time a record is read (see docs/decisions/0029-streams.md).
 
     `created_at`: seconds since 1970 by the service's clock, rounded down to whole ones. `old_wired`, `new_wired`: the
-    images in DynamoDB's own form, which tells a set from a list.
+    images in DynamoDB's own form, in which sets differ from lists.
     """
 
     sequence: str
@@ -643,16 +644,16 @@ class StreamSource(Protocol):
     mend: str
 
     def state(self) -> StreamState:
-        """Raises: TargetError where there is no such table."""
+        """Raises: TargetError if the table does not exist."""
 
     def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
         """Where `records` begins; it is valid for 15 minutes.
 
-        Raises: LostRecordsError where the stream holds this place, or the shard, no more.
+        Raises: LostRecordsError if the stream no longer contains this position, or the shard.
         """
 
     def records(self, stream: str, shard: str, iterator: str, limit: int) -> RecordPage:
-        """The next records, `limit` or fewer (1,000 and 1 MB at most); none where there are none yet.
+        """The next records, `limit` or fewer (1,000 and 1 MB at most); none if none are there yet.
 
         Raises: ExpiredIteratorError; LostRecordsError as above.
         """
@@ -662,10 +663,9 @@ class StreamSource(Protocol):
 
 
 class Checkpoint(Struct, frozen=True):
-    """How far a shard is worked. `sequence`: of the last record of those that all are; '' for none yet. `passed_at`:
-    whatever was created before it is worked, by the journal's clock. `owner`: the reader that has it until `leased_until`;
-    '' for none.
-    """
+    """The progress in a shard. `sequence`: of the last record of those all processed; '' for none yet. `passed_at`:
+    everything created earlier is processed, by the journal's clock. `owner`: the reader that has it until `leased_until`;
+    '' for none."""
 
     shard: str
     parent: str
@@ -778,12 +778,12 @@ class RowWriter(Protocol):
     """Writes rows of the source. Every call does no harm when it is done twice."""
 
     def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
-        """Makes the rows so, in this order, in one transaction; where one is refused, in one each, so that the others go on.
+        """Write the rows in this order, in one transaction; if one is refused, in one each, so that the others are
+        written.
 
-        Rows that want each other's values of a unique index are then tried together, where a column of it may be NULL; and
-        rows that refer to each other, where a foreign key may be NULL or deferred.
-        A row is deleted only where no other row refers to it: no key's ON DELETE acts. `check` is asked before each
-        transaction.
+        Rows that want each other's values of a unique index are then tried together, if a column of it is nullable; and
+        rows that refer to each other, if a foreign key is nullable or deferred. A row is deleted only if no other row
+        refers to it: no ON DELETE of a key acts. `check` is called before each transaction.
         Raises: SourceError; what `check` raises.
         """
 
@@ -791,7 +791,7 @@ class RowWriter(Protocol):
         """What the source numbers new rows by goes past the highest number that a row has."""
 
 
-# ── what is remembered on the way back ──
+# ── state of a rollback ──
 
 RowId: TypeAlias = tuple[str, SourceKey]
 """A table by its written name, and the row's key as text."""
@@ -802,9 +802,9 @@ each reading, or changed while it waited."""
 
 
 class WaitingRow(Struct, frozen=True):
-    """A row that is looked at again. `due_at`: a time of the journal's: for `gone`, the one that all shards have to have
-    passed. `looks`: how often that was so, and no item held it. `tries`: how often it waited for the same reason; `why`: in
-    words, without values."""
+    """A row that is checked again. `due_at`: a time of the journal's: for `gone`, the one that all shards must have
+    passed. `looks`: how often that was so, and no item had it. `tries`: how often it waited for the same reason; `why`:
+    in words, without values."""
 
     row: RowId
     waits: Waits
@@ -815,7 +815,7 @@ class WaitingRow(Struct, frozen=True):
 
     @property
     def is_finding(self) -> bool:
-        """Whether somebody has to look at it: nothing that is likely to come mends it."""
+        """Whether a person must look at it: no change that is likely to come resolves it."""
         return self.waits == "misfit" or self.tries >= TRIES
 
 
@@ -838,14 +838,14 @@ class ReverseJournal(Protocol):
         """Each in place of what was said of its row before."""
 
     def done(self, rows: Collection[RowId]) -> None:
-        """They wait no more."""
+        """Remove the rows from the waiting ones."""
 
     def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
         """The rows are deleted: neither they nor their keys are kept of those that still wait as it says here. Of another
         one a process has found an item meanwhile."""
 
     def withdraw(self, tables: Collection[str]) -> None:
-        """Rows of these tables wait no more, for no process makes them of items any more. Their keys stay."""
+        """Stop waiting for rows of these tables, which no process makes from items any longer. Their keys stay."""
 
     def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
         """Those due first come first. `tables`: whose rows; None: of all."""
@@ -872,7 +872,7 @@ MOST = 1_000_000
 
 
 class RowDifference(Struct, frozen=True):
-    """`table`: '' for an item of which nothing tells whose it is; `key` is the item's then. `why` holds no value."""
+    """`table`: '' for an item of an unknown row; `key` is then the item's. `why` holds no value."""
 
     kind: RowDifferenceKind
     table: str

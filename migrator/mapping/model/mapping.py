@@ -183,7 +183,7 @@ class SortCondition(Struct, frozen=True):
 
 
 class FilterCondition(Struct, frozen=True):
-    """A condition on an attribute that is no key; one of an unset parameter is left out.
+    """A condition on an attribute outside the key; one of an unset parameter is left out.
 
     `exists` and `absent` take no values.
     """
@@ -225,7 +225,7 @@ class CompareRules(Struct, frozen=True):
 
 
 class DocumentQuestion(Struct, frozen=True):
-    """What an old table of DynamoDB is asked: `asked`, a pattern on the table as `design` shows it, gives documents.
+    """A request to an old DynamoDB table: `asked`, a pattern on the table as `design` describes it, returns documents.
 
     Rows are made of them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
     """
@@ -237,17 +237,17 @@ class DocumentQuestion(Struct, frozen=True):
 
 
 Statement: TypeAlias = "str | DocumentQuestion"
-"""What the old side is asked: SQL, or a request where it is tables of DynamoDB's."""
+"""The statement of the old side: SQL, or a request if the old side is DynamoDB tables."""
 
 
 class Pattern(Struct, frozen=True):
     """One access pattern: the request that answers it and, for each part, the statement that answered it until now.
 
-    `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
-    order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
-    name. `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads.
-    `redact`: attributes and parameters whose values are never shown. `p99_ms`: what DynamoDB's answers may take; None
-    where the mapping sets no budget. `calls_per_s`: how often it is asked; None where the mapping does not say.
+    `key` holds a template for each partition attribute, `sort` a condition for each sort attribute of the request, in
+    order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's name.
+    `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads. `redact`:
+    attributes and parameters whose values are never shown. `p99_ms`: the latency budget of DynamoDB's answers; None if
+    the mapping sets none. `calls_per_s`: the expected rate; None if the mapping does not set it.
     """
 
     name: str
@@ -309,10 +309,10 @@ class Join(Struct, frozen=True):
 
 
 class Collection(Struct, frozen=True):
-    """Rows beside the root: children as a list, one number made of them, or (climb) the root and its ancestors.
+    """Rows joined to the root: children as a list, one number made of them, or (climb) the root and its ancestors.
 
-    `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent, in
-    the same table, whose columns `of` (its primary key, where there are none) they name.
+    `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent, in the same
+    table, whose columns `of` (its primary key, if empty) they name.
     """
 
     alias: str
@@ -332,7 +332,7 @@ class Collection(Struct, frozen=True):
 
 
 class IndexEntry(Struct, frozen=True):
-    """Templates of those key attributes of an index that are no key attributes of the table, in order."""
+    """Templates of the index's key attributes that are not in the table's key, in order."""
 
     index: str
     values: tuple[Template, ...]

@@ -1,4 +1,4 @@
-"""Questions that a database is asked, as a design needs them: which rows, by what, in which order, and what of them."""
+"""Questions to a database, as a design needs them: which rows, by what, in which order, and which columns."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def parent_alias(
 
 
 def row_key(table: TableFacts) -> tuple[str, ...]:
-    """The columns that name a row, which are never NULL; () where nothing proves that any do."""
+    """The columns that identify a row and are never NULL; () if no constraint proves that any do."""
     nullable = {column.name for column in table.columns if column.nullable}
     if table.primary_key and table.primary_key in table.proved:
         return table.primary_key

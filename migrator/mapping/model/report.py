@@ -1,4 +1,4 @@
-"""The model of a report: gathered by its stage, rendered alike for terminals, programs and browsers.
+"""The model of a report: gathered by its stage, rendered from one model for terminals, programs and browsers.
 
 All values are texts that may be shown: redacted, or masked, where they must be.
 """
@@ -57,12 +57,12 @@ class ShownDifference(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
+    """Differences of one kind. `where`: a pattern or an entity; `cause`: '' if not known; `advice`: what to do.
 
-    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
-    many rows those in `differences` are (0: unknown, or a run found them row by row). `before_move`: found before the
-    pattern's last move, `before_verify`: before the last verify began, which found nothing; both stand against nothing
-    any more. `until`: when answers showed it last, in seconds since 1970, 0 where that does not matter.
+    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` is the
+    number of rows of those in `differences` (0: unknown, or a run found them row by row). `before_move`: found before the
+    pattern's last move, `before_verify`: before the last verify began, which found nothing; neither blocks any longer.
+    `until`: when answers showed it last, in seconds since 1970, 0 if that does not matter.
     """
 
     id: str
@@ -158,7 +158,7 @@ class PatternReport(Struct, frozen=True):
 
     @property
     def differing(self) -> int:
-        """Different answers that count: nothing shows that they are mended."""
+        """Number of different answers that count: they are not shown to be fixed."""
         return self.different - self.mended
 
     @property
@@ -288,7 +288,7 @@ class RunReport(Struct, frozen=True):
 
 
 class InstanceReport(Struct, frozen=True):
-    """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it said no goodbye."""
+    """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it did not deregister."""
 
     service: str
     where: str
@@ -352,7 +352,7 @@ class ReportModel(Struct, frozen=True):
         return [pattern.name for pattern in self.patterns if not pattern.compared]
 
 
-# ── An item collection: what is stored in it beside what rows make now ──
+# ── An item collection: stored items compared with those that rows make now ──
 
 LookState = Literal[
     "same",
@@ -366,7 +366,8 @@ LookState = Literal[
     "control",
     "direct",
 ]
-"""What verify calls such an item, and beside it: an item past its TTL, our own items, and those that a service writes."""
+"""The names that verify uses, and in addition: an item past its TTL, migrator's own items, and those that a service
+writes."""
 FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control", "direct"})
 
 

@@ -18,7 +18,7 @@ from migrator.mapping.model.mapping import Operation, Part, Pattern
 from migrator.mapping.model.report import Curve
 from migrator.mapping.model.table import Item, ItemKey
 
-# ── What DynamoDB is asked for an access pattern ──
+# ── The request to DynamoDB for an access pattern ──
 
 
 class Nearby(Struct, frozen=True):
@@ -30,12 +30,12 @@ class Nearby(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
+    """A request to DynamoDB, as plain data; `sent` may be empty if nothing can match.
 
     `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
     store's to add. Several GetItem calls are of copies of one item, and one of them is sent. Items of several queries are
-    merged by `sort` (names of attributes), each `key` (the table's) once.
-    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
+    merged by `sort` (names of attributes), each `key` (the table's) once. `limit` is how many items the answer has at
+    most (None: all); it is counted by us, over pages and after filters.
     """
 
     operation: Operation
@@ -139,7 +139,7 @@ CheckState = Literal["ok", "warning", "failed"]
 
 
 class Check(Struct, frozen=True):
-    """One thing that a run needs: what was found, and what mends it ('' where nothing has to be mended)."""
+    """One requirement of a run: what was found, and how to fix it ('' if nothing needs fixing)."""
 
     name: str
     state: CheckState
@@ -303,14 +303,14 @@ class Example(Struct, frozen=True):
 
 @dataclass
 class PatternReplay:
-    """What replaying one pattern came to. `origins`: where its parameters come from, in words; `hidden`: what of parameters
-    and answers is not to be shown.
+    """What replaying one pattern came to. `origins`: where its parameters come from, in words; `hidden`: the parts of
+    parameters and answers that must not be shown.
 
-    `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
-    `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
-    `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
-    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
-    samples than wanted, '' where there are not.
+    `kinds`: samples by the optional parameters that were set; `absent`: samples for keys that do not exist; `empty`:
+    those that both sides answer with nothing. `found` counts differences, of which one sample may have many; `examples`:
+    a few of each. `failed`: those of `different` that one side failed to answer, by the optional parameters that were
+    set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer samples
+    than wanted, '' if not.
     """
 
     pattern: Pattern
@@ -332,8 +332,8 @@ class PatternReplay:
 
 
 class ReplayResult(Struct, frozen=True):
-    """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: how old
-    the oldest change was that had not reached the table when differences were counted; 0 where there were none."""
+    """The result of a replay. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: age
+    of the oldest pending change when differences were counted; 0 for no differences."""
 
     patterns: Sequence[PatternReplay]
     seed: int

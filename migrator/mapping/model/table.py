@@ -100,7 +100,7 @@ class Index(Struct, frozen=True):
         return self.partition + self.sort
 
     def own_attributes(self, table: TableDesign) -> tuple[KeyAttribute, ...]:
-        """Its key attributes that are no key attributes of the table."""
+        """The index's key attributes that are not in the table's key."""
         base = {attribute.name for attribute in table.key}
         return tuple(attribute for attribute in self.attributes if attribute.name not in base)
 
@@ -151,7 +151,7 @@ class TableDesign:
             return None
 
     def asked(self, index: str | None) -> Index | None:
-        """The index of this name, or the table itself seen as one (None); None where there is no such index."""
+        """The index of this name, or the table itself seen as one (None); None if no index has the name."""
         if index is None:
             return Index("", self.key[:1], self.key[1:], local=True)
         return next((design for design in self.indexes if design.name == index), None)
@@ -256,9 +256,9 @@ def _canonical(number: Decimal) -> int | Decimal:
 
 @functools.lru_cache(maxsize=4096)
 def decode_key(text: SourceKey) -> tuple[Any, ...]:
-    """The values of `encode_key`'s text, ready to be bound.
+    """The values in the text of `encode_key`, ready to be bound.
 
-    Raises: ValueError for text that is no key.
+    Raises: ValueError for text that is not a key.
     """
     values = json.loads(text)
     if not isinstance(values, list) or not values:

@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 Kinds: TypeAlias = "Mapping[str, Kind]"
-"""By attribute what its column holds; without those that are no column's own value."""
+"""By attribute the type of its column; without attributes that are not a single column."""
 
 
 class Records(list[dict[str, Value]]):
@@ -182,10 +182,10 @@ class Records(list[dict[str, Value]]):
         self._kinds = kinds or {}
 
     def typed(self) -> list[dict[str, Any]]:
-        """The same with values of Python's own types, alike from both sides.
+        """The rows with values of Python's own types, equal from both sides.
 
-        Of an attribute that is a column as it stands: datetime (aware where the column's type has a zone), date, time, UUID,
-        Decimal, float. All else is as it was, and so is a value that its type has no form for.
+        Of an attribute that is a column as it stands: datetime (aware where the column's type has a zone), date, time,
+        UUID, Decimal, float. All else is as it was, and so is a value that its type has no form for.
         """
         return [_typed_record(record, self._kinds) for record in self]
 
@@ -254,7 +254,8 @@ def _typed(value: Any, kind: Kind | None) -> Any:
 def _converted(value: Any, name: KindName) -> Any:
     types, convert = values.PYTHON_FORMS.get(name, ((), str))
     try:
-        # `|text` keeps, as a text, a number that has no form; infinity and zero dates are texts that are no times.
+        # `|text` keeps, as a text, a number that has no form; infinity and zero dates are texts, but not
+        # times.
         return convert(value) if isinstance(value, types) else value
     except ValueError:
         return value

@@ -335,7 +335,7 @@ def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple
 
 
 def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
-    """Pairs by the first attribute that is unique on both sides, as an id is; empty where there are too many values."""
+    """Pairs by the first attribute that is unique on both sides, such as an id; empty if there are too many values."""
     if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
         return []
     for place in range(len(rows[0])):

@@ -29,7 +29,7 @@ from migrator.mapping.model.mapping import (
 from migrator.mapping.model.table import Index, Value
 from migrator.runtime.values import replace
 
-# ── The keys that items have in the table or in an index, as far as the mapping tells ──
+# ── The keys of items in the table or in an index, as defined by the mapping ──
 
 Form = Template | None
 """The template of a key attribute; None for a plain attribute, which matches any template."""
@@ -386,7 +386,7 @@ def _plain(ref: Ref) -> Ref:
 
 _EXACT = Context(prec=400)
 _READINGS = 16
-"""Ways to divide a key's text among a template's references that are looked at; with more, no row is looked up by it."""
+"""The most ways to divide a key's text among a template's references; beyond, the key is not used to find rows."""
 _KINDS = frozenset({"integer", "text", "number", "uuid"})
 """Of columns whose text in a key can be bound as the column's value."""
 _LOOSE_KINDS = frozenset({"integer", "text"})
@@ -396,7 +396,7 @@ _LOOSE_KINDS = frozenset({"integer", "text"})
 class AskedKey(Struct, frozen=True):
     """The key of an item collection: of the table (an index without a name) or of one of its indexes.
 
-    `sort`: what the first part of the sort key begins with, or is where it is no text; '' asks for all.
+    `sort`: the prefix of the first part of the sort key, or its value if it is not text; '' matches all.
     """
 
     index: Index
@@ -456,7 +456,7 @@ def _of_design(
     readings: list[_Texts] = [{}]
     for template, value in zip(templates, asked.partition, strict=True):
         if template is not None:
-            # One more than is looked at: a text of separators alone has more readings than anybody could wait for.
+            # One more than is used: a text of separators alone has too many readings to list.
             own = list(islice(_readings(template, str(value)), _READINGS + 1))
             readings = [{**one, **other} for one in readings for other in own]
     if len(readings) > _READINGS:
@@ -502,12 +502,12 @@ def _ends(text: str, at: int, behind: Sequence[str | Ref]) -> Iterator[int]:
 
 
 def _lookup(plan: EntityPlan, texts: _Texts) -> RowLookup | None:
-    """None where a text is no value of its column, so that no row has it."""
+    """The lookup; None if a text is not a value of its column, so that no row has it."""
     kinds = _LOOSE_KINDS if plan.loosely_typed else _KINDS
     slots = [
         slot
         for slot in plan.slots
-        # What SQL or a transform makes is no column that rows can be found by.
+        # Rows cannot be found by values that SQL or a transform makes.
         if slot.path in texts and slot.path not in plan.transformed and slot.column.sql is None
         if slot.column.kind.name in kinds
     ]
@@ -529,7 +529,7 @@ def _lookup(plan: EntityPlan, texts: _Texts) -> RowLookup | None:
 def bindable(text: str, column: Column, plan: EntityPlan) -> Any:
     """The value as the source's driver gives it, so that its text is that of a row's key.
 
-    Raises: ValueError or ArithmeticError where it is no value of the column's type.
+    Raises: ValueError or ArithmeticError if it is not a value of the column's type.
     """
     kind = column.kind
     if kind.name == "integer":

@@ -174,7 +174,7 @@ def list_text(texts: Sequence[str]) -> str:
 def bucket_text(value: Any, unit: str, param: Param, *, after: bool = False) -> str:
     """The first moment of the bucket that a time falls into, or (`after`) of the next one.
 
-    Raises: RowError for what is no time.
+    Raises: RowError for a value that is not a time.
     """
     if not isinstance(value, date):
         raise RowError("a bucket of time takes a timestamp or a date")
