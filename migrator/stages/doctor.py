@@ -281,7 +281,7 @@ def check_bucket(checkup: Checkup, probes: Sequence[ActionProbe]) -> None:
 
 
 def check_untried(checkup: Checkup, rights: Sequence[str], of: str, why: str) -> None:
-    """A warning for each right that no try can show. `of`: what it is a right on, '' where its name says it."""
+    """A warning for each right that cannot be tested. `of`: the object of the right, '' if its name contains it."""
     for right in rights:
         checkup.tell(f"permission {right}{f' of {of}' if of else ''}", f"not tried: {why}", "", "warning")
 

@@ -67,8 +67,8 @@ DRY_TABLE = "dry-run"
 
 
 class RunEdges(Struct, frozen=True):
-    """What a run writes to. `check` raises when the run has lost its lease. `target`: None where nothing is written.
-    `is_shared`: the table holds, or may hold, items that are not of this job."""
+    """The edges of a run's writes. `check` raises when the run has lost its lease. `target`: None if nothing is written.
+    `is_shared`: the table contains, or may contain, items of other jobs."""
 
     journal: SqlJournal
     store: Puts
@@ -154,9 +154,9 @@ def identity_of(
     *,
     installation: str = "",
 ) -> RunIdentity:
-    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones.
+    """Changed columns make a new run, which starts over: half of the items would be made from the old ones.
 
-    So does another `installation` of capture: what changed before it left no mark.
+    So does another `installation` of capture: earlier changes left no mark.
     """
     revision = columns_digest(
         session.checked.mapping.revision + installation, [entity.plan for entity in entities]
@@ -173,7 +173,7 @@ def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bo
 def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int) -> Run:
     """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
 
-    `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
+    `after`: the last run with useless work, since the job has changed to another mapping and back.
     """
     latest = journal.find_run(identity)
     if latest is None or latest.id <= after or (latest.state == "done" and again):
@@ -263,7 +263,7 @@ def with_connections(job: Job, connections: int) -> Job:
 
 
 def left_to_join(job: Job, processes: SqlProcesses, scope: str) -> int:
-    """The connections of one that joins: what the others have left; 0 where there is no limit. Raises: SettingsError."""
+    """The connections left for a joining process; 0 without a limit. Raises: SettingsError."""
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:
         return 0
@@ -275,7 +275,7 @@ def left_to_join(job: Job, processes: SqlProcesses, scope: str) -> int:
 
 
 def taken_by(job: Job, workers: int) -> int:
-    """The connections that one process takes of the job's limit; 0 where there is none."""
+    """The connections of one process in the job's limit; 0 without a limit."""
     limit = job.source.max_connections
     return 0 if limit is None else min(limit, _wanted(job, workers))
 
@@ -305,7 +305,8 @@ def scope_of_run(run: Run) -> str:
     return f"run {run.id}"
 
 
-# ── On which path a backfill writes: alone, alone while changes leave marks (fast), or beside other writers (conditional) ──
+# ── The path of a backfill: alone, alone while changes leave marks (fast), or with other writers running
+# (conditional) ──
 
 
 Tell: TypeAlias = Callable[[str], None]
@@ -351,7 +352,7 @@ class PathChoice:
         return FastPath(store, claims, encoders(), time.time, check, run.objects, memory, remembered)
 
     def source(self, session: JobSession) -> Rows:
-        """Where pages are read: beside others only where every ticket is already known."""
+        """Reader of pages: with parallel readers only if every ticket is already known."""
         conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
         return session.source.at_primary() if conditional else session.source
 
@@ -420,7 +421,7 @@ def _is_of_other_table(installation: Installation, session: JobSession) -> bool:
 
 
 def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
-    """Says which items the native executor does not make, and why."""
+    """Report the items that the native executor does not make, and why."""
     if not IS_NATIVE:
         tell(f"items: made by Python, {PYTHON_ADVICE}")
         return
@@ -430,7 +431,7 @@ def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
 
 
 def tell_unverified(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Says it where what changed between a backfill and the install of capture has not been looked for."""
+    """Warn if changes between a backfill and the install of capture were not looked for."""
     if what := session.unverified(installation):
         tell(f"warning: {what}")
 
@@ -455,10 +456,10 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
 
 
 def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: bool) -> None:
-    """Before the job goes on to this mapping. `force`: what stands against it is said, and no more.
+    """Check before the job changes to this mapping. `force`: objections are only reported.
 
-    Raises: RefusedError where DynamoDB answers a pattern whose answer changes: until all items are written anew, it would
-    give neither the one answer nor the other. MappingError where writers of both cannot be at work on one table.
+    Raises: RefusedError if DynamoDB answers a pattern with a changed answer: until all items are rewritten, the answer
+    would be neither the old nor the new one. MappingError if writers of both cannot share a table.
     """
     revisions = session.revisions
     standing = revisions.standing()
@@ -551,7 +552,7 @@ def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: boo
 
 
 def tell_registered(before: Standing, tell: Tell) -> None:
-    """Says that the job has gone on to this mapping, where it has."""
+    """Report that the job has changed to this mapping, if it has."""
     if before in ("new", "old"):
         verb = "switches" if before == "new" else "goes back"
         what = (

@@ -110,9 +110,9 @@ def _took_ms(started: float) -> int:
 def plan_pages(
     source: Rows, journal: SqlJournal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
 ) -> None:
-    """Plans the entity's pages, unless that is done already: all of them or none.
+    """Plan the entity's pages unless they exist: all of them or none.
 
-    `progress` is told of each page: a large table's bounds take minutes to read, in which no row is copied.
+    `progress` is called for each page: reading a large table's bounds takes minutes, in which no row is copied.
     Raises: TwinRowsError.
     """
     name = plan.entity.name
@@ -186,8 +186,8 @@ _LOOKS_A_PAUSE = 20
 
 @dataclass
 class OthersWork:
-    """What other processes have done of a run's entities, as the journal tells it: every two seconds, or as seldom as
-    twenty times what it takes to tell."""
+    """Work of other processes on a run's entities, read from the journal every two seconds, or less often: at most a
+    twentieth of the time goes into reading it."""
 
     known: dict[str, Tally] = field(default_factory=dict)
     _next_at: float = 0.0
@@ -211,9 +211,9 @@ class OthersWork:
 
 @dataclass
 class Backfill:
-    """One process of a backfill, made of its edges. `path`: how pages are written, and what is asked before each write.
-    `begin`: returns when the next page may begin. `who`: the process, as no other one calls itself; `is_shared`: whether
-    others work on the run, too. `pages`: opens what works on the run's pages."""
+    """One process of a backfill, made of its edges. `path`: how pages are written, and the check before each write.
+    `begin`: returns when the next page may begin. `who`: the process's unique name; `is_shared`: whether other processes
+    work on the run. `pages`: opens the workers for the run's pages."""
 
     source: Rows
     journal: SqlJournal
@@ -305,7 +305,7 @@ class Backfill:
                 self._others.look(self.journal, run, self.progress)
 
     def _unwritten(self, run: Run) -> Mapping[str, frozenset[str]]:
-        """By entity, item keys that a run that goes on has tried in vain; read once."""
+        """By entity, item keys that a resumed run has tried without success; read once."""
         if self._unwritten_before is None:
             findings = self.journal.findings(run) if run.resumed else []
             unwritten = [finding for finding in findings if finding.kind == "unwritten"]
@@ -359,7 +359,7 @@ def estimate(
 
 def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
     total = Estimate()
-    # Rows of one key end the run itself, which tells them in its findings.
+    # Rows with the same key end the run itself, which lists them in its findings.
     with suppress(TwinRowsError):
         for read in _spots(source, entity, rows):
             projected = project(entity, read, now_s)
@@ -368,9 +368,9 @@ def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Es
 
 
 def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
-    """Rows from the beginning of each of SPOTS equal parts; all rows where there are few.
+    """Rows from the beginning of each of SPOTS equal parts; all rows if there are few.
 
-    Where the source ends a jump over so many rows, only the first ones.
+    Only the first ones if the source times out on a jump over so many rows.
     """
     if rows <= SPOTS * SPOT_ROWS:
         yield source.read_page(entity.plan, None, None)

@@ -1,4 +1,4 @@
-"""How a backfill writes a page: without conditions, or with conditions beside other writers."""
+"""How a backfill writes a page: without conditions, or with conditions while other writers run."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def none_had() -> RootKeys:
 
 
 class Only(Struct, frozen=True):
-    """`types`: of items that are sent; None for all. `is_new`: whether their keys are thought to be free. `had`: keys that
-    an older mapping makes of a page's rows, read when it is called; those that they have no more become tombstones."""
+    """`types`: of items that are sent; None for all. `is_new`: whether their keys are thought to be free. `had`: keys
+    that an older mapping makes from a page's rows, read when it is called; those no longer made become tombstones."""
 
     types: frozenset[str] | None
     is_new: bool
@@ -75,7 +75,7 @@ def only_changed(
 
 
 def may_give_up(changed: EntityDifference) -> bool:
-    """Whether rows of the entity may have had keys that they have no more."""
+    """Whether rows of the entity may have had keys that they no longer have."""
     types = changed.types
     return bool(changed.rows) or any(type_.effect in ("gone", "moved") or type_.some for type_ in types)
 
@@ -110,7 +110,7 @@ def united(*sides: RootKeys) -> dict[Root, set[ItemKey]]:
 
 Made = TypeVar("Made")
 
-# ── A page of rows written beside other writers: the conditional path of a backfill ──
+# ── A page of rows written while other writers run: the conditional path of a backfill ──
 
 _BEFORE_TICKETS = 0
 """Rows are read without a ticket here. Who draws them, and may withdraw a request, begins when that has ended."""
@@ -205,7 +205,7 @@ def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Roo
 def _roots_to_refresh(
     refresh: Refresh, live: LiveEntity, ticket: int, items: Sequence[EncodedItem]
 ) -> set[Root]:
-    """Roots that another writer read later, and roots of transactions that need tombstones beside their puts."""
+    """Roots that another writer read later, and roots of transactions that need tombstones next to their puts."""
     if not live.remembered or not items:
         return set()
     intended = keys_by_root(items)
@@ -323,7 +323,7 @@ def _collision(item: EncodedItem, owner: str, reason: str) -> Finding:
 
 
 # ──
-# The two ways in which a backfill writes a page: alone (fast), or beside other writers (every write has a
+# The two ways in which a backfill writes a page: alone (fast), or while other writers run (every write has a
 # condition).
 
 

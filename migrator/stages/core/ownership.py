@@ -247,7 +247,8 @@ def _renamed(former: str) -> str:
 
 
 def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: AnotherJournalError where the table was written with another journal; the message says what it keeps of it."""
+    """Raises: AnotherJournalError if the table was written with another journal; the message contains what the table
+    keeps of it."""
     kept = state.jobs.get(job)
     if kept is None or kept.journal == journal.journal:
         return
@@ -399,7 +400,7 @@ def refuse_source_table(source: object, table_id: str) -> None:
 # ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is reported ──
 
 
-# ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is told ──
+# ── A run keeps to the columns that it began with: a column that comes, goes or changes is reported ──
 
 _ADVICE = (
     "rows read before and after do not fit together. Correct the mapping where it names them (or put them back),"
@@ -411,10 +412,10 @@ _ADVICE = (
 def pinned_columns(
     source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> Iterator[None]:
-    """Looks at the source's columns where a SELECT misses one, and once more when all is done.
+    """Check the source's columns if a SELECT misses one, and again at the end.
 
-    Looking at the end is enough for what stops no SELECT: new columns are never read, since SELECTs name theirs.
-    Raises: SourceError that says what changed among the columns that are read; the rest becomes findings.
+    The check at the end covers changes that stop no SELECT: new columns are never read, since SELECTs name theirs.
+    Raises: SourceError with the changes of the columns that are read; the rest becomes findings.
     """
     try:
         yield
@@ -442,13 +443,13 @@ def _finding(entity: CompiledEntity, change: ColumnChange) -> Finding:
 # ── Rows that have one key: looked for before anything moves, and told by findings wherever they are met ──
 
 AT_MOST = 100
-"""Keys that are told; as many more are found when these are mended."""
+"""The most keys that are shown; the rest is found once these are fixed."""
 
 
 def need_no_twins(source: Rows, plan: EntityPlan) -> None:
-    """Looks for rows with the same key, where no constraint rules them out.
+    """Look for rows with the same key if no constraint rules them out.
 
-    Where the source has no time for that, each page is looked at when it is read, as it is in any case.
+    If the source has no time for that, each page is checked when it is read, as always.
     Raises: TwinRowsError.
     """
     if not key_doubt(plan):

@@ -195,7 +195,7 @@ class TableWalk(Struct, frozen=True):
             counted = Counter(state.tally)
             for page in () if state.done else self.pages(number, state.start):
                 counted += work(page.items)
-                # After the work: a crash between them repeats a page, where nothing is left to do.
+                # After the work: a crash between them repeats a page, with nothing left to do.
                 done = SegmentState(page.next_start, page.next_start is None, dict(counted))
                 journal.save_segment(run, number, done, [])
             return counted

@@ -25,7 +25,7 @@ from migrator.runtime.system import Ticker, birth, visible_processes
 from migrator.runtime.values import replace
 
 LOOK_S = 1.0
-"""How often the source is asked how strained it is."""
+"""Interval of asking the source for its load."""
 _NAP_S = 0.2
 _pace_log = get_logger("pace")
 
@@ -58,10 +58,10 @@ class Strain(Struct, frozen=True):
 
 @dataclass
 class Pace:
-    """Pages and turns of marks begin only while nothing holds them; what is under way goes on.
+    """Pages and turns of marks begin only while nothing holds them; those already running continue.
 
-    Use as a context manager where there are `strains`: a thread asks them. A source that cannot be asked holds, too: it may
-    be the load that keeps it from answering.
+    Use as a context manager if there are `strains`: a thread polls them. A source that cannot be polled also holds: the
+    load may keep it from answering.
     """
 
     limit: Limited
@@ -125,10 +125,10 @@ class Pace:
         while self.held:
             nap(_NAP_S)
 
-    # ── what it is told ──
+    # ── input ──
 
     def obey(self, throttle: Throttle) -> None:
-        """From now on this is asked."""
+        """Apply this throttle from now on."""
         if throttle == self.throttle:
             return
         self.throttle = throttle
@@ -162,7 +162,7 @@ class Pace:
         )
 
     def _note(self) -> None:
-        """Since when it is held; a person at a terminal is told, too, why nothing gets on."""
+        """Record the start and the end of a hold, and log its reason."""
         with self._lock:
             if self.held and self._held_since is None:
                 self._held_since = self.clock()
@@ -255,7 +255,7 @@ class Presence:
 
     def __exit__(self, *ended: object) -> None:
         self._ticker.stop(_GOODBYE_S)
-        # What ended the work must not be hidden by a journal that is away; the share runs out by itself.
+        # An unreachable journal must not hide the error that ended the work; the share expires on its own.
         with suppress(MigratorError):
             self.processes.leave(self._id, None if self.state is None else self.advance())
 

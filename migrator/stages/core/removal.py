@@ -106,7 +106,7 @@ class Undo(OwnItems):
 
 
 _GONE, _OTHERS = ("", "gone"), ("", "others")
-"""Beside entities and types of items in what is counted; no entity is ''."""
+"""Counted in addition to entities and types of items; no entity is ''."""
 
 
 # ── Strip: removes our own attributes and items from the table, once no process of ours works on it ──
@@ -159,7 +159,7 @@ class Strip(OwnItems):
         return ours, own, len(items) - len(own) - len(ours)
 
 
-# ── Forget: all that is kept of a deleted row, removed as soon as no writer needs it any more ──
+# ── Forget: remove all that is kept of a deleted row, as soon as writers no longer need it ──
 
 HOPELESS_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""

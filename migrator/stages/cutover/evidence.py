@@ -35,8 +35,8 @@ from migrator.stages.patterns.latencies import Latencies
 
 class Aggregate(Struct):
     """The sums of windows. `unsettled`: calls that differed and were not compared again, for lack of time or because it
-    failed; `ended`: because the process ended; neither is counted in `compared`. `newest_at`: when the newest window began,
-    None where there is none."""
+    failed; `ended`: because the process ended; neither is counted in `compared`. `newest_at`: when the newest window
+    began, None without windows."""
 
     compared: int = 0
     different: int = 0
@@ -326,7 +326,7 @@ def _lacking(count: int, of: int, limit: float) -> int:
 
 
 def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
-    """Rare kinds of questions need not come again after every move, so windows before it count, too."""
+    """Windows before a move count as well: rare kinds of questions need not come again after each one."""
     all_ = facts.counts(limits, since_move=False)
     possible = 2 ** sum(param.optional for param in facts.pattern.params)
     seen = len(all_.kinds)
@@ -446,8 +446,8 @@ def _silent(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
 
 
 def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
-    """A silent instance that a newer one replaced does no harm while every write begins in SQL, whatever its phase: its
-    writes leave marks, and what it reads from SQL is current. See docs/protocol.md."""
+    """A silent instance that a newer one replaced does no harm while every write begins in SQL, in any phase: its writes
+    leave marks, and what it reads from SQL is current. See docs/protocol.md."""
     replaced = facts.service_registry.replaced
     line = silent_line(facts.service_registry.without([instance.id for instance in replaced]))
     remark = f"; replaced by a newer one of their service and host: {named(replaced)}" if replaced else ""
@@ -496,4 +496,4 @@ NEEDS: Mapping[Phase, tuple[Rule, ...]] = {
     "live": (_ramped, *_ALL),
     "complete": (_table, _capture, _comparisons, _calls, _readers, _silent),
 }
-"""The rules for a move forward to each phase; `complete` needs those of decommission, too."""
+"""The rules for a move forward to each phase; `complete` also needs those of decommission."""

@@ -44,7 +44,7 @@ from migrator.stages.live.writers import Purge
 
 _Found = TypeVar("_Found")
 _FINDINGS_READ = 100_000
-"""With more findings than this all are counted, whichever entities they are of."""
+"""Beyond this number of findings all are counted, of any entity."""
 
 
 class JobRecords(Protocol):
@@ -100,8 +100,8 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     stop: Callable[[], bool]
 
     def lines(self, current: PatternPhase, after: State, *, one_way: bool) -> Sequence[Line]:
-        """The lines by which a move of the pattern to `after` is judged; every call gathers everything anew. `one_way`:
-        whether it goes to complete without a way back."""
+        """The evidence for a move of the pattern to `after`; gathered again in each call. `one_way`: whether it goes to
+        complete without a rollback."""
         now = replace(self)
         lines = judge(now.facts(current, is_paused=after.phase == "complete"), self.limits, after)
         if after.phase != "complete":
@@ -119,8 +119,8 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     def back_lines(
         self, entities: Collection[str], unwritten: Collection[str], *, is_drained: bool
     ) -> Sequence[Line]:
-        """The evidence for and against making SQL the truth of these entities again; `unwritten`: of these, too, by the
-        operator's word."""
+        """The evidence for and against making SQL the truth of these entities again; `unwritten`: entities that the
+        operator vouches for."""
         kinds = sorted({writer.kind for writer in self._living()})
         way_back = self.way_back(entities)
         if not entities:  # the operator vouches for all of them, so not even a stream is needed
@@ -140,7 +140,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     # ── facts about one pattern ──
 
     def facts(self, current: PatternPhase, *, is_paused: bool = False) -> Facts:
-        """The facts about the pattern now. What cannot be obtained is Unknown, and is no failure.
+        """The facts about the pattern now; Unknown for those that cannot be obtained.
 
         `is_paused`: whether services are expected not to write now, and so to leave no marks.
         """
@@ -168,7 +168,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def _answers(self) -> Mapping[str, str]:
-        """As windows hold them: by the mapping alone, whatever a process sees of the source."""
+        """Digests as in windows: from the mapping alone, independent of what a process sees of the source."""
         return answer_digests(self.checked.mapping, ())
 
     def _pattern(self, name: str) -> Pattern:
@@ -190,7 +190,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return "; ".join(wrong)
 
     def _marks(self) -> MarksState | Unknown:
-        """The marks that wait; Unknown where nothing is captured, since changes then leave no mark."""
+        """The pending marks; Unknown without capture, since changes then leave no mark."""
         if self.installation is None:
             return Unknown("capture is not installed, so changes leave no mark")
         return self.marks.state()
@@ -241,7 +241,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         unmarked: Sequence[str] = (),
     ) -> Dependence:
         """The facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables` (by default
-        all tables that entities read). `unmarked`: tables that are read no more, whose changes may not be marks yet."""
+        all tables that entities read). `unmarked`: tables no longer read, with changes that may have no marks yet."""
         phases, names = self.records.phases.all(), self.checked.mapping.patterns
         service_registry, unread = self.records.service_registry(), self._unread()
         looks = _or_unknown(lambda: self._looks(self.tables if tables is None else tables))
@@ -303,7 +303,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         if not done:
             return VerifyOnRecord(runs[-1].id, 0, None) if runs else None
         last = done[-1]
-        # Findings of a run that has not ended count, too.
+        # Findings of a run that has not ended also count.
         findings = sum(self._findings(run, pattern) for run in runs if run.id >= last.id)
         age_s = max(0.0, now_s - _begun_s(last))
         return VerifyOnRecord(last.id, findings, age_s, self.records.journal.look_before(last))

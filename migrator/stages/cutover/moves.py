@@ -169,8 +169,8 @@ class WriteOwnership(Struct, frozen=True):
         return bool(patterns) and not self._incomplete(list(patterns))
 
     def refuse_answering(self, entities: Collection[str]) -> None:
-        """Raises: SettingsError where callers are, or may be, answered from items of the entities: of one that the mapping
-        does not have any more by each pattern that it does not have either."""
+        """Raises: SettingsError if callers are, or may be, answered from items of the entities. For an entity that the
+        mapping no longer has, this includes each pattern that it no longer has."""
         phases = self.phases.all()
         reading = [name for name in patterns_reading(self.mapping, sorted(entities)) if name in phases]
         if any(name.partition("@")[0] not in self.mapping.entities for name in entities):
@@ -303,7 +303,7 @@ class Watch:
     def _windows(self, phase: PatternPhase, now_s: float) -> list[Window]:
         """Windows of services since the move; of a pattern with many calls only the latest.
 
-        Instances begin a window when they see a move; older windows may hold a fault that was mended before it.
+        Instances begin a window when they see a move; older windows may contain a fault that was fixed before it.
         """
         begun_at, span_s = phase.since, LONGEST_S
         while True:

@@ -1,4 +1,4 @@
-"""The way back from `complete`: evidence that there will be one, evidence that it may be gone, and its steps in order."""
+"""Rollback from `complete`: evidence that it is possible, evidence that it may be lost, and its steps in order."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Owning(Struct, frozen=True):
         return self.own(strange)
 
     def _made(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> Mapping[ItemKey, Item]:
-        """Items by key. Those that cannot be recomputed are remembered before anything says that they are ours."""
+        """Items by key. Those that cannot be recomputed are remembered before any record claims them."""
         made: dict[ItemKey, Item] = {}
         intended: dict[Root, list[ItemKey]] = {}
         for row in page:
@@ -95,7 +95,7 @@ class Owning(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """What is known of the way back of some entities. `hindrances`: why rows do not come back from their items."""
+    """What is known of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
 
     hindrances: Sequence[str]
     status: ReverseStatus
@@ -194,7 +194,7 @@ ROWS_OF_ITEMS = (
 )
 """How rows become the truth again where every pattern is complete and nothing is direct on record."""
 WAY_BACK = "way back"
-"""What the lease of the job's runs says meanwhile: no process of reverse begins beside it."""
+"""The text in the lease of the job's runs meanwhile: no reverse process may start."""
 REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse start JOB` again"
 _UNCHANGED = "Nothing was changed"
 
@@ -227,17 +227,16 @@ class Quiet(Struct, frozen=True):
 
 
 class GoingBack(Struct, frozen=True):
-    """Makes SQL the truth of some entities again. Their services write neither side until it has ended.
+    """Make SQL the truth of some entities again. Their services must write neither side until it has ended.
 
-    Every step may be done twice: after a crash the same command does those before it once more, and nothing is harmed. The
-    order is what keeps data: rows are whole (`drain`, `compare`) before anything else is made of them; changes leave marks
-    (`capture`) and items are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before
-    it nobody has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
+    Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what keeps data:
+    rows are whole (`drain`, `compare`) before anything else is made of them; changes leave marks (`capture`) and items
+    are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before it a check shows
+    that no one has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
     `drops`: attributes that no row keeps may go. `check`: before each step, raises where another run may be at work.
-    `drain`, `look`: None where no row was made of
-    items, so that nothing is left to be worked. `compare`, `move_counters`: None where an operator vouches for all entities.
-    `own`: how many items became ours.
+    `drain`, `look`: None if no row was made from items, so that nothing is pending. `compare`, `move_counters`: None if
+    an operator vouches for all entities. `own`: how many items became ours.
     """
 
     drops: bool

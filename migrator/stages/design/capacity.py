@@ -58,9 +58,9 @@ _MILLION = 1_000_000
 
 
 class CapacityContext(Struct, frozen=True):
-    """What a design is judged by, beside its items. `triggers`: that capture would install; `unread_tables`: by no entity;
-    `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is
-    no price; `host`: where it would be filled from."""
+    """What a design is judged by, in addition to its items. `triggers`: that capture would install; `unread_tables`: by
+    no entity; `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`:
+    why no price is known; `host`: the machine that would fill it."""
 
     mapping: str
     triggers: int
@@ -251,7 +251,7 @@ class _Joining:
         return round(sum(totals.json_bytes for totals in self.sized.types.values()))
 
     def _read_units_per_s(self) -> float | None:
-        """None where no pattern says how often it is asked."""
+        """None if no pattern sets its rate."""
         rated = [reads for reads in self.sized.patterns if reads.calls_per_s is not None and reads.calls]
         return sum(reads.units * (reads.calls_per_s or 0.0) for reads in rated) if rated else None
 

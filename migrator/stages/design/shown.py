@@ -203,11 +203,12 @@ class Counted:
 
 
 class Windows(Struct, frozen=True):
-    """Windows of one report. Those of another answer than the mapping's (`answers`: digests by pattern) are no evidence for
-    it. Those from before the last move of their pattern are counted separately, since the next move is judged without them.
+    """Windows of one report. Windows of another answer than the mapping's (`answers`: digests by pattern) do not count as
+    evidence. Those from before the last move of their pattern are counted separately, since the next move is judged
+    without them.
 
-    `phases`: of patterns that were moved at least once. `verified_s`: when the last verify began, if it found nothing, else
-    0; what differed before is history. `samples`: of differences; they say when a replay ended.
+    `phases`: of patterns that were moved at least once. `verified_s`: when the last verify began, if it found nothing,
+    else 0; earlier differences are history. `samples`: of differences; they show when a replay ended.
     """
 
     all: Sequence[Window]
@@ -218,7 +219,7 @@ class Windows(Struct, frozen=True):
     samples: Sequence[Sample] = ()
 
     def age_of(self, pattern: str, key: DiffKey, at: float) -> Age:
-        """Whether a difference of `at` counts. Calls that failed are not mended by what rows and items say."""
+        """Whether a difference of time `at` counts. Failed calls count regardless of rows and items."""
         if not self.is_since_move(pattern, at):
             return "moved"
         return "verified" if at <= self.verified_s and key.kind != "error" else "standing"

@@ -45,7 +45,7 @@ HOTTEST = 10
 _PAGE_ROWS = 1_000
 _KEYS_AT_ONCE = 200
 _CALLS_BY_SQL = 10
-"""Of a pattern whose rows are too many to be read: each call is a statement that the application sends, too."""
+"""For a pattern with too many rows to read: each call is also a statement of the application."""
 _ALL_CALLS = 4_000
 _FEWEST_CALLS = 20
 """Of a pattern, however many patterns there are."""
@@ -267,7 +267,7 @@ class Sizing:
         return called
 
     def _wanted(self) -> int:
-        """Calls of each pattern: fewer where there are many patterns."""
+        """Calls of each pattern: fewer if the mapping has many patterns."""
         share = _ALL_CALLS // max(1, len(self.mapping.patterns))
         return min(self.bounds.calls, max(_FEWEST_CALLS, share))
 

@@ -333,7 +333,7 @@ class Views:
 
 
 def _asked(table: TableDesign, index: Index, key: str) -> AskedKey | None:
-    """None where the text is no partition key of the index."""
+    """The key; None if the text is not a partition key of the index."""
     try:
         return asked_key(table, index.name, (key,))
     except SettingsError:

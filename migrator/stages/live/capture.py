@@ -35,7 +35,7 @@ MEANINGS = {
     "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
     " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }
-"""What each state of a table means and what to do; docs/schema-changes.md says it at length."""
+"""Meaning of each state of a table, and what to do; docs/schema-changes.md describes them."""
 
 
 CAPTURED = frozenset({"captured", "services", "refused"})
@@ -49,8 +49,7 @@ _log = get_logger("capture")
 class Installed(Struct, frozen=True):
     """What an install did. `changed`: tables whose triggers were made or taken away, or whose streams were begun with.
 
-    `lost_marks`: the table of marks was gone, and was made anew. `switched`: services left the marks before, and it is
-    triggers that do now.
+    `lost_marks`: the table of marks was missing and was created again. `switched`: from marks by services to triggers.
     """
 
     tables: tuple[str, ...]
@@ -61,7 +60,7 @@ class Installed(Struct, frozen=True):
 
 
 class CaptureStatus(Struct, frozen=True):
-    """`means`: what tells of changes, as Capture has it."""
+    """`means`: the means of capture, as in Capture."""
 
     installation: Installation | None
     tables: tuple[TableCapture, ...]
@@ -147,14 +146,14 @@ class CaptureStage(Struct, frozen=True):
         return CaptureStatus(installation, tuple(states), self.capture.means)
 
     def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
-        """The job's installation, None where there is none. Raises: as need_captured does."""
+        """The job's installation, None if not installed. Raises: as need_captured does."""
         installation = self.capture.installation()
         return None if installation is None else self.need_captured(plans, installation).installation
 
     def need_installation(self, plans: Sequence[EntityPlan], *, is_old: bool = False) -> Installation:
         """The job's installation. `is_old`: the plans are of another mapping than capture is for.
 
-        Raises: as need_captured does, also where there is none; whatever is captured where the plans are old.
+        Raises: as need_captured does, also if not installed; if the plans are old, without checking the captured tables.
         """
         installation = owned(self.capture.installation(), self.job)
         if not is_old:
@@ -162,9 +161,10 @@ class CaptureStage(Struct, frozen=True):
         return installation
 
     def need_captured(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
-        """The state of capture, which covers all tables that the mapping reads. `installation`: as the source just gave it.
+        """The state of capture, which covers all tables that the mapping reads. `installation`: as just read from the
+        source.
 
-        Raises: SettingsError where nothing is, where it is another job's, or where a table is not captured.
+        Raises: SettingsError if nothing is installed, if it is another job's, or if a table is not captured.
         """
         own = owned(installation, self.job)
         status = self._status(plans, own)
@@ -179,7 +179,7 @@ class CaptureStage(Struct, frozen=True):
         return status
 
     def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
-        """The steps that were done; none where nothing was there. Raises: SettingsError where marks would be lost."""
+        """The completed steps; empty if nothing was installed. Raises: SettingsError if marks would be lost."""
         if self.capture.installation() is not None:
             if refusals := self._other_job():
                 raise SettingsError("\n".join(refusals))
@@ -223,9 +223,9 @@ def unverified(installation: Installation | None, begun_before: Callable[[str], 
 
 
 def owned(installation: Installation | None, job: str) -> Installation:
-    """The installation, whose marks the job may work.
+    """The installation, with marks that the job may process.
 
-    Raises: SettingsError where there is none, or another job's.
+    Raises: SettingsError if not installed, or if it is another job's.
     """
     if installation is None:
         what = "capture is not installed in this source, so changes are not recorded"
@@ -236,11 +236,11 @@ def owned(installation: Installation | None, job: str) -> Installation:
 
 
 def still_fits(capture: Capture, begun_with: Installation) -> Installation:
-    """The installation as it is now, where a process that began with `begun_with` may go on.
+    """The current installation, if a process that began with `begun_with` may continue.
 
-    Triggers that came since are no fault: a service that goes on to mark beside them leaves each mark twice, which does
-    no harm. Raises: SettingsError where capture was taken away or put in anew, or where services are to leave the marks
-    that triggers left; SourceError where the source cannot be asked.
+    Triggers installed since are allowed: a service that also marks leaves each mark twice, which does no harm. Raises:
+    SettingsError if capture was removed or installed again, or if services must now leave the marks instead of triggers;
+    SourceError if the source is unreachable.
     """
     installation = owned(capture.installation(), begun_with.job)
     if installation.id != begun_with.id:

@@ -29,8 +29,7 @@ except ImportError:  # an application that traces has it
     trace = None  # type: ignore[assignment,unused-ignore]
 
 # ──
-# A relay that goes on: worker after worker takes marks until it is told to stop, through every failure
-# that can pass.
+# A continuous relay: each worker takes marks until it is stopped; transient failures are retried.
 
 IDLE_S = 0.2
 FIRST_IDLE_S = 0.05
@@ -55,10 +54,9 @@ class Listener(Protocol):
 
 @dataclass
 class Daemon:
-    """`relay`: makes one worker's relay, which asks the given check before every write. `guard`: raises where source,
-    journal and table do not belong together any more; asked again whenever one of them was away. `left`: marks that others
-    still worked on when one that ran once had waited long enough for them. `held`: why nothing is to begin just now; ''
-    where it may."""
+    """`relay`: makes one worker's relay, which calls the given check before each write. `guard`: raises if source,
+    journal and table no longer belong together; called again after each outage of one. `left`: marks in use by others
+    when a single run had waited long enough for them. `held`: why nothing may begin now; '' if it may."""
 
     relay: Callable[[Callable[[], None]], Relay]
     heartbeats: WriterHeartbeats

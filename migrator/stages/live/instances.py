@@ -70,10 +70,10 @@ def _plain(text: str) -> str:
 
 @dataclass(eq=False)
 class ServiceRole:
-    """One thing that a service does with a job. `look`: called with every beat; raises what no longer fits.
+    """One role of a service in a job. `look`: called with each beat; raises if something no longer fits.
 
-    What cannot be asked just now (exit code 3) is logged once a minute and is no fault: a service must not fail because
-    a journal is away.
+    An unreachable server (exit code 3) is logged once a minute and is not a fault: a service must not fail because a
+    journal is away.
     """
 
     name: Literal["dual_write", "read"]
@@ -85,7 +85,7 @@ class ServiceRole:
     def refuse(self) -> None:
         """Raises: the fault of the last look, if it had one."""
         if self.fault is not None:
-            # Anew, or every call that fails would make its trace longer.
+            # Without the old traceback, which each failing call would make longer.
             raise self.fault.with_traceback(None)
 
 
@@ -161,7 +161,7 @@ class Heartbeat:
             return
         self.instances.forget_silent(FORGOTTEN_S)
         self.me = self.instances.enter(me)
-        # Tidying up is no reason not to start.
+        # A failed cleanup must not prevent the start.
         with suppress(MigratorError):
             self._remove_ended()
         self._looked_at = self.clock()
@@ -202,7 +202,7 @@ class Heartbeat:
         self._held = self._beating.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Threads stay with the parent; a child begins anew, and registers when its thread beats first."""
+        """Threads stay with the parent; a child starts over, and registers at the first beat of its thread."""
         if not in_child and self._held:
             self._beating.release()
         elif in_child:
@@ -290,5 +290,5 @@ class Heartbeat:
 
 
 def _given_up(error: Exception) -> None:
-    """Ends the heartbeat, which the next write is told of: after an unexpected error perhaps nothing is checked any more."""
+    """End the heartbeat, which makes the next write fail: after an unexpected error, checks may have stopped."""
     raise error

@@ -63,8 +63,8 @@ def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
 
 
 def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
-    """Raises: RestoredError where the table holds a ticket that the source's counter has not reached: it was drawn, so the
-    counter has gone back. The journal is told, so that no writer that shares it draws any more."""
+    """Raises: RestoredError if the table holds a ticket that the source's counter has not reached: it was drawn, so the
+    counter has gone back. The journal records this, and no writer that shares it draws tickets."""
     counter = tickets.highest() if ticket else 0
     if counter < ticket:
         memory.reached(ticket)
@@ -101,7 +101,7 @@ class UnsettledError(StoppedError):
 
 @dataclass
 class Refresh:
-    """Rules 2, 3, 4 and 7 of docs/protocol.md. `check` raises when its worker must write no more."""
+    """Rules 2, 3, 4 and 7 of docs/protocol.md. `check` raises when its worker must stop writing."""
 
     rows: RowReader
     store: ConditionalStore
@@ -199,7 +199,7 @@ class _Refreshing:
         result.tickets |= dict.fromkeys(roots, ticket)
 
     def _read(self, ticket: int, root_keys: Mapping[Root, set[ItemKey]]) -> Round:
-        """The items of each root as its row is now; none where there is no row, or `items_for` refuses it."""
+        """The items of each root by its current row; empty if the row does not exist, or `items_for` refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in root_keys:
             by_entity[name].append(key)
@@ -342,8 +342,8 @@ class _Refreshing:
             # Not one that a later reading of the row has made meanwhile.
             self.stage.memory.withdraw(withdrawn, refresh_round.ticket)
             self.result.collisions -= set(withdrawn)
-            # A row that wants the key once more has it requested anew before its owner is read: a later change of the owner
-            # finds the request only so.
+            # A row that wants the key once more requests it again before its owner is read: a later change of
+            # the owner finds the request only so.
             gone = {(request.root, request.key) for request in withdrawn}
             self.contested -= gone
             self.answered = {answer for answer in self.answered if answer[:2] not in gone}

@@ -364,7 +364,7 @@ class Relay:
         try:
             work = self._next_roots(mark, reach)
             if before.roots & work.root_keys.keys():
-                # Not tried again: by itself it cannot be told from a table that takes nothing.
+                # Not retried: alone, it looks the same as a table that refuses all writes.
                 raise before
             self._refresh([work], worked)
         except MigratorError as error:
@@ -387,7 +387,7 @@ class Relay:
             root_keys[root] |= keys
         if root_keys:
             refreshed = self.refresh(root_keys, [root for root, new in is_new.items() if new])
-            # Before the marks are put away: nothing leads to these rows any more then.
+            # Before the marks are deleted: after that nothing leads to these rows.
             self.open_findings.settle(refreshed.tickets, refreshed.findings)
             worked.refreshed.append(refreshed)
 
@@ -504,7 +504,8 @@ class Relay:
                 yield work
 
     def _is_under_way(self, mark: Mark) -> bool:
-        """Whether a part of its roots is done. A cursor of another mapping counts other lookups: its work begins anew."""
+        """Whether a part of its roots is done. A cursor of another mapping counts other lookups: the mark is then
+        processed from the start."""
         return bool(mark.cursor) and mark.cursor.partition(":")[0] == self._revision
 
     @property
@@ -560,7 +561,7 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
     return int(number), after or None
 
 
-# ── The entities of a mapping as a writer beside others needs them ──
+# ── The entities of a mapping as a concurrent writer needs them ──
 
 
 def live_entities(
@@ -568,8 +569,8 @@ def live_entities(
 ) -> dict[str, LiveEntity]:
     """Each entity by its name, with the item types that atomic patterns read.
 
-    Where there are such types, its keys are remembered too: a mark has the keys of one change alone, and items of a
-    change whose mark still waits would be seen beside the row's newer ones.
+    An entity with such types also has its keys remembered: a mark has the keys of one change only, and items of a change
+    with a pending mark would show up next to the row's newer ones.
     """
     together = written_together(mapping)
     return {

@@ -146,7 +146,7 @@ def _send_groups(
             return [outcome for group in groups for outcome in _send_groups(store, [group], sending)]
         (group,) = groups
         sending.too_big[group[0].root] = f"atomic: DynamoDB does not take its items at once, {_SO}"
-        # Tombstones first, as ever. An item that DynamoDB refuses for itself is refused here.
+        # Tombstones first, as always. An item that DynamoDB refuses on its own is refused here.
         ordered = sorted(group, key=lambda item: not item.is_tombstone)
         return [outcome for wave in waves(ordered) for outcome in store.write(wave)]
 

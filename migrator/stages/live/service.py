@@ -102,8 +102,9 @@ def marking_role(
     unmarked: Callable[[], Sequence[str] | None],
     mode: Mode,
 ) -> ServiceRole:
-    """The role of a process that writes to SQL: checks that the source is still captured as in `begun_with`, that rows are
-    still the truth, and, where the process leaves the marks itself, that the newest mapping needs no more (`unmarked`)."""
+    """The role of a process that writes to SQL. It checks that the source is still captured as in `begun_with`, that rows
+    are still the truth, and, if the process leaves the marks itself, that the newest mapping needs no others
+    (`unmarked`)."""
 
     def look() -> None:
         installation = still_fits(capture, begun_with)
@@ -165,11 +166,11 @@ class Strict(Struct, frozen=True):
     longest_write_s: float = 2.0
 
     def write_first(self, changes: Sequence[Change], rows: RootFinder, begun_at: float) -> None:
-        """Writes the items of the roots that the changes touch, as `rows` shows them inside of the transaction.
+        """Write the items of the roots that the changes touch, as `rows` shows them inside the transaction.
 
-        Before that the changes are pre-marked: whatever becomes of the transaction, a relay looks at its rows again when
-        nothing of this writing can take effect any more.
-        Raises: StoppedError, or what an edge raises that gave up: the transaction is to be rolled back.
+        The changes are pre-marked first: whether the transaction commits or not, a relay reads its rows again once none
+        of these writes can take effect.
+        Raises: StoppedError, or the error of an edge that gave up: the caller must roll back.
         """
         left_s = begun_at + self.longest_s - self.clock()
         what = f"dual write: the transaction has lasted longer than {self.longest_s:g} s"
@@ -231,7 +232,7 @@ class BeforeCommit:
         except OldRevisionError as error:
             self.left.say(error)
         except StoppedError as error:
-            # Whatever took all of its time holds the next one's row locks as long.
+            # A write that took all of its time holds the next one's row locks just as long.
             took_s = time.monotonic() - started
             if isinstance(error, AwayError) or took_s >= self.strict.longest_write_s:
                 self.rest.begin()
@@ -335,6 +336,7 @@ class Flush:
         except MigratorError as error:
             return str(error) or type(error).__name__
         except Exception as error:
-            # Whatever it is, the change is committed: a caller that got an error would write it twice.
+            # Any error is reported, not raised: the change is committed, and a caller that got an error would
+            # repeat it.
             return type(error).__name__
         return ""

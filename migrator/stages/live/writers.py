@@ -95,15 +95,15 @@ def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], No
 def outlive(
     writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
 ) -> None:
-    """Returns when no writer has another revision than the newest: whatever is written after that stays."""
+    """Return when no writer has an older revision than the newest: later writes then stay."""
     while revisions.old(writers.living(lifetimes.gone_s)):
         wait(_LOOK_S)
 
 
 class Purge(Struct, frozen=True):
-    """Removes tombstones that no late put can need any more (rule 6).
+    """Removes tombstones that late puts no longer need (rule 6).
 
-    `check` is called before each removal and raises when nothing more must be removed.
+    `check` is called before each removal and raises when removals must stop.
     """
 
     store: ConditionalStore
@@ -175,7 +175,7 @@ class WriterHeartbeats(Forked):
         return self
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Places and their heartbeats stay with the parent; what a child writes, it enters for itself."""
+        """Places and their heartbeats stay with the parent; a child registers its own."""
         if in_child:
             began = self._ticker.runs
             self._begin_anew()
@@ -186,9 +186,9 @@ class WriterHeartbeats(Forked):
         self._ticker.stop(self.lifetimes.silent_s)
 
     def now_s(self) -> float:
-        """The time by the clock that tells since when writers work, so that tombstones are as old as they seem.
+        """The time by the clock of the writers' registrations, so that tombstones have their true age.
 
-        By this machine's where none of its writers was ever here: nothing that it writes is compared then.
+        By this machine's clock if none of its writers ever registered: its time is then compared with nothing.
         """
         with self._lock:
             newest = self._here[-1] if self._here else self._left
@@ -197,8 +197,8 @@ class WriterHeartbeats(Forked):
     def enter(self, kind: WriterKind) -> WriterLease:
         """A place among the writers.
 
-        Raises: StoppedError where an undo is deleting; SettingsError where an undo is to begin beside writers;
-        OldRevisionError where another revision than this process's is the newest.
+        Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers are running;
+        OldRevisionError if the newest revision is not this process's.
         """
         before = self.clock()
         writer = self.writers.enter(kind)
@@ -222,7 +222,7 @@ class WriterHeartbeats(Forked):
             writer_lease.check()
 
     def leave(self, writer_lease: WriterLease, *, clean: bool) -> None:
-        """`clean`: its work ended by itself. The place stays until nothing of it can take effect any more."""
+        """`clean`: its work ended normally. Otherwise the place stays until none of its requests can take effect."""
         with self._lock:
             if writer_lease in self._here:
                 self._here.remove(writer_lease)
@@ -285,7 +285,7 @@ class LeaseSlot:
 class SharedLeases(Forked):
     """A place is given up when it is `TURN_S` old and its last turn has ended, so that purge need not wait for ever.
 
-    `guard`: raises where source, journal and table do not belong together any more; asked before each place.
+    `guard`: raises if source, journal and table no longer belong together; called before each place.
     """
 
     heartbeats: WriterHeartbeats
@@ -317,7 +317,7 @@ class SharedLeases(Forked):
     def enter(self) -> LeaseSlot:
         """A writer stays registered until the turn is left: what the turn reads is newer than the slot's lease.
 
-        Raises: what the journal does where it cannot be asked, or StoppedError where nothing more may be sent.
+        Raises: the journal's error if it is unreachable, or StoppedError if sending must stop.
         """
         slot = self._entered_slot()
         try:
@@ -328,7 +328,7 @@ class SharedLeases(Forked):
         return slot
 
     def leave(self, slot: LeaseSlot, *, clean: bool = True) -> None:
-        """`clean`: the turn's work ended by itself, so that nothing of it is on its way."""
+        """`clean`: the turn's work ended normally, without pending requests."""
         with self._lock:
             slot.turns -= 1
             slot.is_clean &= clean

@@ -49,7 +49,7 @@ class Latencies:
 
     @property
     def p99_ms(self) -> float:
-        """0 where nothing was recorded."""
+        """0 if empty."""
         return self._percentiles([99.0])[0]
 
     def above(self, limit_ms: float) -> int:
@@ -57,7 +57,7 @@ class Latencies:
         return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
 
     def curve(self) -> Curve | None:
-        """None where nothing was recorded."""
+        """None if empty."""
         with self._lock:
             if not self._answers:
                 return None

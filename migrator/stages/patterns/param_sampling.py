@@ -138,7 +138,7 @@ _LONGEST_LIST = 10
 _TWINS = 0.2
 """The share of texts that are spelled differently, where the source takes both spellings as equal."""
 _ABSENT = 0.1
-"""The share of samples with an absent value: an empty answer is evidence, too."""
+"""The share of samples with an absent value: an empty answer is also evidence."""
 
 
 class ParamSet(Struct, frozen=True):
@@ -321,7 +321,7 @@ class _Drawing:
         return next((name for name, origin in self.origins.of.items() if origin.role == "bucket"), None)
 
     def _lose(self, texts: dict[str, str]) -> bool:
-        """Replaces a value compared for equality by one that is in no row; False where there is none to replace."""
+        """Replace a value compared for equality by one that no row has; False if the pattern compares none."""
         near = self.pattern.near.origin if self.pattern.near else ()
         names = sorted(n for n, origin in self.origins.of.items() if origin.role == "equal" and n in texts)
         names = [name for name in names if name not in near and name != self.pattern.schema]

@@ -67,7 +67,7 @@ def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
 
 
 def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    # An answer sorted by distance must be read to its end, whatever the limit.
+    # An answer sorted by distance must be read to its end, regardless of the limit.
     limit = request.limit if request.near is None else None
     partitions = [Partition(store, PartitionQuery(request, query, limit, now_s)) for query in request.sent]
     # Merging needs the first page of every partition.
@@ -145,7 +145,7 @@ class Partition:
         """The query with a limit of what is still missing.
 
         DynamoDB counts items before it filters them: behind a filter each page is twice as large as the one before, so
-        that neither a page of 1 MB is paid for in vain nor every item costs a request.
+        that an unneeded page of 1 MB is not paid for, and not every item costs a request.
         """
         query = self.scope.query
         if self.limit is None:
@@ -313,10 +313,8 @@ class Question:
         self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
-        """Refuses parameters that make no request, whichever side answers, so that a move of phase refuses nothing new.
-
-        Raises: SettingsError.
-        """
+        """Raises: SettingsError for parameters that make no request. They are refused on both sides, so that a move of
+        phase refuses nothing new."""
         self.requests.refuse_unfit(params)
         schema_of(self.mapping, self.pattern, params)
 

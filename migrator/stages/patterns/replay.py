@@ -143,7 +143,7 @@ class PendingMismatch:
         self.lasting = look.signs()
 
     def looked(self, look: Comparison) -> None:
-        """Takes another comparison into account. After an error, which hides differences, counting begins anew."""
+        """Add another comparison. After an error, which hides differences, counting starts again."""
         failed = bool(self.look.errors)
         self.look, signs = look, look.signs()
         self.lasting = signs if failed or look.errors else self.lasting & signs
@@ -431,10 +431,10 @@ class ReplayRecord(Struct, frozen=True):
         return begun_at
 
     def keep(self, result: ReplayResult, begun_at: int) -> None:
-        """Keeps the comparisons, dated at the second in which the replay began, so that they are no evidence for a pattern
+        """Keeps the comparisons, dated at the second in which the replay began, so that they do not count for a pattern
         moved since. A control keeps nothing, since it reads no items.
 
-        Raises: StoppedError where the journal cannot be asked.
+        Raises: StoppedError if the journal is unreachable.
         """
         replays = [replay for replay in result.patterns if replay.samples]
         if result.control or not replays:

@@ -62,7 +62,7 @@ class BoundedSource:
 
 
 class BoundedStore:
-    """The part of model.edges.ItemStore that answers questions. What is read and not shown counts, too."""
+    """The part of model.edges.ItemStore that answers questions. Items read but not shown also count."""
 
     def __init__(self, store: ItemStore, bounds: Bounds) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class BoundedStore:
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         self._bounds.check()
-        # One more than is allowed says that there are too many.
+        # One more than is allowed shows that there are too many.
         limit = min(int(request.get("Limit", self._bounds.at_most + 1)), self._bounds.at_most + 1)
         return self._counted(self._store.query({**request, "Limit": limit}, start))
 
@@ -118,13 +118,13 @@ def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
 
 
 class ShadowedCall(Protocol):
-    """One answered call as its shadow needs it: nothing in it is the caller's, or changes any more."""
+    """One answered call for its shadow: no part of it belongs to the caller or changes later."""
 
     @property
     def pattern(self) -> Pattern: ...
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        """The side's answer, asked anew by what no caller waits for. Raises: what the side raises."""
+        """The side's answer, requested again in the background. Raises: what the side raises."""
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         """Both sides' answers part by part. Raises: SideError."""

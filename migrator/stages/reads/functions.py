@@ -79,7 +79,7 @@ class RoutedPattern:
     def _routed(
         self, args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> tuple[Reads, PatternCall, Side, Function]:
-        """What routes, the call, the side that answers it, and what is asked there."""
+        """The router, the call, the side that answers it, and that side's function."""
         arguments = self._bound(args, named)
         reads = self._reads()
         call = self._call(arguments)
@@ -87,7 +87,7 @@ class RoutedPattern:
         return reads, call, side, partial(self._function(side), **arguments)
 
     def _function(self, side: Side) -> Function:
-        """What answers from the side. Raises: SettingsError where there is none."""
+        """The function of the side. Raises: SettingsError if it is not set."""
         function = self._functions.get(side)
         if function is None:
             raise SettingsError(missing_function(self._question.pattern.name, side))

@@ -47,10 +47,10 @@ class ReadEvent(Struct, frozen=True):
 
 
 class ReadMetrics:
-    """Use as a context manager. An event is appended to a deque: no lock, no wait, whatever the journal does.
+    """Use as a context manager. An event is appended to a deque: no lock, no wait, independent of the journal.
 
-    `answers`: by pattern, the digest of what its answer is made of.
-    `writer`: gives the instance's id; as long as it is '' nothing is handed on. `clock`: seconds since 1970.
+    `answers`: by pattern, the digest of what its answer is made of. `writer`: gives the instance's id; while it is '' no
+    event is passed on. `clock`: seconds since 1970.
     """
 
     _acted_by: dict[str, int]

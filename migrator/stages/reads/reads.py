@@ -65,7 +65,7 @@ class PagePosition(Struct, frozen=True):
 
 
 class PageRows(Struct, frozen=True):
-    """One page as rows of the pattern's attributes; `next` is None where there is no more."""
+    """One page as rows of the pattern's attributes; `next` is None at the end."""
 
     rows: Rows
     next: PagePosition | None
@@ -150,8 +150,8 @@ def _within(size: int, limit: int | None, place: PagePosition) -> int:
 def sql_page(
     question: Question, values: Mapping[str, Any], source: Questions, place: PagePosition, size: int
 ) -> PageRows:
-    """One page of SQL's answer. The statement has no pages: it is read anew up to the page's end, and the page begins after
-    the last row given, wherever that stands by now; if it is gone, after as many rows as were given.
+    """One page of SQL's answer. The statement has no pages: each call reads it up to the page's end. The page begins
+    after the last row given, at its current place; if that row is gone, after as many rows as were given.
 
     Raises: SettingsError past DEEPEST rows; what the source raises.
     """
@@ -290,7 +290,8 @@ class PhaseCache:
         # From here on calls act by them; only then may the journal be told so.
         self._current = phases
         seen = (self.instance(), versions)
-        # Now and then anew: the journal may have dropped an instance that was silent for long, and its confirmations.
+        # Repeated at intervals: the journal may have dropped an instance that was silent for long, and its
+        # confirmations.
         stale = time.monotonic() - self._confirmed_at >= _AGAIN_S
         if seen[0] and (stale or seen != self._confirmed):
             self.phases.confirm(*seen)
@@ -355,8 +356,8 @@ AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
 
 class PatternCall(Struct, frozen=True):
-    """One call of a pattern. `values`: its parameters as `checked_params` gives them. `shadowed`: what its shadow asks;
-    None where there is none. `compares`: the answer as its shadow compares it, a copy where the caller could change it."""
+    """One call of a pattern. `values`: its parameters as `checked_params` gives them. `shadowed`: the call of its shadow;
+    None without one. `compares`: the answer as its shadow compares it, a copy if the caller could change it."""
 
     pattern: Pattern
     values: Mapping[str, Any]
@@ -437,7 +438,7 @@ def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Page:
-    """`items`: as `read` gives them, with their `origin`. `next`: the cursor of the next page, None where there is none."""
+    """`items`: as `read` gives them, with their `origin`. `next`: the cursor of the next page, None at the end."""
 
     items: Records
     next: str | None = None
@@ -480,7 +481,7 @@ class MappedReads:
         return parts
 
     def read_page(self, name: str, given: Mapping[str, Any], cursor: str | None, size: int) -> Page:
-        """One page of the answer. A cursor goes on at the side that began, whatever the phase is by now.
+        """One page of the answer. A cursor continues at the side that began, regardless of the current phase.
 
         Raises: SettingsError as `read` does, and for a cursor that is not this question's.
         """

@@ -37,8 +37,8 @@ _GOODBYE_S = 1.0
 
 @dataclass(eq=False)
 class Task:
-    """`work`: gives what to do with its result. `late`: what to do in its place when the deadline was first, or when no
-    thread was ever free for it. Only one of the two is done. `spent`: is told what it took of the processor, in seconds."""
+    """`work`: returns a function that handles its result. `late`: runs instead, if the deadline came first, or if no
+    thread was free in time. Only one of the two runs. `spent`: receives its processor time, in seconds."""
 
     work: Callable[[Task], Callable[[], None]]
     late: Callable[[], None]
@@ -247,7 +247,7 @@ class Breaker:
             return self._failed >= self.after and self.clock() < self._open_until
 
     def begins(self) -> None:
-        """One runs. While there were too many errors it is the trial, and no other one runs beside it."""
+        """Record the start of a task. After too many errors it is the trial, and no other one runs at the same time."""
         with self._lock:
             if self._failed >= self.after:
                 self._open_until = self.clock() + self.pause_s
@@ -264,12 +264,11 @@ class Breaker:
 
 
 # ──
-# Shadow reads: the other side of a call is asked after the answer is out, and compared; the caller never
-# waits.
+# Shadow reads: the other side of a call is read and compared after the answer is out; the caller never waits.
 
 ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
-"""When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
-row that changes to and fro looks the same whenever it is in flight, and must not be so at every look."""
+"""When a difference is checked again, as shares of the time to settle. More often than by a replay, and at uneven times:
+a row that changes to and fro looks the same whenever it is in flight, and must not be so at every check."""
 DOUBTS_AT_ONCE = 500
 """Differences that wait for another look at most, however many looks a second may have."""
 SAMPLES_A_CALL = 3
@@ -349,7 +348,7 @@ class Shadow:
         except SideError as error:
             self._blame(pattern, error.side, str(error), {})
         except Exception:
-            # Whatever is wrong here is ours, and the caller has the answer.
+            # Any error here is the shadow's own, and the caller has the answer.
             self.ledger.dropped(pattern, "broken")
 
     @property
@@ -429,8 +428,8 @@ class Shadow:
             self._unsettled(name)
 
     def _doubts_at_once(self) -> int:
-        """Differences that get all their looks in time. What comes beyond is dropped at once, whatever it is: of doubts that
-        waited too long those would be left that last, and of evidence what is right."""
+        """Number of differences that get all their checks in time. Those beyond are dropped at once: dropping the ones
+        that waited longest would bias the evidence."""
         in_time = self.settings.per_s * self.settings.settle_s / len(ROUNDS)
         return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
 
@@ -460,7 +459,7 @@ class Shadow:
         self._pool.put_later(due, again)
 
     def _look_again(self, pending: _Pending, task: Task) -> Callable[[], None]:
-        """Asks both sides anew: the caller's answer may itself have been of rows whose change was under way."""
+        """Read both sides again: the caller's answer may itself contain rows with a change in flight."""
         answered = pending.answered
         name = answered.call.pattern.name
         try:

@@ -1,4 +1,4 @@
-"""The way back at work: whether it may begin, its turns, when it ends, and how far it is."""
+"""The rollback's daemon: whether it may start, its turns, when it ends, and its progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from migrator.stages.reverse.stage import ITEM_ALONE, Reverse, WrittenTable
 
 IDLE_S = 0.5
 _FAILURES = 5
-"""In a row: leases that run out, and servers that were waited for in vain."""
+"""In a row: expired leases, and servers that did not come back."""
 _log = get_logger("reverse")
 
 
@@ -200,11 +200,10 @@ class DirectChangedError(MigratorError):
 
 
 class WhileDirect(Struct, frozen=True):
-    """A reader's work, as long as the same entities are direct. Asked after a page was read, before rows that wait are
-    looked at (they are no shard's, so any process finds those of any entity), and before each write: a page
-    that holds what a service wrote itself is never put away by a process that does not know yet that it makes rows of it,
-    and none writes a row of an entity whose rows are the truth again. `written`: changes of items of these entities.
-    """
+    """A reader's work, as long as the same entities are direct. Checked after a page was read, before waiting rows are
+    checked (any process may find those of any entity), and before each write. So a process with old knowledge neither
+    discards a page with a service's own writes nor writes a row of an entity with rows as its truth again. `written`:
+    changes of items of these entities."""
 
     stage: Reverse
     direct: frozenset[str]
@@ -233,8 +232,9 @@ class WhileDirect(Struct, frozen=True):
 
 @dataclass
 class ReverseDaemon:
-    """Reads the stream and makes rows until it is stopped; `once`: until all is worked that was written before it began.
-    `tables`: those whose rows have to wait no more then; None: all that are written. `begun_at`: by the journal's clock."""
+    """Reads the stream and makes rows until it is stopped; `once`: until all records written before its start are
+    processed. `tables`: those with no waiting rows left at that time; None: all that are written. `begun_at`: by the
+    journal's clock."""
 
     reader: StreamReader
     work: WhileDirect
@@ -246,7 +246,7 @@ class ReverseDaemon:
     tables: Collection[str] | None
 
     def run(self) -> None:
-        """Raises: what the reader's turn does where no retry mends it; Interrupted where `once` was stopped before."""
+        """Raises: the error of a reader's turn that retries cannot resolve; Interrupted if `once` was stopped early."""
         begun_at, failures = self.begun_at, 0
         with self.reader:
             while not self.stop.is_set() and self.work.stage.journal.stopped_at() <= begun_at:
@@ -277,7 +277,7 @@ class ReverseDaemon:
         return records, passed_at
 
     def _is_settled(self) -> bool:
-        """Nothing waits but findings: no time mends those."""
+        """Only findings wait, which time does not resolve."""
         tables = self.work.stage.tables if self.tables is None else self.tables
         waiting = self.work.stage.journal.waiting(None, (ITEM_ALONE, *tables))
         return all(one.is_finding for one in waiting)

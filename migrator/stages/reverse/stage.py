@@ -54,8 +54,8 @@ ITEM_ALONE = ""
 
 
 def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
-    """Of which no row waits, once entities are direct no more that `tables` are of. What is said of items alone may be of
-    any entity: it stays as long as one is `direct`."""
+    """Tables with no waiting rows left once entities of `tables` are no longer direct. Records of items alone may be of
+    any entity: they stay as long as one is `direct`."""
     return [*tables, *([] if direct else [ITEM_ALONE])]
 
 
@@ -211,10 +211,11 @@ class RowState:
 
 
 class _Looks(Struct, frozen=True):
-    """By row that was gone, how often all shards had passed that time, this one among them; up to when they are worked.
+    """By missing row, how often all shards had passed that time, this one among them; and the time up to which they are
+    processed.
 
-    `end`: rows that are as their items say wait no more. One process at a time looks at those that wait, and the others
-    leave that to it: it may be about to write what it read before them, and be killed then.
+    `end`: rows that match their items stop waiting. One process at a time checks the waiting rows: another one might be
+    about to write older values, and be killed after that.
     """
 
     of: Mapping[RowId, int] = {}
@@ -300,7 +301,7 @@ class Reverse:
             touched.setdefault(row, set())
         alone = {row: of for row, of in touched.items() if row[0] == ITEM_ALONE}
         told = {key for row, of in touched.items() if row not in alone for key in of}
-        # What is wrong with an item is said of its row, where that is known.
+        # A fault of an item is reported for its row, if the row is known.
         known = [row for row, of in alone.items() if of <= told or self._rows_of(of)]
         return {row: of for row, of in touched.items() if row not in known}
 

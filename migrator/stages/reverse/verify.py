@@ -1,4 +1,4 @@
-"""Rows compared with the rows that the table's items make, both ways: what differs, and the mend."""
+"""Rows compared with the rows that the table's items make, in both directions: the differences, and their repair."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KEPT = 1000
 """Differences of which the keys are kept; the others are counted."""
 _AT_ONCE = 500
 _TOGETHER = 20_000
-"""Rows in doubt that are mended parents first."""
+"""Rows in doubt that are repaired parents first."""
 TABLE = "(table)"
 
 
@@ -59,8 +59,8 @@ Doubts = dict[RowId, set[ItemKey]]
 class RowVerify:
     """Compares the rows of the tables that `stage` writes with the items of `pages`: page by page of either side.
 
-    `stop` ends it between two pages, with Interrupted. `clock`: seconds that only grow. `settle_s`: how
-    long after a difference was seen it is looked at again, since a row follows its items a moment later.
+    `stop` ends it between two pages, with Interrupted. `clock`: seconds that only grow. `settle_s`: the delay before a
+    difference is checked again, since a row follows its items a moment later.
     """
 
     stage: Reverse
@@ -116,11 +116,11 @@ class RowVerify:
         return Unkept(self._extra, self._forms)
 
     def repair(self, check: Check, *, deletes: bool) -> int:
-        """How many rows were looked at again. Each is made what its items say, or waits, as a row does of which an item
-        changed: none goes before `ReverseDaemon` has seen all shards pass. What differs after that, `run` says.
+        """How many rows were checked again. Each is written as its items have it, or waits, as a row with a changed item
+        does: none is deleted before `ReverseDaemon` has seen all shards pass. `run` reports the remaining differences.
 
-        `check`: asked before each write; it raises where this process may write rows no more. `deletes`: rows that no item
-        holds go, too: it may be that they never had one.
+        `check`: called before each write; raises if this process must stop writing rows. `deletes`: also delete rows that
+        no item has, which may never have had one.
         """
 
         def may_write() -> None:

@@ -77,7 +77,7 @@ def adoption_of(session: JobSession) -> Adoption:
 
 
 def _taken_over(state: ControlState) -> None:
-    """Accepts any state: an adoption takes the table over, whichever journal has written to it meanwhile."""
+    """Accept any state: an adoption takes the table over from any journal that wrote to it meanwhile."""
 
 
 # ── Keys that the journal must know, learnt from the items of a table ──
@@ -131,7 +131,7 @@ class Adoption(Struct, frozen=True):
     keep_direct: Callable[[Collection[str]], None]
 
     def run(self, reason: str) -> int:
-        """How many keys are remembered anew. Safe to interrupt: the table names this journal only at the end."""
+        """How many keys are remembered again. Safe to interrupt: the table names this journal only at the end."""
         # Others may have written meanwhile: no backfill may replace items without a condition.
         self.writers.fence()
         state = self.control.read_control()

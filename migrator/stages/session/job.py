@@ -156,7 +156,7 @@ def answered_by_table(job: Job) -> list[str]:
 
 
 def _names(job: Job) -> dict[NameKind, str]:
-    """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
+    """The names of the job's table and source, '' if unknown. Sends no request."""
     # A journal in the source goes where the source goes: it need not tell it from others.
     return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
 
@@ -180,9 +180,9 @@ def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
 
 
 class Target(Struct, frozen=True):
-    """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one.
+    """One job's table: its design under the job's name, its edges, and its bucket if the job names one.
 
-    As it is opened it can only be read; a writer takes what `fenced` gives.
+    A newly opened one can only be read; writers use the result of `fenced`.
     """
 
     design: TableDesign
@@ -203,7 +203,7 @@ class Target(Struct, frozen=True):
         return DynamoStripping(self.store)
 
     def fenced(self, check: Callable[[], None]) -> Target:
-        """The same for a writer; `check` raises when nothing more must be sent, and is asked before every request."""
+        """The target for a writer; `check` is called before each request, and raises when sending must stop."""
         return replace(self, store=self.store.fenced(check))
 
 
@@ -226,7 +226,7 @@ def open_target(
     requests: RequestLimits | None = None,
     sent: Sent | None = None,
 ) -> Target:
-    """The job's table; starts the embedded DynamoDB where the job says so. `sent`: counts with it, where that is there."""
+    """The job's table; starts the embedded DynamoDB if the job names it. `sent`: an existing counter of requests to use."""
     settings, request_limits, named = job.target, requests or RequestLimits.of(job), design_for(job, design)
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
@@ -395,12 +395,12 @@ class Live(Struct, frozen=True):
 
     @property
     def sql_capture(self) -> SqlCapture:
-        """Raises: SettingsError where the source is no database."""
+        """Raises: SettingsError if the source is not a database."""
         return of_kind(self.capture, SqlCapture)
 
     @property
     def sql_marks(self) -> SqlMarks:
-        """Raises: SettingsError where the source is no database."""
+        """Raises: SettingsError if the source is not a database."""
         return of_kind(self.marks, SqlMarks)
 
     @property
@@ -428,9 +428,9 @@ def open_live(
     source: JobSource | None = None,
     answer_within_s: float | None = None,
 ) -> Iterator[Live]:
-    """`source`: by whose connections capture is looked at; None: by one of its own. Nothing connects to write before
-    something is written. `answer_within_s`: how long a statement may take, and a server say nothing past that; None: as
-    the job says."""
+    """`source`: its connections are used to read capture; None: a connection of its own. Connections for writes are
+    opened at the first write. `answer_within_s`: timeout of a statement, and of a silent server after that; None: the
+    job's."""
     settings = job.source
     if settings.dynamodb is not None:
         with _open_old_live(job, settings.dynamodb, Retry(patience, stop), source) as live:

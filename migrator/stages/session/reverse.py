@@ -1,4 +1,4 @@
-"""Opens what the way back and moves of patterns need: stream, inverse of the mapping, a writer of rows, the evidence."""
+"""Opens the edges of rollbacks and moves of patterns: stream, inverse of the mapping, a writer of rows, the evidence."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def grants_of(session: JobSession) -> SqlGrants:
 
 
 class ReverseEdges(Struct, frozen=True, dict=True):
-    """The edges of the way back of the named entities, whether the job says that they are direct or not."""
+    """The edges of a rollback of the named entities, whether the job sets them direct or not."""
 
     session: JobSession
     names: Collection[str]
@@ -224,8 +224,8 @@ def gatherer_of(session: JobSession) -> EvidenceGatherer:
 
 
 def keep_direct(session: JobSession, table_id: str) -> None:
-    """Puts on record which entities the service writes itself from now on, and that it writes all others no more: their
-    rows wait for nothing any more."""
+    """Record the entities that the service writes itself from now on, and that it no longer writes the others: their rows
+    stop waiting."""
     job, revision = session.job, session.checked.mapping.revision
     taken_back = session.on_record().direct - set(job.direct)
     owner.keep_direct(session.journal, job.name, table_id, revision, job.direct)

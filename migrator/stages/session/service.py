@@ -189,7 +189,7 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
 
 
 def _begun(session: JobSession) -> Installation:
-    """The installation of capture beside which a service begins. Raises: as open_dual_writing does."""
+    """The installation of capture at a service's start. Raises: as open_dual_writing does."""
     session.refuse_unknown()
     _need_rows(session)
     standing = session.revisions.standing()
@@ -207,7 +207,7 @@ def marking_role(service: Service, installation: Installation, options: WritingO
 
 
 def _need_rows(session: JobSession) -> None:
-    """Raises: SettingsError where a write to SQL would reach no item any more."""
+    """Raises: SettingsError if a write to SQL would no longer reach an item."""
     session.ownership.need_rows(_COMPLETE)
 
 
@@ -215,7 +215,7 @@ def _need_rows(session: JobSession) -> None:
 
 
 class _ServiceWriter(Struct, frozen=True):
-    """What makes items: before a commit, and after it; None where nothing does."""
+    """Functions that make items before and after a commit; None for neither."""
 
     before_commit: BeforeCommit | None
     flush: Flush | None
@@ -245,7 +245,7 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Serv
 def _open_shared_leases(
     session: JobSession, kind: WriterKind, job: Job | None = None
 ) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
-    """The edges of the service's writers, which have begun beside others. `job`: with the limits of its sessions."""
+    """The edges of the service's writers, which run with others. `job`: with the limits of its sessions."""
     with session.open_concurrent(job) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
         edges = opened.under(refuse_late)
@@ -259,8 +259,8 @@ def _open_shared_leases(
 
 @contextmanager
 def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
-    """Items made right after each write of the clients, where the old side is tables of DynamoDB's, whose streams leave the
-    marks. Raises: SettingsError where nothing is asked for, or capture does not fit; StoppedError, TargetError."""
+    """Items are made right after each write of the clients, if the old side is DynamoDB tables, with marks in their
+    streams. Raises: SettingsError if no client is given, or capture does not fit; StoppedError, TargetError."""
     session = service.session
     refuse_marks_alone(options.mode, flush=options.flush)
     installation = _begun(session)
@@ -355,7 +355,7 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
         role.look()
         blank = Window("", 0, "", heartbeat.me.service, revision, "service")
         evidence, patterns = session.evidence, mapping.patterns
-        # By the journal's time: evidence of this host is judged beside moves that another host makes.
+        # By the journal's time: evidence of this host is compared with moves from other hosts.
         clock = clock_of(evidence.now_s)
         answers = answer_digests(mapping, ())
         opened = ReadMetrics(evidence, blank, answers, instance, clock=clock, versions=phases.versions)

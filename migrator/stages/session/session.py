@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 5.0
 _SHORT_WAIT_S = 5.0
-"""How long a table is asked which journal is its own, where the answer is not needed to go on."""
+"""Timeout for reading the table's own journal, if the answer is not needed to continue."""
 
 
 Held: TypeAlias = RunLease | JoinedLease
@@ -91,12 +91,12 @@ Held: TypeAlias = RunLease | JoinedLease
 class JobSession:
     """Every edge of one job. None is opened before a part needs it, and all are closed as the block ends.
 
-    `job`: its file, or the job as it was read. `command`: what the source's administrator sees beside the job's name.
-    `workers`: how many read the source at once; None: as the job says. `parsed`: another revision than the mapping's file.
-    `patience`: how long a journal that is away is waited for, and `live_patience`: capture's part of the source; None: as
-    the job says. `own_live`: whether that has connections of its own, apart from the source's. `requests`: limits of
-    requests to the table; None: as the job says. `gone`: ids of silent instances that are not counted. `stop`: set to end
-    all waiting. `outer`: the session of the job as its file has it, whose journal this one has.
+    `job`: its file, or the job as it was read. `command`: shown to the source's administrator after the job's name.
+    `workers`: how many read the source at once; None: the job's. `parsed`: another revision than the mapping's file.
+    `patience`: how long to wait for an unreachable journal, and `live_patience`: for capture's part of the source; None:
+    the job's. `own_live`: whether capture has its own connections. `requests`: limits of requests to the table; None: the
+    job's. `gone`: ids of silent instances that are not counted. `stop`: set to end all waiting. `outer`: the session of
+    the job as its file has it, whose journal this one has.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class JobSession:
 
     @property
     def sql(self) -> SqlSource:
-        """The source, for what asks it by SQL. Raises: SettingsError where it is no database."""
+        """The source, for reads by SQL. Raises: SettingsError if it is not a database."""
         from migrator.source.reader import SqlSource  # only commands that read rows need it
 
         return of_kind(self.source, SqlSource)
@@ -241,7 +241,7 @@ class JobSession:
         return source_health(self.sql.dialect, self.sql.query, self.sql.pooling())
 
     def open_own_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
-        """Capture's edges by connections of their own, whoever reads the rows."""
+        """Capture's edges with their own connections, independent of the readers of rows."""
         return open_live(self.job, command, stop=self.stop.is_set, patience=patience)
 
     # ── the table ──
@@ -257,7 +257,7 @@ class JobSession:
 
     @cached_property
     def target_with_short_wait(self) -> Target:
-        """The table, for what is asked of it before and after the command's own work; nothing of that waits for long."""
+        """The table, for requests before and after the command's own work; none of them waits for long."""
         if self._outer is not None:
             return self._outer.target_with_short_wait
         backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
@@ -279,7 +279,7 @@ class JobSession:
         return RunLease(self.journal, self.job.name, doing=doing)
 
     def joined_lease(self) -> JoinedLease:
-        """Of the process that has begun the run, which another one joins while it is held."""
+        """The lease of the process that has begun the run, which another one joins during the run."""
         return JoinedLease(self.journal, self.job.name)
 
     def is_doing(self, doing: str) -> bool:
@@ -341,7 +341,7 @@ class JobSession:
         return SqlWriters(self.journal.database, table_id)
 
     def writers_of_tables(self) -> list[SqlWriters]:
-        """Of each table that the job has had a run on; none is asked."""
+        """For each table that the job has had a run on; sends no request."""
         tables = dict.fromkeys(run.identity.table_id for run in self.journal.runs(self.job.name))
         return [self.writers_of(table_id) for table_id in tables]
 
@@ -370,7 +370,7 @@ class JobSession:
         return known.without(self.gone) if self.gone else known
 
     def runs_as_they_stand(self, *, relays_work: bool = True) -> list[Run]:
-        """The job's, with those that nobody works on any more."""
+        """The job's runs, with abandoned ones as such."""
         return runs_as_they_stand(self.journal, self.job.name, relays_work=relays_work)
 
     def newest(self) -> Newest | None:
@@ -421,14 +421,14 @@ class JobSession:
         return CaptureStage(live.capture, self.job.name, self.mapping.table)
 
     def installation(self) -> Installation | None:
-        """The job's installation of capture, None where there is none. Raises: as need_installation does."""
+        """The job's installation of capture, None if not installed. Raises: as need_installation does."""
         return self.capture.installation_of_job(self.plans)
 
     def need_installation(self, *, is_old: bool = False) -> Installation:
-        """The job's installation of capture. `is_old`: the mapping is not the one that capture is for any more.
+        """The job's installation of capture. `is_old`: capture is no longer for this mapping.
 
-        Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
-        mapping reads.
+        Raises: SettingsError if not installed, if it is another job's, or if it does not capture all that the mapping
+        reads.
         """
         return self.capture.need_installation(self.plans, is_old=is_old)
 
@@ -497,7 +497,7 @@ class JobSession:
         )
 
     def refuse_unknown(self, *, begins: bool = False, unless: Callable[[], bool] = lambda: False) -> None:
-        """Raises: as the stage's does. The source is asked by a connection of its own."""
+        """Raises: as the stage's does. Uses its own connection to the source."""
 
         def installation() -> Installation | None:
             with open_live(self.job, "journal", patience=ONCE) as live:
@@ -514,7 +514,7 @@ class JobSession:
         control = self.control_of(target.fenced(by_condition))
         owner.keep_on_record(control, self.job.name, self.on_record, target.table_id)
 
-    # ── writing beside others ──
+    # ── concurrent writers ──
 
     def heartbeats(self, revisions: Revisions) -> WriterHeartbeats:
         """A place among the table's writers, to be held by a block."""
@@ -523,7 +523,8 @@ class JobSession:
 
     @contextmanager
     def open_concurrent(self, job: Job | None = None) -> Iterator[ConcurrentEdges]:
-        """Everything that a writer beside others needs, its heartbeats running. `job`: with other limits of connections."""
+        """Everything that a concurrent writer needs, with its heartbeats running. `job`: with other limits of
+        connections."""
         opened = open_live(
             *(job or self.job, "live"),
             stop=self.stop.is_set,
@@ -594,7 +595,7 @@ def _never() -> bool:
 
 
 class ConcurrentEdges(Struct, frozen=True, dict=True):
-    """The edges of a writer of items beside others. `target`: asks the writer's heartbeat before each request."""
+    """The edges of a concurrent writer of items. `target`: checks the writer's heartbeat before each request."""
 
     session: JobSession
     live: Live
@@ -632,7 +633,7 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         return replace(self, target=self.target.fenced(both(self.heartbeats.check, check)))
 
     def guard(self) -> None:
-        """Raises: SettingsError where source, journal and table do not belong together any more (rule 8)."""
+        """Raises: SettingsError if source, journal and table no longer belong together (rule 8)."""
         owner.refuse_other_table(self.target.table_id(), self.session.table_id, self.target.design.name)
         self.session.keeping(self.live.tickets, self.control).guard()
 

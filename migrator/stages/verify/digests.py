@@ -70,10 +70,9 @@ def _with_sets_in_order(wired: Any) -> Any:
 
 
 class Canonical:
-    """Digests of stored items of one type, as rows make them, whatever their ticket and revision. Safe to share between
-    threads. `encoder`: of the entity's texts, in any order of names. `orders`: in which they are in the text that is hashed.
-    `may_have_maps`: beside those of lists.
-    """
+    """Digests of stored items of one type, as rows make them, regardless of ticket and revision. Safe to share between
+    threads. `encoder`: of the entity's texts, in any order of names. `orders`: of names in the hashed text.
+    `may_have_maps`: in addition to those of lists."""
 
     def __init__(self, entity: CompiledEntity, design: ItemDesign, encoder: TextEncoder | None) -> None:
         table, plan = entity.table, entity.plan
@@ -142,7 +141,8 @@ def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ..
 
 
 def _merged(seen: Iterable[tuple[str, ...]], names: Sequence[str]) -> Sequence[str]:
-    """One order that all that was seen is in, and behind it the names that were not; just the names where there is none."""
+    """One order that fits all seen ones, followed by the names that were not seen; just the names if no single order
+    fits."""
     after: TopologicalSorter[str] = TopologicalSorter()
     for order in seen:
         for name, before in zip(order, (None, *order), strict=False):
@@ -185,10 +185,10 @@ Places: TypeAlias = "array[int]"
 
 
 class Digests:
-    """Digests of stored items, and which of them an item has that a row becomes. Safe to share between threads.
+    """Digests of stored items, and which of them the items of a row match. Safe to share between threads.
 
-    `key`: all processes that have it make the same digest of a text. Without one it is SipHash, with a key that this process
-    has drawn for itself. Source: PEP 456.
+    `key`: processes with the same key make the same digest of a text. None: SipHash with a key drawn by this process.
+    Source: PEP 456.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -341,7 +341,7 @@ class DigestScan(TableScan):
         return _Page(ScanTotals(len(texts), counts, sums), digests)
 
     def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
-        """The texts by kind; None where there are some that must be parsed."""
+        """The texts by kind; None if some must be parsed."""
         if len(self._canonical) != len({type_ for _, type_ in self._canonical}):
             return None
         found = {kind: whole.count(one.kind_text) for kind, one in self._canonical.items()}
@@ -368,7 +368,7 @@ class DigestScan(TableScan):
             for kind, one in self._canonical.items():
                 if not one.is_learned and (own := [item for item in items if self._kind(item) == kind]):
                     one.learn(own)
-        # Each is looked at while it is in the processor's cache.
+        # Each is digested while it is in the processor's cache.
         read = (self._seen(parsed(text), self.digest) for text in texts)
         seen = [item for item in read if item is not None]
         return _Page(self._totals(seen), [digest for _, _, digest in seen])
@@ -462,7 +462,7 @@ class DigestScan(TableScan):
         ]
 
     def teach(self, learned: Sequence[Any]) -> None:
-        """The same, of a process that has learned it; nothing is learned any more."""
+        """Load the learned state of another process; learning ends."""
         for entity, type_, orders in learned:
             one = self._canonical[entity, type_]
             one.orders = {tuple(where): tuple(order) for where, order in orders}
@@ -504,8 +504,8 @@ def _begin_of_number(name: str) -> bytes:
 
 
 class StoredDigests(Struct, frozen=True):
-    """What one scan of the table left: digests, and totals by segment. `encoders`: by entity, where there is one.
-    `is_shared`: other processes of the run have the same digests, and are told which are matched."""
+    """Result of one scan of the table: digests, and totals by segment. `encoders`: by entity, if it has one. `is_shared`:
+    other processes of the run have the same digests, and receive the matches."""
 
     scan: DigestScan
     totals: Mapping[int, ScanTotals]
@@ -517,7 +517,7 @@ class StoredDigests(Struct, frozen=True):
         try:
             digest = self.scan.digest(encode_item(item))
         except (RowError, TypeError):
-            return False  # the comparison by attributes says what is wrong with it
+            return False  # the comparison by attributes reports the fault
         return not self.scan.digests.match_all([digest], places)
 
 

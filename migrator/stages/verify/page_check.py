@@ -195,7 +195,7 @@ class Recheck(Struct, frozen=True):
         return findings
 
     def _stale(self, root: Root, key: ItemKey, item: Item | None) -> Finding | None:
-        """A finding if the item belongs to the root, but no row makes it any more."""
+        """A finding if the item belongs to the root, but its row no longer makes it."""
         own = f"{root[0]}:{root[1]}"
         if item is None or self.table.is_hidden(item) or item.get(self.table.source_attribute) != own:
             return None

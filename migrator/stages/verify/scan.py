@@ -243,7 +243,7 @@ def check_totals(
 
 def _left_out(journal: SqlJournal, run: Run) -> Counter[tuple[str, str, str]]:
     """Rows that make no item (no type), and items lost to a collision; per kind of finding, entity and type."""
-    # A finding without a row counts rows without a key, which SQL leaves out by itself.
+    # A finding without a row counts rows without a key, which SQL leaves out.
     findings = (
         finding
         for finding in journal.findings(run)

@@ -161,7 +161,7 @@ def _took_ms(started: float) -> int:
 
 
 _PAGES = 10
-"""The pages of a sample at least, where there are rows enough: a few large pages would cover a few places only."""
+"""The fewest pages of a sample, if the table has enough rows: a few large pages would cover only a few places."""
 _PLACES = 200
 """The places of a sample at most; a larger sample has several consecutive pages at each place."""
 _WALKED = 10
@@ -254,7 +254,7 @@ _STOPPED = "stopped; the checkpoint is kept, and the same command resumes"
 
 
 RESUMED_WITHIN_S = 3600.0
-"""A verify that was stopped longer ago begins anew: its comparisons say little about the present."""
+"""A verify that was stopped longer ago starts over: its comparisons are out of date."""
 _log = get_logger("verify")
 
 
@@ -319,10 +319,10 @@ _Scanned: TypeAlias = tuple[
 class Verify:
     """One process of a verify, with its ports. `check` raises when the run has lost its lease.
 
-    `confirm`: the re-check of differences, where the source is live; `is_quiet`: whether nothing has changed since the
-    run began, so that totals of two moments can be compared. `direct`: items that are not compared. `begin`: returns when
-    the next page may begin. `who`: the process, as no other one calls itself; `is_shared`: others may work on the run, too.
-    `pages`: opens what works on the run's pages.
+    `confirm`: the re-check of differences, if the source is live; `is_quiet`: whether nothing has changed since the run
+    began, so that totals of two moments can be compared. `direct`: items that are not compared. `begin`: returns when the
+    next page may begin. `who`: the process's unique name; `is_shared`: others may work on the run. `pages`: opens the
+    workers for the run's pages.
     """
 
     source: CountedRows
