@@ -1,1 +1,3 @@
-"""DynamoDB and S3: clients, how requests are sent, tables, items written and read, and an embedded server."""
+"""Everything that speaks to AWS: clients and requests of DynamoDB and S3, table settings, item writes and reads, and an
+embedded DynamoDB.
+"""

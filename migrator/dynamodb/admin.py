@@ -1,4 +1,4 @@
-"""The table itself: made, compared with its mapping, changed; and which rights the credentials have, action by action."""
+"""Create, compare and change the table, and probe which actions the credentials may use."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from migrator.settings.job import TableOptions
 from migrator.settings.roles import Rights
 
 _What: TypeAlias = tuple[str, str]
-"""An action, and the index that it is tried on ('' for the table)."""
+"""An action, and the index it is probed on ('' for the table)."""
 
 
 def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[ActionProbe]:
-    """One probe per action. `write`: those too that would write, if there were such an item. `only`: a role's rights,
-    each of which has a probe then, also one that cannot be tried.
+    """One probe per action. `write`: include the actions that write. `only`: a role's rights; each then has a probe, even
+    one that cannot be tried.
     """
     key = {attribute.name: _absent_value(attribute) for attribute in design.key}
     writes = _writes(client, design, key)
@@ -70,14 +70,13 @@ def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None
 
 
 def clock_of(client: Any, design: TableDesign) -> float | None:
-    """The service's clock in seconds since 1970, by the Date header of an answer; None where it has none."""
+    """The service's clock in seconds since 1970, from an answer's Date header; None if it has none."""
     answer = client.describe_table(TableName=design.name)
     date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
     return None if date is None else parsedate_to_datetime(date).timestamp()
 
 
 def _absent_value(attribute: KeyAttribute) -> dict[str, Any]:
-    """A key value that no item has."""
     chance = secrets.token_hex(8)
     values: dict[str, Value] = {
         "text": f"migrator-doctor-{chance}",
@@ -94,7 +93,7 @@ def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What,
         partial(client.query, **table, IndexName=index.name, **_absent_partition(index.partition))
         for index in design.indexes
     ]
-    # An index has an ARN of its own, so that a policy may leave it out.
+    # An index has its own ARN, so a policy may leave it out.
     named = [("Query", index) for index in ("", *(index.name for index in design.indexes))]
     return {
         ("DescribeTimeToLive", ""): lambda: client.describe_time_to_live(**table),
@@ -106,7 +105,7 @@ def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What,
 
 
 def _absent_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
-    """The condition of a Query that finds nothing."""
+    """The condition of a Query that matches no item."""
     numbered = list(enumerate(attributes))
     return {
         "KeyConditionExpression": " AND ".join(f"#k{number} = :k{number}" for number, _ in numbered),
@@ -139,7 +138,6 @@ _CREATE: _What = ("CreateTable", "")
 
 
 def _of_definitions(client: Any, design: TableDesign) -> dict[_What, Callable[[], Any]]:
-    """Requests about the table's options, and about the table itself."""
     table = {"TableName": design.name}
 
     def tags() -> None:
@@ -155,7 +153,7 @@ def _of_definitions(client: Any, design: TableDesign) -> dict[_What, Callable[[]
 
 
 def _create(client: Any, design: TableDesign) -> Callable[[], Any]:
-    """A CreateTable of the table that is there, which DynamoDB refuses to who may create it."""
+    """A CreateTable for the existing table: DynamoDB rejects it with another error if the caller may create tables."""
     return lambda: client.create_table(**creation_request(design))
 
 
@@ -164,9 +162,9 @@ _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
 
 def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_delete: bool) -> ActionProbe:
-    """An INSERT of PartiQL takes no condition, but an existing item refuses it: the control item, if it exists.
+    """Probe INSERT of PartiQL, which takes no condition but fails if the item exists: the control item, if there is one.
 
-    Otherwise a random key is written, and deleted again after every answer.
+    Otherwise a random key is written, and deleted after every answer.
     """
     own = {name: encode(value) for name, value in control_key(design).items()}
     try:
@@ -195,13 +193,13 @@ def _insert(client: Any, design: TableDesign, key: dict[str, Any]) -> None:
     }
     for response in client.batch_execute_statement(Statements=[statement])["Responses"]:
         if error := response.get("Error"):
-            # The same as an answer that is refused as a whole.
+            # Counts as a rejected answer.
             refusal = {"Error": {"Code": f"{error['Code']}Exception", "Message": error.get("Message", "")}}
             raise ClientError(refusal, _INSERT)
 
 
 _MAY = frozenset({"ConditionalCheckFailedException", "DuplicateItemException", "ResourceInUseException"})
-"""Refusals that only those get who may do it."""
+"""Errors that only a permitted caller gets."""
 
 
 def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> ActionProbe:
@@ -224,8 +222,6 @@ _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)
 
 
 class DynamoTableAdmin:
-    """The table over boto3."""
-
     def __init__(
         self,
         client: Any,
@@ -252,7 +248,7 @@ class DynamoTableAdmin:
         )
 
     def existing(self, design: TableDesign) -> str:
-        """The id of a table that must be there and fit the design. Raises: TargetError."""
+        """The id of an existing table that fits the design. Raises: TargetError."""
         state, name = self.state(design), design.name
         if state is None:
             raise TargetError(f"table {name} not found; run `migrator table create` with this job file")
@@ -273,8 +269,7 @@ class DynamoTableAdmin:
         return self._finished(design, options)
 
     def finish_import(self, design: TableDesign, options: TableOptions) -> TableState:
-        """The same for a table that an import has made, and filled: what ImportTable does not take, as far as it is not
-        done already."""
+        """Set what ImportTable does not take on a table that an import has made and filled."""
         self._wait(design.name)
         arn = str((self._describe(design.name) or {}).get("TableArn"))
         missing = self.unlike(design, options)
@@ -285,7 +280,7 @@ class DynamoTableAdmin:
         return self._finished(design, options)
 
     def _finished(self, design: TableDesign, options: TableOptions | None) -> TableState:
-        """The table with the options that are set once it is ACTIVE, TTL last."""
+        """Set the options that need an ACTIVE table, TTL last."""
         name = design.name
         unlike = {} if options is None else self._set_options(design, options)
         later = later_requests(design, TableOptions(pitr=False)) if self._ttl(name) != design.ttl else []
@@ -297,7 +292,7 @@ class DynamoTableAdmin:
         return replace(state, unlike=tuple(unlike.values()))
 
     def unlike(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """Per option that differs, in a table that is there, from what is asked for: a sentence."""
+        """A sentence per option of the existing table that differs from `options`."""
         description = self._describe(design.name) or {}
         answers = {}
         for operation in wanted_answers(options):
@@ -313,7 +308,7 @@ class DynamoTableAdmin:
     # ── its indexes ──
 
     def index_changes(self, design: TableDesign) -> IndexChanges:
-        """Of a table that must be there, with the design's key. Raises: TargetError."""
+        """Index changes from an existing table with the design's key to the design. Raises: TargetError."""
         description = self._describe(design.name)
         if description is None:
             raise TargetError(
@@ -325,14 +320,14 @@ class DynamoTableAdmin:
         return index_changes(design, description)
 
     def add_index(self, design: TableDesign, index: Index, options: TableOptions, tell: Tell) -> None:
-        """Returns when the index is filled. `tell`: of how far DynamoDB is. Raises: Interrupted, TargetError."""
+        """Add an index and wait until it is filled. `tell`: called with progress. Raises: Interrupted, TargetError."""
         self._settled(design.name, tell)
         request = addition(design, index, options)
         self._change("update_table", design.name, request, lambda: self._has_index(design.name, index.name))
         self._settled(design.name, tell)
 
     def remove_index(self, design: TableDesign, name: str, tell: Tell) -> None:
-        """Returns when it is gone. Raises: as add_index."""
+        """Remove an index and wait until it is gone. Raises: as add_index."""
         self._settled(design.name, tell)
         if self._has_index(design.name, name):
             request = removal(design, name)
@@ -340,12 +335,13 @@ class DynamoTableAdmin:
         self._settled(design.name, tell)
 
     def settle(self, design: TableDesign, tell: Tell) -> None:
-        """Returns when no index is made or removed any more."""
+        """Wait until no index is being created or removed."""
         self._settled(design.name, tell)
 
     def _settled(self, name: str, tell: Tell) -> None:
-        """Waits until no index is made or removed, as long as DynamoDB takes. `tell`: called with each new state, and
-        every minute. Raises: Interrupted, TargetError."""
+        """Wait until no index is being created or removed, without a time limit. `tell`: called with each new state, and
+        every minute. Raises: Interrupted, TargetError.
+        """
         said, said_at = "", 0.0
         while True:
             description = self._describe(name)
@@ -367,7 +363,7 @@ class DynamoTableAdmin:
         return any(index["IndexName"] == name for index in indexes_of(self._describe(table) or {}))
 
     def _stays(self, table: str, name: str) -> bool:
-        """Whether the index is there, and nothing removes it."""
+        """Whether the index exists and is not being removed."""
         return any(
             index["IndexName"] == name and index.get("IndexStatus") != "DELETING"
             for index in indexes_of(self._describe(table) or {})
@@ -377,17 +373,14 @@ class DynamoTableAdmin:
         return probes(self.client, design, write=write, only=only)
 
     def clock(self, design: TableDesign) -> float | None:
-        """The service's clock in seconds since 1970, where it tells it; the table must be there."""
+        """The service's clock in seconds since 1970, None if an answer has no time; the table must exist."""
         try:
             return clock_of(self.client, design)
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """Options that differ from those asked for in the end, which only an emulator may leave so.
-
-        Raises: TargetError on AWS.
-        """
+        """Set the options. Returns those that still differ afterwards, possible on an emulator only."""
         only = replace(design, ttl=None)
         for operation, request in later_requests(only, options):
             with self._unspoken(operation):
@@ -402,7 +395,7 @@ class DynamoTableAdmin:
 
     @contextmanager
     def _unspoken(self, operation: str) -> Iterator[None]:
-        """An endpoint on this machine is an emulator, which need not know every operation."""
+        """Ignore an operation that an emulator (a loopback endpoint) does not know."""
         try:
             yield
         except TargetError:
@@ -410,11 +403,10 @@ class DynamoTableAdmin:
                 raise
 
     def wait(self, design: TableDesign) -> None:
-        """Returns when the table and all its indexes are ACTIVE."""
+        """Wait until the table and all its indexes are ACTIVE."""
         self._wait(design.name)
 
     def _wait(self, name: str) -> None:
-        """Until the table and all its indexes are ACTIVE."""
         waited = 0.0
         while waited < _READY_S:
             description = self._describe(name) or {}
@@ -442,7 +434,7 @@ class DynamoTableAdmin:
         return dict(answer["Table"])
 
     def _ttl(self, name: str) -> str | None:
-        """The TTL attribute, where TTL is on."""
+        """The TTL attribute, None if TTL is off."""
         description = self._call("describe_time_to_live", name, {"TableName": name}).get(
             "TimeToLiveDescription", {}
         )
@@ -461,7 +453,7 @@ class DynamoTableAdmin:
     def _change(
         self, operation: str, table: str, request: dict[str, Any], is_there: Callable[[], object]
     ) -> None:
-        """The same, of a request that is refused once it took effect: one whose answer was lost is sent again."""
+        """Like _call, for a request that fails if it has already taken effect: one with a lost answer is retried."""
         unsure = False
 
         def once() -> None:

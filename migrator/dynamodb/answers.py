@@ -1,7 +1,7 @@
-"""Answers of AWS, read from HTTP, and whether they are complete; the last check before a request is sent.
+"""Checks that AWS's answers are complete, HTTP parsing, and the last check before a request is sent.
 
-Where a part of an answer is missing it counts as none, and is asked for again: a proxy, a gateway or a broken endpoint can
-say 200 with nothing in it. Read as an answer it would say that all is written, or that nothing is there.
+An incomplete answer counts as a failed request and is retried: a proxy, a gateway or a broken endpoint can return 200 with
+an empty body, which would read as "all written" or "not found".
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from msgspec import Struct
 from migrator.dynamodb.throttle import TABLE
 
 RequestParams: TypeAlias = Mapping[str, Any]
-"""A request's parameters as they were given to the client."""
+"""A request's parameters, as passed to the client."""
 Answer: TypeAlias = Mapping[str, Any]
 _Missing: TypeAlias = Iterator[str]
-"""Names of what an answer lacks."""
+"""Names of the missing parts."""
 
 _PARAMS = "migrator_asked"
 _UNREADABLE = (ResponseParserError, AttributeError, LookupError, TypeError, ValueError)
-"""What botocore's parsers raise over an answer of another shape."""
+"""What botocore's parsers raise for an answer of an unexpected shape."""
 
 
 class IncompleteAnswerError(HTTPClientError):  # type: ignore[misc]
-    """An answer that lacks a part that was asked for: the request may have taken effect, or may yet."""
+    """An answer that lacks a required part: the request may have taken effect, or may do so later."""
 
     fmt = "an answer without {part}"
 
 
 class WholeAnswers(ResponseParserFactory):  # type: ignore[misc]
-    """botocore's parsers, whose every failure is an answer that is not whole."""
+    """botocore's parsers; any failure of theirs becomes an incomplete answer."""
 
     def create_parser(self, protocol_name: str) -> Any:
         return _Parser(super().create_parser(protocol_name))
@@ -65,9 +65,9 @@ class _Parser:
 
 
 def watch_requests(client: Any) -> None:
-    """Lets each request of the client ask the check of `checked_last`, and each answer count only where it is whole.
+    """Make each request of the client run the check of `checked_last`, and check that each answer is complete.
 
-    A call raises IncompleteAnswerError where a part of what it asked for is missing.
+    A call raises IncompleteAnswerError if a part of its answer is missing.
     """
     events, service = client.meta.events, client.meta.service_model.service_id.hyphenize()
 
@@ -82,16 +82,16 @@ def watch_requests(client: Any) -> None:
 
 
 _ANSWERING: WeakSet[Any] = WeakSet()
-"""Clients whose endpoint has answered them."""
+"""Clients that have had an answer from their endpoint."""
 
 
 def note_answer(client: Any) -> None:
-    """From here on the client is known to have the right address."""
+    """Record that the client's endpoint has answered, so its address is right."""
     _ANSWERING.add(client)
 
 
 def has_answered(client: Any) -> bool:
-    """Whether an answer has come to the client, so that its address is right."""
+    """Whether the client's endpoint has ever answered, so its address is right."""
     return client in _ANSWERING
 
 
@@ -100,10 +100,10 @@ _LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
 
 @contextmanager
 def checked_last(check: Callable[[], None]) -> Iterator[None]:
-    """Every request that is sent inside asks `check` once more when it is signed, right before its bytes go out.
+    """Within the block, run `check` again while each request is signed, right before it is sent.
 
-    A process may be frozen at any moment. What is frozen before this one is stopped by it; what is frozen after it has a
-    signature that grows old, and AWS takes none that is older than five minutes.
+    A process may be suspended at any moment. Suspended before the check, it is stopped by it; suspended after it, its
+    signature expires: AWS takes none older than five minutes.
     """
     token = _LAST_CHECK.set(check)
     try:
@@ -121,13 +121,13 @@ def _check_last(**_: Any) -> None:
 # ── Whether an answer is whole ──
 
 CHECKSUM = "x-amz-crc32"
-"""The header by which DynamoDB says the CRC32 of an answer's body, as a number."""
+"""Header with the CRC32 of an answer's body, as a number."""
 
 
 def require_checksum(headers: Mapping[str, str], body: bytes) -> None:
-    """Raises: IncompleteAnswerError where the answer names another checksum than its body has.
+    """Raises: IncompleteAnswerError if the answer's checksum does not match its body.
 
-    botocore looks at it only where it tries again, which is ours to do.
+    botocore checks it only if it does the retries, which are ours.
     Source: Developer Guide, "DynamoDB low-level API", "Response format".
     """
     checksum = headers.get(CHECKSUM)
@@ -152,16 +152,16 @@ def _require(http_response: Any, parsed: Answer, model: Any, context: Mapping[st
 
 
 def missing_parts(operation: str, params: RequestParams, answer: Answer) -> _Missing:
-    """What the answer of a request that took effect lacks.
+    """Names of the parts missing from the answer of a request that took effect.
 
-    Source: API references of DynamoDB and S3, "Response Elements"; fields that AWS leaves out where they are empty (Item,
-    LastEvaluatedKey) are not among them.
+    Source: API references of DynamoDB and S3, "Response Elements"; fields that AWS omits if empty (Item, LastEvaluatedKey)
+    are not required.
     """
     yield from _PARTS.get(operation, _nothing)(params, answer)
 
 
 def missing_reasons(params: RequestParams, answer: Answer) -> _Missing:
-    """The parts that a refusal lacks to say which item refused the write.
+    """Names of the parts missing from a failure that should name the item whose condition failed.
 
     Source: API reference, PutItem, "ReturnValuesOnConditionCheckFailure"; TransactWriteItems,
     "TransactionCanceledException".
@@ -193,7 +193,7 @@ def _nothing(params: RequestParams, answer: Answer) -> _Missing:
 
 
 def _capacity(params: RequestParams, answer: Answer) -> _Missing:
-    """Returned by every operation on request; in some answers nothing else shows that a write took place."""
+    """Every operation returns it on request; some answers have no other evidence of a write."""
     capacity = answer.get("ConsumedCapacity")
     parts = [capacity] if isinstance(capacity, dict) else capacity or []
     if params.get("ReturnConsumedCapacity", "NONE") != "NONE" and not any(
@@ -213,7 +213,7 @@ def _batch_written(params: RequestParams, answer: Answer) -> _Missing:
 
 
 def _batch_read(params: RequestParams, answer: Answer) -> _Missing:
-    """Its ConsumedCapacity is not required: some endpoints do not return it for this operation."""
+    """ConsumedCapacity is not required: some endpoints do not return it for this operation."""
     sent, read, left = params["RequestItems"], answer.get("Responses"), answer.get("UnprocessedKeys")
     if left is None or not left.keys() <= sent.keys():
         yield "UnprocessedKeys"
@@ -244,7 +244,7 @@ def _page(params: RequestParams, answer: Answer) -> _Missing:
 
 
 def _named(name: str, *parts: str) -> Callable[[RequestParams, Answer], _Missing]:
-    """Checks that the answer holds a description called `name` with these parts."""
+    """Check that the answer contains a description called `name` with these parts."""
 
     def missing(params: RequestParams, answer: Answer) -> _Missing:
         described = answer.get(name) or {}
@@ -289,27 +289,25 @@ def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
     return 0 < len(left) <= len(sent)
 
 
-# ── What an answer says that a request consumed ──
-#
-# Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (dynamodb/answers.py); an
-# endpoint that is not AWS may leave out what it says of indexes.
+# ── Consumed capacity ── # Source: API reference, ConsumedCapacity. dynamodb/answers.py requires it if it was requested; an
+# endpoint other than AWS may omit the indexes.
 
 
 def consumed_units(answer: Mapping[str, Any]) -> float:
-    """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
+    """Capacity units of the table and its indexes; 0 if the endpoint reports none."""
     return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
 
 
 def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
-    """Units of the table (its local indexes included) and of each global index; None where the answer has none.
+    """Units of the table (local indexes included) and of each global index; None if the answer has none.
 
-    Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
+    Needs ReturnConsumedCapacity: INDEXES; without it all units count as the table's.
     """
     units: dict[str, float] = {}
     for part in _parts(answer):
         indexes = part.get("GlobalSecondaryIndexes") or {}
         apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
-        # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
+        # From the sum: it lists local indexes apart from "Table", but they draw on the table's capacity.
         apart[TABLE] = float(part.get("CapacityUnits", 0.0)) - sum(apart.values())
         for name, number in apart.items():
             units[name] = units.get(name, 0.0) + number
@@ -317,7 +315,7 @@ def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """One part per table; a batch answers with a list, another operation with the part itself."""
+    """One part per table; a batch returns a list, other operations a single part."""
     capacity = answer.get("ConsumedCapacity") or []
     return [part for part in ([capacity] if isinstance(capacity, dict) else capacity) if part]
 
@@ -336,11 +334,11 @@ _NO_BODY = frozenset({204, 304})
 
 
 class BrokenFrameError(Exception):
-    """What came is no answer of HTTP, or not all of one."""
+    """Not an HTTP answer, or an incomplete one."""
 
 
 class Received(Struct, frozen=True):
-    """`headers`: by names in lower case. `ends`: whether nothing can be asked on its connection any more."""
+    """`headers`: names in lower case. `ends`: whether the connection cannot be used for another request."""
 
     status: int
     headers: Mapping[str, str]
@@ -349,14 +347,14 @@ class Received(Struct, frozen=True):
 
 
 class _Frame:
-    """What comes from a socket, taken piece by piece. Raises: BrokenFrameError, OSError."""
+    """Bytes of one answer, read from a socket piece by piece. Raises: BrokenFrameError, OSError."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self.received: bytes = b""
 
     def until(self, mark: bytes, at_most: int) -> bytes:
-        """What is before the mark, which is taken, too."""
+        """The bytes before the mark; the mark is consumed."""
         while (end := self.received.find(mark)) < 0:
             if len(self.received) > at_most or not self._more():
                 raise BrokenFrameError(f"no end of a line after {len(self.received)} bytes")
@@ -388,9 +386,9 @@ class _Frame:
 
 
 def received(sock: Any) -> Received:
-    """The answer that comes next. Raises: BrokenFrameError, OSError.
+    """The next answer on the socket. Raises: BrokenFrameError, OSError.
 
-    Source: RFC 9112, "Message Body Length". What it lets a client repair is refused here.
+    Stricter than the source: what a client may repair is an error here. Source: RFC 9112, "Message Body Length".
     """
     frame = _Frame(sock)
     status = 100
@@ -411,12 +409,12 @@ def received(sock: Any) -> Received:
         body = frame.exactly(int(lengths[0]))
     else:
         body, ends = frame.rest(), True
-    # Bytes behind its end are of nothing that was asked for: what came next would be read as of another request.
+    # Surplus bytes belong to no request: they would be read as the next one's answer.
     return Received(status, headers, body, ends or bool(frame.received))
 
 
 def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
-    """The minor version, the status, and the header fields in lower case."""
+    """Minor version, status, and header fields with names in lower case."""
     matched = _HEAD.fullmatch(head.decode("latin-1"))
     if matched is None:
         raise BrokenFrameError("no head of HTTP/1.1")
@@ -425,7 +423,7 @@ def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
 
 
 def _all(headers: Mapping[str, str], fields: list[tuple[str, str]], name: str) -> list[str]:
-    """The values of all fields of this name, of which `headers` has one."""
+    """All values of a field, of which `headers` has one."""
     if name not in headers:
         return []
     return [value for field, value in fields if field == name]
@@ -443,7 +441,7 @@ def _chunks(frame: _Frame) -> bytes:
         body.append(frame.exactly(size))
         if frame.exactly(2) != b"\r\n":
             raise BrokenFrameError("no end of a chunk")
-    # The trailer ends as a head does: with an empty line, which is all there is of most.
+    # The trailer ends like a head, with an empty line; most trailers are nothing else.
     while frame.until(b"\r\n", _HEAD_BYTES):
         pass
     return b"".join(body)

@@ -1,4 +1,4 @@
-"""A boto3 client for DynamoDB: credentials, roles, secrets; retries are ours."""
+"""boto3 clients for DynamoDB and S3: credentials, roles, secrets. Retries are ours."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ from migrator.runtime.logs import get_logger
 log = get_logger("dynamodb")
 
 EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
-"""What a job writes for the endpoint of an embedded DynamoDB: MiniStack, or dynoxide."""
+"""A job's endpoint for an embedded DynamoDB: MiniStack, or dynoxide."""
 
 # ── Credentials of a role, assumed when they are first needed and again before they run out ──
 
 
 class AssumedRole(Struct, frozen=True):
-    """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS).
-    `policy`: of the session, which may do what the role and this policy both allow; '' for all that the role may."""
+    """A role to assume. `life_s`: of each set of credentials, at least 900 s on AWS and at most what the role allows.
+    `policy`: session policy, which narrows the role's rights; '' for none.
+    """
 
     arn: str
     session_name: str
@@ -54,9 +55,9 @@ class AssumedRole(Struct, frozen=True):
 
 
 def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str | None) -> boto3.Session:
-    """A session that acts as the role. `endpoint`: where STS is asked; None is AWS.
+    """A session that acts as the role. `endpoint`: of STS; None is AWS.
 
-    Nothing is asked of STS yet; a request of a client raises botocore's error when it refuses.
+    Sends no request yet; a client's first request raises botocore's error if STS denies the role.
     """
     words: dict[str, Any] = {"RoleSessionName": role.session_name, "DurationSeconds": role.life_s}
     if role.external_id is not None:
@@ -65,14 +66,14 @@ def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str
         words["Policy"] = role.policy
 
     def client(service: str, **keys: Any) -> Any:
-        # Unchecked here, as with our other clients: STS itself says what it does not take.
+        # Unchecked, as in our other clients: STS itself rejects invalid parameters.
         config = Config(parameter_validation=False)
         with _OPENING:
             return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
 
     fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
     acting = _open_session(None, region)
-    # boto3 has no door for credentials that refresh themselves; this is where botocore's own providers put them.
+    # boto3 has no public way to pass refreshing credentials; botocore's own providers put them here.
     acting._session._credentials = DeferredRefreshableCredentials(
         refresh_using=fetcher.fetch_credentials, method="assume-role"
     )
@@ -96,7 +97,6 @@ def dynamodb_client(
     role: AssumedRole | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
-    """A low-level client of DynamoDB, as service_client makes it."""
     return service_client(
         "dynamodb",
         region=region,
@@ -118,11 +118,11 @@ def service_client(
     role: AssumedRole | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
-    """A low-level client, shared by threads. `timeout_s`: how long an answer is waited for.
+    """A low-level client, safe to share between threads. `timeout_s`: wait for an answer.
 
-    An answer that lacks what was asked for raises IncompleteAnswerError (see dynamodb/answers.py). An endpoint on this
-    machine needs no credentials and no region.
-    Raises: TargetError when credentials, region or profile are missing.
+    An incomplete answer raises IncompleteAnswerError (dynamodb/answers.py). A loopback endpoint needs no credentials and no
+    region.
+    Raises: TargetError if credentials, region or profile are missing.
     """
     local = endpoint is not None and is_loopback(endpoint)
     session = _session(profile)
@@ -149,10 +149,10 @@ def service_client(
 
 
 def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
-    """A client that takes no answer that is not whole, and asks once more before it sends."""
+    """A client that rejects incomplete answers and runs the last check before each request."""
     client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
-        # The environment may name one, too (AWS_ENDPOINT_URL); a job's is refused when it is read.
+        # The environment may also set one (AWS_ENDPOINT_URL); a job's endpoint is validated when the job is read.
         raise TargetError(
             "the endpoint holds a user or a password; leave them out, credentials are AWS's own"
         )
@@ -163,12 +163,13 @@ def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
 
 
 _OPENING = RLock()
-"""Held while a session is opened or makes a client, which may ask for a role: neither is for threads.
-Source: boto3's guide, "Session"."""
+"""Held while a session is opened or makes a client, which may assume a role: neither is thread-safe. Source: boto3's guide,
+"Session".
+"""
 
 
 def _session(profile: str | None) -> boto3.Session:
-    """The one session of this process for these settings: to open one takes as long as two clients."""
+    """The session of this process for these settings: opening one takes as long as two clients."""
     try:
         with _OPENING:
             session = _session_of(profile, _settings())
@@ -181,7 +182,7 @@ def _session(profile: str | None) -> boto3.Session:
 
 
 def _settings() -> frozenset[tuple[str, object]]:
-    """All that a session goes by, as it is now: of files, when they were written."""
+    """Everything a session depends on, at this moment; files by their modification time."""
     words = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("AWS_")}
     files = {
         words.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
@@ -200,16 +201,17 @@ def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) ->
 
 
 def _open_session(profile: str | None, region: str | None = None) -> boto3.Session:
-    """A session whose clients of DynamoDB send by an exchange and take no answer that is not whole. It knows what the ones
-    before have read: the models of services and endpoints, two megabytes of JSON."""
+    """A session whose DynamoDB clients send through an exchange and reject incomplete answers. It reuses the models of
+    services and endpoints (2 MB of JSON) that earlier sessions read.
+    """
     core = botocore.session.Session()
     models = _models(core.get_config_variable("data_path"))
     core.register_component("data_loader", models)
-    # boto3 has no door to it; the session's own is where botocore looks for it.
+    # No public API; the session keeps its own where botocore looks it up.
     core.register_component("response_parser_factory", WholeAnswers())
     session = boto3.Session(botocore_session=core, profile_name=profile, region_name=region)
     session.events.register("creating-client-class.dynamodb", with_exchange)
-    # Each boto3 session adds a folder of its own, which is always the same one.
+    # Each boto3 session adds the same folder again.
     models.search_paths[:] = dict.fromkeys(models.search_paths)
     return session
 
@@ -229,7 +231,7 @@ def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:
-    """The region, or that of the profile or the environment; None where none is set or the profile is not known."""
+    """The region, else that of the profile or environment; None if none is set or the profile is unknown."""
     try:
         found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
     except BotoCoreError:
@@ -238,21 +240,21 @@ def default_region(region: str | None, profile: str | None) -> str | None:
 
 
 def _region_of_environment() -> str | None:
-    """AWS_REGION, which ECS sets and other SDKs go by; boto3 by itself reads AWS_DEFAULT_REGION alone."""
+    """AWS_REGION, which ECS sets and other SDKs read; boto3 reads AWS_DEFAULT_REGION only."""
     return os.environ.get("AWS_REGION") or None
 
 
 def endpoint_of(written: str | None) -> str | None:
-    """The endpoint that a job names: of an embedded server by its name, started if it is not up; else as written."""
+    """The endpoint of a job: an embedded server's name starts that server if needed; else as written."""
     if written not in (EMBEDDED, DYNOXIDE):
         return written
-    from migrator.dynamodb import embedded  # here, so that a job on AWS loads nothing of it
+    from migrator.dynamodb import embedded  # imported here, so that a job on AWS does not load it
 
     return embedded.ensure_running(embedded.folder(written), lasting=written == DYNOXIDE)
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether the endpoint is on this machine, so never AWS."""
+    """Whether the endpoint is on this machine, so not AWS."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -264,7 +266,7 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def open_exchange(client: Any) -> None:
-    """Gives a client that was made by `with_exchange` an exchange; logs once where botocore signs or sends, and why."""
+    """Give a client made by `with_exchange` its exchange; log once if botocore signs or sends, and why."""
     session, url = client._endpoint.http_session, client.meta.endpoint_url
     at_most = max(AT_MOST, int(client.meta.config.max_pool_connections))
     reason = _signed_by_botocore(client)
@@ -284,7 +286,7 @@ def _say_bodies(reason: str) -> None:
 
 
 def _signed_by_botocore(client: Any) -> str:
-    """Why botocore must sign, which knows what is configured and we do not; '' for nothing."""
+    """Why botocore must sign, because of settings that we do not implement; '' if it need not."""
     config = client.meta.config
     if os.environ.get("MIGRATOR_LANE") == BOTOCORE:
         return "MIGRATOR_LANE is set"
@@ -306,9 +308,9 @@ _ADVICE = {
 
 
 def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
-    """The text of a secret. An ARN says its own region.
+    """The text of a secret. An ARN contains its region.
 
-    Raises: SettingsError, which names the secret and holds nothing of it.
+    Raises: SettingsError, which names the secret and contains nothing of it.
     """
     secret = f"the secret {name}"
     config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
@@ -332,6 +334,6 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
 
 
 def _region_of(name: str) -> str | None:
-    """arn:aws:secretsmanager:REGION:account:secret:name; None for a plain name."""
+    """The region in arn:aws:secretsmanager:REGION:account:secret:name; None for a plain name."""
     parts = name.split(":")
     return parts[3] if parts[0] == "arn" and len(parts) > 6 else None

@@ -1,4 +1,4 @@
-"""Conditional writes and transactions, with one outcome for each item."""
+"""Conditional writes and transactions, with an outcome per item."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ from migrator.runtime.errors import FullCollectionError, ItemRefusedError, Never
 from migrator.runtime.retry import in_context
 from migrator.runtime.system import Forked, tell_of_forks
 
-# ──
-# Writes beside other writers: each under the condition that nothing newer, and nothing of another row's,
-# is there.
+# Each write has the condition that no newer item, and no other row's item, exists under its key.
 
 _NOTHING_NEWER = (
     "attribute_not_exists(#key) OR ((#source = :source OR #type = :dead) "
     "AND (attribute_not_exists(#ticket) OR #ticket <= :ticket))"
 )
-"""An item of ours that has no ticket was written without one, so before any that has."""
+"""One of our items without a ticket was written without tickets, so before any that has one."""
 
 _NOTHING_OF_OTHERS = "attribute_not_exists(#key) OR #source = :source OR #type = :dead"
 
@@ -47,8 +45,8 @@ Result = TypeVar("Result")
 class ConditionalWrites(Forked):
     """model.live.ConditionalStore and OwnStore on a DynamoDB table; safe to share between threads.
 
-    A request that is sent again is the same request: where the first one took effect unseen, the second finds the
-    item with its own ticket and may replace it, or finds something newer.
+    A retry is the same request: if the first try took effect unseen, the retry finds the item with its own ticket and may
+    replace it, or finds a newer one.
     """
 
     def __init__(self, store: DynamoStore) -> None:
@@ -68,7 +66,7 @@ class ConditionalWrites(Forked):
         return ThreadPoolExecutor(self._connections, thread_name_prefix="conditional")
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Threads stay with the parent: a child that counted on them would wait for ever."""
+        """A child has none of its parent's threads: waiting for them would never end."""
         if in_child:
             self._pool = self._new_pool()
 
@@ -96,8 +94,9 @@ class ConditionalWrites(Forked):
         *,
         whole: bool = False,
     ) -> list[Outcome]:
-        """What came of the items, each put with what services keep on the stored one; read and put again where they changed
-        it in between: those items, or all of them."""
+        """The outcomes of items, each put with the attributes that services keep on the stored item. Items that changed
+        between read and put are read and put again, alone or all together.
+        """
         if not self.design.kept:
             return write(items)
         outcomes: dict[int, Outcome] = {}
@@ -116,7 +115,7 @@ class ConditionalWrites(Forked):
             own = {name: value for name, value in item_of(item).items() if name not in self.design.kept}
             return encoded_of(own | self._kept_of(stored.get(item.key, {})), self.design)
 
-        # A tombstone takes the place of all of an item.
+        # A tombstone replaces the whole item.
         return [item if item.is_tombstone else merged(item) for item in items]
 
     def _kept_of(self, item: Item) -> Item:
@@ -127,7 +126,7 @@ class ConditionalWrites(Forked):
     def _written(self, items: Sequence[EncodedItem], *, own: bool, fresh: bool) -> list[Outcome]:
         before = self.store.sent.taken
         table = self.design.name
-        # By their number in place of their key: no two are of one key.
+        # By number instead of key: no two of them have the same key.
         statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
         done = self._inserted(statements, before)
         left = [number for number in range(len(items)) if number not in done]
@@ -153,14 +152,14 @@ class ConditionalWrites(Forked):
     def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
         """The results in the order of the pieces.
 
-        Where one fails, those that have not begun are left out, and the others have ended before it is told.
+        If one fails, no further piece is started, and the running ones end before the error is raised.
         """
         if len(pieces) < 2:
             return [work(piece) for piece in pieces]
         waiting, results = iter(enumerate(pieces)), dict[int, Result]()
 
         def take_turns() -> None:
-            # A future for each piece would cost a third of a request: each thread takes the next one by itself.
+            # A future per piece would cost a third of a request, so each thread takes the next piece.
             try:
                 for number, piece in waiting:
                     results[number] = work(piece)
@@ -179,7 +178,7 @@ class ConditionalWrites(Forked):
     # ── puts and deletes ──
 
     def _put_of(self, item: EncodedItem, *, own: bool) -> dict[str, Any]:
-        """A put under rule 3's condition, as an action of a transaction; `own`: over nothing of others'."""
+        """A put under rule 3's condition, as a transaction's action. `own`: only over our own items."""
         names, condition = self._own_names, _NOTHING_OF_OTHERS
         values: dict[str, Any] = {":source": {"S": item.source}, ":dead": {"S": TOMBSTONE}}
         if not own:
@@ -206,8 +205,8 @@ class ConditionalWrites(Forked):
     def _tried(self, writes: Sequence[ConditionalWrite], before: int) -> list[list[Outcome]]:
         """The outcomes of each write's items. `before`: how many items the table had taken before anything was sent.
 
-        The first try of each goes with those of many others. After the first one that failed for another reason than its
-        conditions, each goes by itself, with its further tries.
+        First tries are sent together with many others. A write that fails for any reason except its conditions is retried
+        alone.
         """
         first = FirstTries(self.store, writes)
         if len(writes) > 1 and (sockets := self.store.sockets) is not None:
@@ -227,7 +226,7 @@ class ConditionalWrites(Forked):
         except ItemRefusedError as error:
             is_of_item = self.store.sent.taken or isinstance(error, FullCollectionError)
             if isinstance(write, Transaction) or not is_of_item:
-                # Nothing says that the table would take any item at all.
+                # The table may not take any item at all.
                 raise
             why = str(error)
         except NeverTakenError:
@@ -237,9 +236,9 @@ class ConditionalWrites(Forked):
         return [Outcome(item, "unwritten", why=why) for item in write.items]
 
     def _settled(self, write: ConditionalWrite, failure: Exception | None) -> list[Outcome]:
-        """The outcomes of a write's items, with the failure of its first try.
+        """The outcomes of a write's items, given the failure of its first try.
 
-        Raises: StoppedError when DynamoDB gave up; ItemRefusedError where it does not take the items as they are.
+        Raises: StoppedError if DynamoDB gave up; ItemRefusedError if it rejects the items as they are.
         """
         failures = [] if failure is None else [failure]
         operation = xform_name(write.operation)
@@ -253,7 +252,7 @@ class ConditionalWrites(Forked):
             except ClientError as error:
                 outcomes = write.refused(error)
                 if outcomes is None and isinstance(write, Transaction) and error_code(error) == CANCELLED:
-                    # An answer: nothing of it took effect, so the next try is another request.
+                    # Answered, and without effect: the next try is a new request.
                     write.cancelled += 1
                     unprocessed, is_throttled = write.not_taken(error, self.design.name)
                     if is_throttled:
@@ -269,7 +268,7 @@ class ConditionalWrites(Forked):
         return outcomes
 
     def _refused(self, item: EncodedItem, other: Item) -> Outcome:
-        """The outcome of a put that `other`, the item under its key, refused."""
+        """The outcome of a put whose condition failed because of `other`, the item under its key."""
         has_kept = bool(self.design.kept) and not item.is_tombstone
         if has_kept and _differ(self._kept_of(item_of(item)), self._kept_of(other)):
             return Outcome(item, "kept_changed")
@@ -301,16 +300,16 @@ class ConditionalWrites(Forked):
     # ── inserts ──
 
     def _inserted(self, statements: Sequence[Sized | None], before: int) -> set[int]:
-        """Numbers of the items that were put where nothing was. `statements`: None where one would be too long."""
+        """Numbers of the items that were put under free keys. `statements`: None for one that is too long."""
         short = [statement for statement in statements if statement is not None]
         cut = list(batches(short, self.store.limit.units_at_most))
         return {number for numbers in self._all(partial(self._insert, before), cut) for number in numbers}
 
     def _insert(self, before: int, batch: Batch) -> list[Any]:
-        """Numbers of the batch's items that are in the table now; the others are tried as puts, which say why they fail.
+        """Numbers of the batch's items that are in the table now; the others are tried as puts, which report why they fail.
 
-        Tries are counted from the last one that settled something. `before`: how many items the table had taken
-        before anything was sent.
+        Tries are counted from the last one that settled an item. `before`: how many items the table had taken before
+        anything was sent.
         """
         inserted: list[Any] = []
         left = batch
@@ -348,7 +347,7 @@ class ConditionalWrites(Forked):
 
 
 def _differ(one: Item, other: Item) -> bool:
-    """As DynamoDB compares: true is not 1."""
+    """Whether DynamoDB sees two items as different: true is not 1."""
     return encode_item(one) != encode_item(other)
 
 
@@ -366,8 +365,9 @@ def _statement(table: str, number: int, item: EncodedItem) -> Sized | None:
 
 @lru_cache(maxsize=1024)
 def _insert_head(table: str, names: tuple[str, ...]) -> bytes | None:
-    """The statement that inserts an item with these attributes as JSON, up to its parameters; None where it is longer than
-    one may be."""
+    """The statement that inserts an item with these attributes as JSON, up to its parameters; None if it exceeds the
+    maximum length.
+    """
     values = ", ".join(f"{_quoted(name)}: ?" for name in names)
     statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
     if len(statement.encode()) > STATEMENT_BYTES:
@@ -380,6 +380,6 @@ def _quoted(name: str) -> str:
 
 
 def _code(answer: Any) -> str:
-    """What the statement failed with; '' where it did what it says."""
+    """The error code of a statement; '' if it took effect."""
     error = answer.get("Error") or {}
     return str(error.get("Code") or ("unknown" if error else ""))

@@ -1,4 +1,4 @@
-"""Control items and our own attributes in the table: read, written, stripped."""
+"""Control items and our own attributes in the table: read, write, strip."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from migrator.mapping.model.table import CONTROL, Item, TableDesign, Value
 from migrator.runtime.errors import TargetError
 from migrator.runtime.values import replace
 
-# ──
-# The control item: one item of the table that keeps what must be known whatever becomes of source and
-# journal.
+# The control item holds what must stay known whatever happens to source and journal.
 
 _KEYS: dict[str, Value] = {"text": "_migrator", "number": -(10**38 - 1), "binary": b"_migrator"}
-"""No row has such a key: the number is the lowest whole one that DynamoDB holds exactly."""
+"""No row has such a key: the number is the lowest integer that DynamoDB stores exactly."""
 _TABLE, _JOBS, _VERSION, _RAISED_BY = "_table", "_jobs", "_version", "_raised_by"
 _TRIES = 20
 
@@ -31,12 +29,14 @@ _TRIES = 20
 class ControlItem:
     """model.edges.Control on a DynamoDB table.
 
-    Each write is the whole item, on condition that what is kept beside the ticket is what this writer knows: a journal
-    that another one has replaced is told so by its next write.
+    Each write replaces the whole item, on condition that its state except for the ticket is the one this writer knows: a
+    journal that another one has replaced learns it by its next write.
     """
 
     def __init__(self, store: DynamoStore, changed: Callable[[ControlState], None]) -> None:
-        """`changed`: called with the new state where another writer changed it; what it raises stops this writer."""
+        """`changed`: called with the new state after another writer changed it; an error that it raises stops this
+        writer.
+        """
         self.store = store
         self.changed = changed
         self.design = store.design
@@ -78,7 +78,7 @@ class ControlItem:
     def _put(
         self, wanted: ControlState, current: ControlState, mark: str, *, with_ticket: int | None = None
     ) -> Item | None:
-        """The item that is there instead, {} where there is none; None where the item is `wanted` now."""
+        """None if the item is now `wanted`; else the stored item, {} if there is none."""
         request = self._request(wanted, current, mark, with_ticket)
 
         def once() -> bool:
@@ -123,7 +123,7 @@ class ControlItem:
 
 
 def control_state(store: DynamoStore) -> ControlState:
-    """The state in the table's control item, for readers of it."""
+    """The state in the table's control item, for readers."""
     return state_of(store.design, _stored(store))
 
 
@@ -133,12 +133,11 @@ def _stored(store: DynamoStore) -> Item | None:
 
 
 def control_key(design: TableDesign) -> Item:
-    """The key of the control item, by the names of its attributes."""
     return {attribute.name: _KEYS[attribute.type] for attribute in design.key}
 
 
 def control_item(design: TableDesign, state: ControlState, mark: str = "") -> Item:
-    """The item that says the state. `mark`: of the writer that raised the ticket."""
+    """The item for a state. `mark`: of the writer that raised the ticket."""
     item: Item = {
         **control_key(design),
         design.type_attribute: CONTROL,
@@ -152,7 +151,7 @@ def control_item(design: TableDesign, state: ControlState, mark: str = "") -> It
 
 
 def state_of(design: TableDesign, item: Item | None) -> ControlState:
-    """The state in a control item. Raises: TargetError where it is none."""
+    """The state in a control item. Raises: TargetError if it is not a valid one."""
     if item is None:
         return ControlState()
     ticket = item.get(design.ticket_attribute)
@@ -170,7 +169,7 @@ def state_of(design: TableDesign, item: Item | None) -> ControlState:
 
 
 def with_kept(state: ControlState, table_id: str, job: str, kept: Kept) -> ControlState:
-    """The state with that of one job in it."""
+    """The state with one job's part added."""
     return replace(
         state,
         table_id=table_id,
@@ -202,7 +201,7 @@ def _read(written: Any) -> Kept:
 
 
 class DynamoStripping:
-    """Use as a context manager. Requests are sent side by side, as many as there are connections."""
+    """A context manager. Requests are sent in parallel, as many as there are connections."""
 
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
@@ -223,8 +222,11 @@ class DynamoStripping:
         return self._all(self._remove, own)
 
     def own(self, items: Sequence[Item]) -> int:
-        """Puts our attributes of each item onto what is stored under its key, where nothing with a higher ticket is; how
-        many were stored. All else of it stays. Raises: StoppedError when DynamoDB gave up, with any part of it done."""
+        """Set our attributes on the items stored under these keys, unless their ticket is higher; returns how many were
+        stored.
+
+        All other attributes stay. Raises: StoppedError if DynamoDB gave up; part of it may be done.
+        """
         return self._all(self._own, items)
 
     def _all(self, work: Callable[[Item], bool], items: Sequence[Item]) -> int:
@@ -273,7 +275,7 @@ class DynamoStripping:
         }
 
     def _sent(self, operation: str, request: dict[str, Any], units: float) -> bool:
-        """Whether the item was what it had been."""
+        """Whether the item was unchanged, so that the request took effect."""
         call = getattr(self.store.client, operation)
 
         def once() -> bool:

@@ -35,7 +35,7 @@ _log = get_logger("embedded")
 
 
 class EmbeddedServer(Struct, frozen=True):
-    """A server that was started here; `born` guards against a pid that is used again."""
+    """A server that was started here; `born` detects a reused pid."""
 
     pid: int
     born: str
@@ -47,21 +47,21 @@ class EmbeddedServer(Struct, frozen=True):
 
 
 NAMES = ("embedded", "dynoxide")
-"""Of the servers, as a job writes them for its endpoint."""
+"""Names of embedded servers, as a job's endpoint."""
 
 
 def folder(name: str) -> Path:
-    """Where the server of this name lives: in $MIGRATOR_HOME, or in .migrator under the working directory."""
+    """The server's folder: in $MIGRATOR_HOME, else in .migrator of the working directory."""
     return Path(os.environ.get(HOME) or FOLDER) / name
 
 
 def ensure_running(home: Path, *, lasting: bool = False) -> str:
-    """The endpoint of the embedded server of `home`, started if it is not up.
+    """The endpoint of the embedded server of `home`, started if it is not running.
 
-    `lasting`: dynoxide, which writes its file with each request; else MiniStack, whose saved state is thrown away after a
-    stop that was not clean, because it is older than what was written (docs/decisions/0004-embedded-unclean.md).
-    Raises: SettingsError when the program is not installed, on Windows, and when the folder cannot be written;
-    StoppedError when it does not come up.
+    `lasting`: dynoxide, which writes its file with each request. Otherwise MiniStack; its saved state is discarded after an
+    unclean stop, because it is older than what was written (docs/decisions/0004-embedded-unclean.md).
+    Raises: SettingsError if the program is not installed, on Windows, or if the folder cannot be written; StoppedError if
+    it does not start.
     """
     if os.name != "posix":
         what = "the embedded DynamoDB saves its tables when it receives a signal to end, which this system cannot send"
@@ -88,7 +88,7 @@ def ensure_running(home: Path, *, lasting: bool = False) -> str:
 
 @contextmanager
 def _kept_in(home: Path) -> Iterator[None]:
-    """Makes the folder. Raises: SettingsError where this user cannot write there."""
+    """Create the folder. Raises: SettingsError if this user cannot write to it."""
     try:
         make_folder(home)
         yield
@@ -100,15 +100,15 @@ def _kept_in(home: Path) -> Iterator[None]:
 
 
 def is_installed() -> bool:
-    """Whether there is an embedded DynamoDB to start: its package, on a system that it works on."""
+    """Whether the embedded DynamoDB is installed and this system supports it."""
     return os.name == "posix" and importlib.util.find_spec("ministack") is not None
 
 
 @contextmanager
 def for_a_while() -> Iterator[str]:
-    """The endpoint of a server of its own, of which nothing is left when the block ends.
+    """The endpoint of a temporary server, which is removed when the block ends.
 
-    Raises: StoppedError when it does not come up.
+    Raises: StoppedError if it does not start.
     """
     with TemporaryDirectory(prefix="migrator-", ignore_cleanup_errors=True) as name:
         server = _start(Path(name))
@@ -121,7 +121,6 @@ def for_a_while() -> Iterator[str]:
 
 
 def running(home: Path) -> EmbeddedServer | None:
-    """The server of `home`, if its process is alive."""
     try:
         server = EmbeddedServer(**json.loads((home / "server.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -130,16 +129,15 @@ def running(home: Path) -> EmbeddedServer | None:
 
 
 def status(server: EmbeddedServer | None) -> str:
-    """One line for a person."""
     if server is None:
         return "the embedded DynamoDB is not running"
     return f"the embedded DynamoDB runs at {server.endpoint} (process {server.pid})"
 
 
 def stop(home: Path) -> bool:
-    """Stops the server and waits until its tables are saved; False when none was running.
+    """Stop the server and wait until its tables are saved; False if none was running.
 
-    Raises: StoppedError when it does not end in time.
+    Raises: StoppedError if it does not end in time.
     """
     if not home.exists():
         return False
@@ -180,7 +178,7 @@ def _start(home: Path, *, lasting: bool = False) -> EmbeddedServer:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            # What it keeps of tables is its owner's alone.
+            # Only the owner may read the stored tables.
             umask=0o077,
         )
     server = EmbeddedServer(process.pid, birth(process.pid), port)
@@ -195,7 +193,7 @@ def _start(home: Path, *, lasting: bool = False) -> EmbeddedServer:
 
 
 def _environment(home: Path, port: int) -> dict[str, str]:
-    """MiniStack's settings: loopback only, state kept under `home`, nothing started that we do not use."""
+    """MiniStack's settings: loopback only, state under `home`, unused services off."""
     state = (home / "state").resolve()
     for folder in (state, state / "s3", state / "tmp"):
         make_folder(folder)
@@ -231,16 +229,16 @@ def _free_port() -> int:
 
 
 def _flag(home: Path) -> Path:
-    """There while the server runs; left behind when it was killed."""
+    """A file that exists while the server runs, and after a kill."""
     return home / "unclean"
 
 
 def _reap(pid: int) -> None:
-    """Takes note of the end of a child of our own, which would otherwise stay as a zombie."""
+    """Wait for an ended child, which would otherwise stay as a zombie."""
     with suppress(psutil.Error):
         psutil.Process(pid).wait(timeout=0)
 
 
 def _locked(home: Path) -> FileLock:
-    """One command at a time starts or stops the server."""
+    """Lock for starting and stopping the server: one command at a time."""
     return FileLock(home / "lock")

@@ -1,9 +1,8 @@
-"""Requests of DynamoDB's data operations without botocore's model: JSON bodies, and answers read as far as needed.
+"""DynamoDB's data operations without botocore's model: JSON bodies, and answers parsed as far as needed.
 
-A client of botocore spends a millisecond on a request of 25 items, most of it on walking the service's model. Credentials,
-endpoint, TLS and the signature stay botocore's; its client sends everything that is not listed here. Bodies go on
-connections of our own, or are signed or sent by botocore where something is configured that those do not know
-(`dynamodb/exchange.py`).
+A botocore client spends a millisecond on a request of 25 items, mostly in the service's model. Credentials, endpoint, TLS
+and the signature stay botocore's; its client sends every operation that is not listed here. Bodies go on our own
+connections, or botocore signs or sends them if settings require it that these do not implement.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ class Signing(Protocol):
     def signed(
         self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
     ) -> AWSPreparedRequest:
-        """A request that is to be sent now. `params`: what the body was made of."""
+        """A request to be sent now. `params`: what the body was made of."""
 
 
 class BotocoreSigning:
-    """Requests to where the endpoint's rules say, signed as they say, as a client of botocore makes its own of a body."""
+    """Requests to the endpoint of botocore's endpoint rules, signed as these require, like those of a botocore client."""
 
     def __init__(self, client: Any) -> None:
         self._user_agent = client._user_agent_creator.to_string()
@@ -88,7 +87,7 @@ class BotocoreSigning:
 
 
 class SessionTransport:
-    """The HTTP session of a client of botocore, which knows proxies; `at_most` requests at once."""
+    """The HTTP session of a botocore client, which supports proxies; `at_most` concurrent requests."""
 
     def __init__(self, signing: Signing, at_most: int) -> None:
         self.signing = signing
@@ -106,7 +105,7 @@ class SessionTransport:
             return Received(answer.status_code, headers, answer.content, ends=False)
 
     def close(self) -> None:
-        """Its connections are those of the client, which closes them."""
+        """Does nothing: the connections are the client's, which closes them."""
 
 
 OPERATIONS = frozenset(
@@ -115,27 +114,27 @@ OPERATIONS = frozenset(
         *("Query", "Scan", "TransactWriteItems", "BatchExecuteStatement"),
     }
 )
-"""Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
+"""Operations with plain JSON requests, whose answers need only part names from the model."""
 
 _SERVICE = "dynamodb"
 _BLOCK = 64
-"""Bytes of a block of SHA-256. Source: RFC 2104."""
+"""Block size of SHA-256 in bytes. Source: RFC 2104."""
 
 BOTOCORE = "botocore"
-"""The value of MIGRATOR_LANE that lets botocore sign and send the bodies that are prepared here."""
+"""The value of MIGRATOR_LANE that lets botocore sign and send the bodies."""
 
 
 # ── Connections ──
 
 AT_MOST = 64
-"""Connections of a client that are open at once; more only where a job has more workers than that."""
+"""Open connections of a client; more only if a job has more workers."""
 
 
 class Connections:
-    """Kept-alive connections to one URL, opened with the timeouts and certificates of a session of botocore.
+    """Kept-alive connections to one URL, opened with the timeouts and certificates of a botocore session.
 
-    Safe to share between threads; `at_most` are open at once, those that are kept included.
-    Raises: botocore's errors of connections.
+    Safe to share between threads; at most `at_most` are open, idle ones included.
+    Raises: botocore's connection errors.
     """
 
     def __init__(self, session: Any, url: str, at_most: int) -> None:
@@ -146,7 +145,7 @@ class Connections:
         self._idle: list[HTTPConnection] = []
 
     def exchange(self, request: Callable[[], bytes]) -> Received:
-        """The answer to a request, sent once. `request`: its bytes, asked for when there is a connection for them."""
+        """The answer to a request, sent once. `request`: makes its bytes as soon as a connection is free."""
         connection = self.take()
         assert connection is not None  # it has waited
         try:
@@ -165,23 +164,22 @@ class Connections:
             self.drop(connection)
             raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         except BaseException:
-            # Stopped in between: what is left of the answer must not be read as that of another request.
+            # Interrupted: the rest of the answer must not be read as another request's.
             self.drop(connection)
             raise
         self.give_back(connection, ends=answer.ends)
         return answer
 
     def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
-        """Keeps a connection on which no answer is awaited. `ends`: nothing can be asked on it any more."""
+        """Return a connection on which no answer is pending. `ends`: it cannot be used for another request."""
         if ends:
             self.drop(connection)
         else:
-            # Before its place is free: who takes that finds this connection, and opens no other beside it.
+            # Before its place is free: a thread that takes the place then finds this connection instead of opening another.
             self._idle.append(connection)
             self._places.free.release()
 
     def drop(self, connection: HTTPConnection) -> None:
-        """Closes a connection that was taken."""
         connection.close()
         self._places.free.release()
 
@@ -190,10 +188,10 @@ class Connections:
             self._idle.pop().close()
 
     def take(self, *, waits: bool = True) -> HTTPConnection | None:
-        """A connection that is open, as soon as there is a place for one; None where all are in use and it does not wait.
+        """An open connection, as soon as one is free; None if all are in use and `waits` is False.
 
-        `waits`: is for who has none; two that waited for each other's would wait for ever.
-        Raises: botocore's errors of connections.
+        `waits`: only for a caller that holds none, since two that wait for each other's would deadlock.
+        Raises: botocore's connection errors.
         """
         if not self._places.free.acquire(blocking=waits):
             return None
@@ -203,7 +201,7 @@ class Connections:
                     connection = self._idle.pop()
                 except IndexError:
                     continue  # another thread was first
-                # One that the other side closed meanwhile is readable, and goes.
+                # A connection closed by the other side is readable; discard it.
                 if connection.is_connected:
                     return connection
                 connection.close()
@@ -234,17 +232,17 @@ class Connections:
 
 
 class Secrets(Protocol):
-    """Credentials as they are at one moment, of botocore."""
+    """botocore's credentials, frozen at one moment."""
 
     access_key: str
     secret_key: str
 
 
 class _SignedForm(Struct, frozen=True):
-    """What the requests of one operation have in common as long as credentials and day stay.
+    """The parts shared by requests of one operation, as long as credentials and day stay the same.
 
-    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
-    `outer`: the two hashes of an HMAC, which have the key in them.
+    `canonical`: the canonical request before and after its timestamp, without the body hash that ends it. `inner`, `outer`:
+    the two hashes of an HMAC, with the key already in them.
     """
 
     headers: Mapping[str, str]
@@ -258,7 +256,7 @@ class _SignedForm(Struct, frozen=True):
 
 @dataclass(eq=False)
 class Signer:
-    """Headers with the signature that botocore's SigV4Auth gives, which makes the parts that stay, once a day.
+    """Headers with the same signature as botocore's SigV4Auth; the constant parts are computed once a day.
 
     Source: AWS General Reference, "Create a signed AWS API request". Safe to share between threads.
     """
@@ -270,7 +268,6 @@ class Signer:
     _kept: tuple[object, str, dict[str, _SignedForm]] = field(default=(None, "", {}), init=False)
 
     def headers(self, operation: str, body: bytes, secrets: Secrets, now_s: float) -> dict[str, str]:
-        """The headers of a request of the operation that is sent now."""
         second, moment = self._kept_moment
         if second != int(now_s):
             second, moment = int(now_s), time.strftime(SIGV4_TIMESTAMP, time.gmtime(now_s))
@@ -280,7 +277,7 @@ class Signer:
         canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
         hashed = sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{form.scope}\n{hashed}"
-        # As hmac.digest() with the key that both were made from, which begins anew each time.
+        # Like hmac.digest() with the key of both, which would hash the key each time.
         inner, outer = form.inner.copy(), form.outer.copy()
         inner.update(to_sign.encode())
         outer.update(inner.digest())
@@ -291,7 +288,7 @@ class Signer:
     def _form(self, operation: str, secrets: Secrets, day: str) -> _SignedForm:
         kept_secrets, kept_day, forms = self._kept
         if day != kept_day or secrets != kept_secrets:
-            # One assignment: another thread has the old ones, or the new ones, and never a mix of them.
+            # One assignment: another thread reads either the old values or the new ones, never a mix.
             forms = {}
             self._kept = (secrets, day, forms)
         form = forms.get(operation)
@@ -325,13 +322,13 @@ class Signer:
 
 
 class CredentialSource(Protocol):
-    """botocore's credentials: refreshed when they are asked for, where they can be."""
+    """botocore's credentials; reading them refreshes those that can be refreshed."""
 
     def get_frozen_credentials(self) -> Any: ...
 
 
 class KeptSigning:
-    """Requests to the client's endpoint with signatures of version 4, of which what stays is made once a day."""
+    """Requests to the client's endpoint with signatures of version 4; the constant parts are computed once a day."""
 
     def __init__(self, client: Any) -> None:
         self._credentials: CredentialSource = client._request_signer._credentials
@@ -355,16 +352,16 @@ class KeptSigning:
 
 
 class Transport(Protocol):
-    """Sends requests of one client; safe to share between threads. Raises: botocore's errors."""
+    """Sends one client's requests; safe to share between threads. Raises: botocore's errors."""
 
     def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
-        """The answer. `params`: what the body was made of. What stands before each request of the client is asked."""
+        """The answer. `params`: what the body was made of. Runs the check that precedes each request of the client."""
 
     def close(self) -> None: ...
 
 
 class SocketTransport(Struct, frozen=True):
-    """Kept-alive connections to the client's endpoint. Many requests go side by side on them (dynamodb/puts.py)."""
+    """Kept-alive connections to the client's endpoint, for many concurrent requests (dynamodb/puts.py)."""
 
     signing: KeptSigning
     connections: Connections
@@ -373,7 +370,7 @@ class SocketTransport(Struct, frozen=True):
         return self.connections.exchange(partial(self.request, client, operation, body))
 
     def request(self, client: Any, operation: str, body: bytes) -> bytes:
-        """The bytes of a request that is to be sent now."""
+        """The bytes of a request to be sent now."""
         request = self.signing.signed(client, operation, {}, body)
         client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
         lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
@@ -385,13 +382,13 @@ class SocketTransport(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """Sends requests for one client by a transport, and reads their answers; safe to share between threads."""
+    """Sends one client's requests by a transport and parses their answers; safe to share between threads."""
 
     transport: Transport
 
     @property
     def sockets(self) -> SocketTransport | None:
-        """The connections on which many requests go side by side, where they are ours."""
+        """Our connections for concurrent requests; None if botocore sends."""
         return self.transport if isinstance(self.transport, SocketTransport) else None
 
     def call(
@@ -401,10 +398,10 @@ class Exchange(Struct, frozen=True):
         params: Mapping[str, Any],
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
-        """The answer of an operation, in the form of botocore's clients but that binary values are base64 text.
+        """The answer of an operation, as botocore's clients return it, except that binary values are base64 text.
 
-        `read`: from the JSON of the answer to its parts.
-        Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
+        `read`: parses the answer's JSON into its parts.
+        Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError if a part is missing.
         """
         answer = self.transport.send(client, operation, params, json_of(params))
         return self.answer(client, operation, params, answer, read)
@@ -417,7 +414,7 @@ class Exchange(Struct, frozen=True):
         answer: Received,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
-        """What was received, as `call` gives it. `params`: those of the request."""
+        """Parse a received answer, as `call` returns it. `params`: of the request."""
         note_answer(client)
         require_checksum(answer.headers, answer.body)
         try:
@@ -441,7 +438,7 @@ class Exchange(Struct, frozen=True):
 
 
 class Texts:
-    """A list of a request whose elements are text already: each is one of `texts`, in between `before` and `behind`."""
+    """A request's list of JSON texts: each of `texts`, between `before` and `behind`."""
 
     def __init__(self, before: bytes, behind: bytes, texts: Sequence[bytes]) -> None:
         self.before = before
@@ -463,7 +460,7 @@ def json_of(params: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(params, default=_as_json)
     except TypeError:
-        # Text that is no Unicode: the service itself says what it does not take.
+        # Not valid Unicode: let the service reject it.
         return json.dumps(params, default=_base64).encode()
 
 
@@ -502,7 +499,9 @@ def _refuse(
 
 
 class ExchangingClient:
-    """What a class of botocore's clients gets as its first base: the hot operations go by an exchange where there is one."""
+    """First base class for botocore's client classes: sends the hot operations through an exchange, if the client has
+    one.
+    """
 
     exchange: Exchange | None = None
 
@@ -518,5 +517,5 @@ class ExchangingClient:
 
 
 def with_exchange(base_classes: list[type], **_: Any) -> None:
-    """A handler of botocore's event `creating-client-class`."""
+    """Handler of botocore's event `creating-client-class`."""
     base_classes.insert(0, ExchangingClient)

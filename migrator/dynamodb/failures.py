@@ -1,4 +1,4 @@
-"""Errors of AWS as our errors: what is refused for good, and what can pass when tried again."""
+"""AWS errors as our errors: which are permanent, and which may pass on a retry."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _PASSING_IN_BATCH = frozenset(
         "TransactionConflict",
     }
 )
-"""Of one statement of a batch, or one action of a transaction.
+"""Codes of one statement of a batch, or one action of a transaction, that may pass.
 
 Source: API reference, BatchStatementError; TransactWriteItems, "TransactionCanceledException".
 """
@@ -101,9 +101,9 @@ _OF_CLOCKS = frozenset(
         "RequestInTheFuture",
     }
 )
-"""What a signature is refused with by a service whose clock says another time, and for other reasons, too."""
+"""Errors for a signature when the clocks differ; each of them has other causes as well."""
 _SIGNED_S = 300
-"""How old a signature may be, or how far ahead. Source: IAM User Guide, "Signature Version 4 troubleshooting"."""
+"""Maximum age of a signature, or how far it may be ahead. Source: IAM User Guide, "Signature Version 4 troubleshooting"."""
 
 
 _OF_ONE_ITEM: dict[str, type[MigratorError]] = {
@@ -114,18 +114,18 @@ _WRITES = ("put_item", "transact_write_items", "batch_write_item")
 
 
 UNPROCESSED = "DynamoDB left the item unprocessed however often it was sent"
-"""Why an item is not in the table that took others."""
+"""Why one item is missing from a table that took others."""
 
 
 class Unprocessed(Exception):
-    """A part of a batch that the service asks to be sent again."""
+    """A part of a batch that the service returned as unprocessed."""
 
 
 _NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError)
 
 
 def can_pass(error: BaseException) -> bool:
-    """Whether the same request may be taken later: throttles, the service's own faults, broken connections."""
+    """Whether a retry may succeed: throttles, server faults, broken connections."""
     if isinstance(error, Unprocessed):
         return True
     if isinstance(error, ClientError):
@@ -137,9 +137,9 @@ def can_pass(error: BaseException) -> bool:
 
 
 def _grew_old(error: ClientError) -> bool:
-    """Whether the clocks agree and the request was late all the same: this process was suspended while it was sent.
+    """Whether the request was too old although the clocks agree: this process was suspended while it was sent.
 
-    Nothing of it took effect, and the next one is checked and signed anew.
+    It had no effect; the next one is checked and signed again.
     """
     message = str(error.response.get("Error", {}).get("Message", ""))
     is_late = error_code(error) in _OF_CLOCKS and message.startswith("Signature expired")
@@ -148,7 +148,7 @@ def _grew_old(error: ClientError) -> bool:
 
 
 def _clock_off_s(error: ClientError) -> float | None:
-    """How far this machine's clock is ahead of the service's, by an answer that just came; None where it names no time."""
+    """Seconds this machine's clock is ahead of the service's, by an answer that just arrived; None if it has no time."""
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
         return time.time() - parsedate_to_datetime(str(headers["date"])).timestamp()
@@ -157,7 +157,7 @@ def _clock_off_s(error: ClientError) -> float | None:
 
 
 def _wrong_clock(error: ClientError) -> str:
-    """What is said of a signature that is refused because of this machine's clock; '' for any other error."""
+    """The message for a signature that fails because of this machine's clock; '' for any other error."""
     off_s = _clock_off_s(error) if error_code(error) in _OF_CLOCKS else None
     if off_s is None or abs(off_s) < _SIGNED_S:
         return ""
@@ -166,36 +166,36 @@ def _wrong_clock(error: ClientError) -> str:
 
 
 def passes_at(client: Any, error: BaseException) -> bool:
-    """`can_pass` of an endpoint: what cannot be connected to from the first time on is told at once, as of a source."""
+    """`can_pass` for one endpoint: if the first connection fails, that is reported at once, as for a source."""
     return can_pass(error) and (has_answered(client) or not _is_unconnected(error))
 
 
 def _is_unconnected(error: BaseException) -> bool:
-    """Whether nothing listens there. A proxy that ends a connection says the same of itself, which is for another cause."""
+    """Whether nothing listens at the endpoint. A proxy that ends a connection raises the same error, for another reason."""
     if isinstance(error, ProxyConnectionError):
         return "NewConnectionError" in repr(error.kwargs.get("error"))
     return isinstance(error, _NO_CONNECTION)
 
 
 def may_have_worked(error: BaseException) -> bool:
-    """Whether the request may have taken effect, or may yet, although its answer does not say so."""
+    """Whether a request without a clear answer may have taken effect, or may do so later."""
     if isinstance(error, ClientError):
         return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
     return isinstance(error, (BotoConnectionError, HTTPClientError))
 
 
 def passes_in_batch(code: str) -> bool:
-    """Whether a statement of a batch that failed with this code may be taken later."""
+    """Whether a statement of a batch with this code may succeed later."""
     return code in _PASSING_IN_BATCH
 
 
 def is_throttle(error: ClientError) -> bool:
-    """Whether the request was refused because too much was asked at once; nothing of it was consumed."""
+    """Whether the request was throttled; it consumed nothing."""
     return error_code(error) in _THROTTLES
 
 
 def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
-    """What is said after the last try, `tried` being how long it was tried."""
+    """The error after the last try. `tried`: how long it was tried."""
     is_incomplete = isinstance(error, IncompleteAnswerError)
     if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
         return _unanswered(what, error, f" (gave up after {tried})")
@@ -220,7 +220,7 @@ _FAILING = (
 
 
 def holds(work: Callable[[], object]) -> bool:
-    """Whether the condition of a conditional write held, so that it took place."""
+    """Whether a conditional write's condition held, so that it took place."""
     try:
         work()
     except ClientError as error:
@@ -235,7 +235,7 @@ def error_code(error: ClientError) -> str:
 
 
 def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:
-    """One line of ours for an error of boto's. AWS's own message is left out: it can quote an item."""
+    """Our error for one of boto's, in one line. Leaves out AWS's own message, which can quote an item."""
     if isinstance(error, ClientError):
         code = error_code(error)
         if error.operation_name == "AssumeRole":
@@ -258,9 +258,9 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
 
 
 def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
-    """The error of a request without an answer: where, why, and what to do, as for a source that is away."""
+    """The error of a request without an answer: where, why, and what to do, as for an unreachable source."""
     details = getattr(error, "kwargs", {})
-    # botocore has taken user and password out of the proxy's address.
+    # botocore has removed user and password from the proxy's address.
     asked = details.get("endpoint_url") or details.get("proxy_url") or endpoint
     where, text = str(asked).rstrip("/"), f"{type(error).__name__} {details.get('error', '')}"
     why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
@@ -285,11 +285,11 @@ _UNANSWERED = (
     ),
     (r"", "the connection broke; look at the network and at target.endpoint in the job"),
 )
-"""Of the names and texts of botocore's errors, and of urllib3's beneath them, what they mean and what mends it."""
+"""Meaning and fix for names and texts of botocore's errors, and of urllib3's beneath them."""
 
 
 def _not_assumed(error: ClientError) -> MigratorError:
-    """One line for a role that STS does not let us act as. Expired credentials can be renewed, so the run goes on."""
+    """The error for a role that STS does not let us assume. Expired credentials can be renewed, so the run goes on."""
     code = error_code(error)
     if why := _wrong_clock(error) or (_ADVICE[code] if code in _EXPIRED else ""):
         return StoppedError(f"STS refused to assume the role ({code}): {why}")
@@ -311,9 +311,10 @@ _ACTIONS = {"HeadObject": "GetObject", "HeadBucket": "ListBucket"}
 
 
 def denied(error: ClientError, service: str) -> str:
-    """Which principal may not do what on which resource, and what mends it; '' for other errors. `service`: as in policies.
+    """Which principal lacks which action on which resource, and how to fix it; '' for other errors. `service`: as in
+    policies.
 
-    Of AWS's message only the principal, the action and the resource.
+    Of AWS's message it quotes only principal, action and resource.
     """
     if error_code(error) not in _DENIED:
         return ""

@@ -1,4 +1,4 @@
-"""Objects in S3: attributes that a mapping keeps there, exported items (also in a folder), and the import of these."""
+"""S3 objects: attributes that a mapping stores there, exported items (also in a folder), and the import of these."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class S3Objects(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child that spoke on its parent's connections would read the parent's answers."""
+        """A child must not use its parent's connections: it would read the parent's answers."""
         if in_child:
             self.client.close()
 
@@ -78,8 +78,9 @@ class S3Objects(Forked):
         return sizes
 
     def probe(self, *, write: bool) -> list[ActionProbe]:
-        """Whether the bucket can be listed, objects can be read, and with `write` put and deleted again, by an object
-        under a random name."""
+        """Probe whether the bucket can be listed and objects read; with `write` also put and deleted, under a random
+        name.
+        """
         name = f"migrator-doctor-{secrets.token_hex(8)}"
         listed = _probed("ListBucket", lambda: self._send("list_objects_v2", Prefix=self.prefix, MaxKeys=1))
         read = _probed("GetObject", lambda: self._ask("head_object", name))
@@ -94,9 +95,9 @@ class S3Objects(Forked):
         return probed
 
     def make_bucket(self) -> None:
-        """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
+        """Create the bucket if it does not exist: for an S3 on this machine, never on AWS."""
         region = self.client.meta.region_name
-        # us-east-1 is the one region that S3 does not want to be told.
+        # S3 rejects us-east-1 as a location constraint: it is the default.
         location = (
             {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         )
@@ -107,7 +108,7 @@ class S3Objects(Forked):
                 raise self._in_words(error, "create_bucket") from None
 
     def _ask(self, operation: str, name: str, **parameters: Any) -> Any:
-        """The answer, None where there is no such object."""
+        """The answer, None if the object does not exist."""
         try:
             return self._tried(operation, Key=f"{self.prefix}{name}", **parameters)
         except ClientError as error:
@@ -118,7 +119,7 @@ class S3Objects(Forked):
             raise self._in_words(error, operation) from None
 
     def _send(self, operation: str, **parameters: Any) -> Any:
-        """The same of the bucket itself."""
+        """Like _ask, for the bucket itself."""
         try:
             return self._tried(operation, **parameters)
         except (ClientError, BotoCoreError) as error:
@@ -127,7 +128,7 @@ class S3Objects(Forked):
     def _tried(
         self, operation: str, *, take: Callable[[Any], Any] = lambda answer: answer, **parameters: Any
     ) -> Any:
-        """`take`: what is made of the answer, a broken stream in it being tried again."""
+        """`take`: parses the answer; a stream that breaks in it is retried."""
         method = getattr(self.client, operation)
         what = f"{operation} on bucket {self.bucket}"
         return self.retry.call(what, lambda: take(method(Bucket=self.bucket, **parameters)), can_pass)
@@ -144,7 +145,7 @@ class S3Objects(Forked):
 
 
 def _probed(action: str, call: Callable[[], object], left: str = "") -> ActionProbe:
-    """`left`: what a refusal leaves behind."""
+    """`left`: what a failed probe leaves behind."""
     try:
         call()
     except MigratorError as error:
@@ -153,13 +154,15 @@ def _probed(action: str, call: Callable[[], object], left: str = "") -> ActionPr
 
 
 _UNFINISHED = ".unfinished"
-"""The end of a file's name until all of it is written."""
+"""Suffix of a file's name until it is complete."""
 _AT_ONCE = 1000
-"""Objects of one DeleteObjects. Source: Amazon S3 API reference, DeleteObjects."""
+"""Objects per DeleteObjects. Source: Amazon S3 API reference, DeleteObjects."""
 
 
 class FolderFiles:
-    """model.bulk.files.Files in a folder, made when something is written. Files are their owner's alone: they hold rows."""
+    """model.bulk.files.Files in a folder, created by the first write. Only the owner may read the files: they contain
+    rows.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -176,7 +179,7 @@ class FolderFiles:
             with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
                 file.write(data)
                 file.flush()
-                # Its page counts as done from now on: after a power cut it must be there, and whole.
+                # From here on its page counts as done: the file must survive a power cut, complete.
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
 
@@ -264,8 +267,9 @@ LOG_GROUP = "/aws-dynamodb/imports"
 
 
 class DynamoImports:
-    """model.bulk.files.TableImports over boto3. `request`: ImportTable's parameters but for the token; `logs`: a client of
-    CloudWatch Logs; `prefix`: what the names of the files begin with in the bucket, and not in the manifest."""
+    """model.bulk.files.TableImports over boto3. `request`: ImportTable's parameters without the token; `logs`: a client of
+    CloudWatch Logs; `prefix`: what file names begin with in the bucket, but not in the manifest.
+    """
 
     def __init__(
         self,
@@ -287,7 +291,7 @@ class DynamoImports:
         return str(self.request["TableCreationParameters"]["TableName"])
 
     def begin(self, token: str) -> ImportState:
-        # Sent again with the same token, it is the same import.
+        # A retry with the same token is the same import.
         return _state(self._call("import_table", {**self.request, "ClientToken": token}))
 
     def state(self, arn: str) -> ImportState:
@@ -324,7 +328,7 @@ class DynamoImports:
             events = answer.get("events", [])[: at_most - read]
             yield from (self._fault(str(event["message"])) for event in events)
             read += len(events)
-            # The last page of a stream is told by a token that stays the same.
+            # An unchanged token marks a stream's last page.
             if not events or answer.get("nextForwardToken") in (None, asked.get("nextToken")):
                 return
             asked["nextToken"] = answer["nextForwardToken"]
@@ -350,7 +354,7 @@ class DynamoImports:
             raise in_words(error, operation, self.table, str(self.client.meta.endpoint_url)) from None
 
     def _passes(self, error: BaseException) -> bool:
-        # A table of that name may have come meanwhile; it does not go by waiting.
+        # A table of that name may exist by now; waiting does not help.
         in_use = isinstance(error, ClientError) and error_code(error) == "ResourceInUseException"
         return passes_at(self.client, error) and not in_use
 

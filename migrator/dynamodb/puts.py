@@ -1,7 +1,7 @@
-"""Many writes under conditions at once, by one thread, each on a kept-alive connection of its own.
+"""Many concurrent conditional writes by one thread, each on its own kept-alive connection.
 
-A thread for each request would cost more than the request: the threads of an interpreter take turns, and each send and each
-read of an answer gives the turn away and waits for the next one.
+A thread per request would cost more than the request: threads of an interpreter take turns, and each send and each read
+gives up the turn and waits for the next one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from migrator.runtime.retry import cut_to_end
 
 REFUSED = "ConditionalCheckFailedException"
 Refused: TypeAlias = Callable[[EncodedItem, Item], Outcome]
-"""The outcome of an item that the other one refused."""
+"""The outcome of an item whose condition failed because of the second item."""
 
 
 class ConditionalWrite(Protocol):
-    """One request that writes items under conditions; `operation`: DynamoDB's name of it."""
+    """One request of conditional item writes; `operation`: DynamoDB's name for it."""
 
     @property
     def operation(self) -> str: ...
@@ -50,17 +50,17 @@ class ConditionalWrite(Protocol):
     def items(self) -> Sequence[EncodedItem]: ...
 
     def units(self) -> float:
-        """Write units that it is thought to take."""
+        """Estimated write units."""
 
     def request(self) -> Mapping[str, Any]:
-        """As the client takes it."""
+        """Parameters for the client."""
 
     def refused(self, error: ClientError) -> list[Outcome] | None:
-        """What came of its items where their conditions refused it; None where the answer says something else."""
+        """Its items' outcomes if their conditions failed; None for any other error."""
 
 
 class Put(Struct, frozen=True):
-    """A PutItem. `put`: the same as an action of a transaction."""
+    """A PutItem. `put`: the same as a transaction's action."""
 
     item: EncodedItem
     put: Mapping[str, Any]
@@ -93,7 +93,7 @@ CANCELLED = "TransactionCanceledException"
 
 @dataclass(slots=True)
 class Transaction:
-    """A TransactWriteItems of puts. `cancelled`: tries that were answered by a cancellation.
+    """A TransactWriteItems of puts. `cancelled`: number of tries that ended in a cancellation.
 
     Source of the reasons: API reference, TransactWriteItems, "TransactionCanceledException".
     """
@@ -108,8 +108,8 @@ class Transaction:
         return _TRANSACTIONAL * units_of_writes([item.size_bytes for item in self.items])
 
     def request(self) -> Mapping[str, Any]:
-        """With a token that is the same for the same request, so that one which is sent again within ten minutes takes
-        effect once. What was answered is over: the next try is another request.
+        """Parameters with a token per request: a retry within ten minutes takes effect once. After an answer, the next try
+        is a new request.
 
         Source: API reference, TransactWriteItems, "ClientRequestToken" (36 characters at most).
         """
@@ -130,9 +130,9 @@ class Transaction:
         ]
 
     def not_taken(self, error: ClientError, table: str) -> tuple[Unprocessed, bool]:
-        """What a cancellation that no condition is the reason of means, and whether it is for want of capacity.
+        """The error for a cancellation without a failed condition, and whether capacity was the cause.
 
-        Raises: ItemRefusedError where it does not pass by itself.
+        Raises: ItemRefusedError if a retry cannot succeed.
         """
         codes = _codes(error)
         serious = sorted({code for code in codes if code != _NONE and not passes_in_batch(code)})
@@ -144,7 +144,7 @@ class Transaction:
 
 
 def _codes(error: ClientError) -> list[str]:
-    """Why a transaction was cancelled, by its items; none where something else came of it."""
+    """Cancellation codes per item; [] if the transaction was not cancelled."""
     if error_code(error) != CANCELLED:
         return []
     return [str(reason.get("Code") or _NONE) for reason in error.response.get("CancellationReasons") or []]
@@ -154,10 +154,10 @@ def _codes(error: ClientError) -> list[str]:
 
 
 class FirstTries:
-    """The first tries of many writes, side by side. `answered`: numbers of settled ones; `refused`: outcomes of those
-    of them that their conditions refused; `failed`: errors of others.
+    """Concurrent first tries of many writes. `answered`: numbers of settled writes; `refused`: outcomes of those whose
+    conditions failed; `failed`: errors of the others.
 
-    A write limit holds: while it has no room for the next one, answers are awaited.
+    Respects the write limit: while it has no room for the next write, answers are read.
     """
 
     def __init__(self, store: DynamoStore, writes: Sequence[ConditionalWrite]) -> None:
@@ -187,7 +187,7 @@ class FirstTries:
         try:
             params = self._sent[number] = write.request()
             body = json_of(params)
-            # Here, and once more when it is signed.
+            # Here, and again when the request is signed.
             self._store.check()
             with checked_last(self._store.check):
                 request = sockets.request(self._store.client, write.operation, body)
@@ -197,7 +197,7 @@ class FirstTries:
         return request
 
     def _answer(self, number: int, received: Received | BotoCoreError) -> bool:
-        """Whether nothing speaks against sending more."""
+        """Whether more may be sent."""
         consumed: Mapping[str, float] | None = None
         try:
             answer = self._answer_of(number, received)
@@ -205,7 +205,7 @@ class FirstTries:
                 consumed = consumed_by_meter(answer)
                 self._store.count(consumed or {})
         except BotoCoreError as error:
-            # It may take effect all the same.
+            # It may take effect nevertheless.
             self._store.sent.unanswered += 1
             self.failed[number] = error
             return False
@@ -222,7 +222,7 @@ class FirstTries:
         return True
 
     def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
-        """What a write that took effect was answered with; None where its conditions refused it."""
+        """The answer of a write that took effect; None if its conditions failed."""
         client, write = self._store.client, self._writes[number]
         if isinstance(received, BotoCoreError):
             raise received
@@ -248,14 +248,15 @@ class FirstTries:
 # ── Requests side by side ──
 
 AT_ONCE = 16
-"""Requests under way of one call. With answers after 5 ms that is 3,200 a second."""
+"""Concurrent requests of one call. With answers after 5 ms that is 3,200 a second."""
 _PIECE_BYTES = 65_536
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Pauses(Struct, frozen=True):
-    """`before_s`: seconds after which to ask again whether the request of a number may be sent; 0: now, and then it is.
-    `wait`: for so many of them, where no answer is awaited."""
+    """`before_s`: seconds after which to ask again whether a numbered request may be sent; 0: send it now. `wait`: sleep so
+    many seconds, called if no answer is pending.
+    """
 
     before_s: Callable[[int], float]
     wait: Callable[[float], None]
@@ -271,20 +272,19 @@ def exchange_many(
     answered: Callable[[int, Received | BotoCoreError], bool],
     pauses: Pauses = _NO_PAUSES,
 ) -> None:
-    """Sends `count` requests, each once. `request`: the bytes of a number's, asked for right before they are sent.
+    """Send `count` requests, each once. `request`: makes the bytes of a number's request right before it is sent.
 
-    `answered`: is given what came of each that was sent, an error of its connection included, and says whether more may be
-    sent.
+    `answered`: called with the answer to each, or the error of its connection; returns whether more may be sent.
 
-    Those that were sent have their answers when it returns. Where no connection can be opened, the others are left out.
-    Raises: what `request` or `answered` raises; nothing more is sent then.
+    All sent requests have their answers on return. If no connection can be opened, the others are left out.
+    Raises: what `request` or `answered` raises; nothing more is sent after that.
     """
     _Exchanges(connections, request, answered, pauses).run(count)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """A connection, and the request on it whose answer is awaited until `ends_at`."""
+    """A connection, and the pending request on it, which times out at `ends_at`."""
 
     connection: HTTPConnection
     number: int = -1
@@ -307,7 +307,7 @@ class _Exchanges:
         self._pauses = pauses
         self._free: list[_Lane] = []
         self._waiting: dict[int, _Lane] = {}
-        """By number, in the order in which they were sent."""
+        """By number, in the order of sending."""
         self._failed: list[Exception] = []
         self._goes_on = True
         self._selector = selectors.DefaultSelector()
@@ -335,7 +335,7 @@ class _Exchanges:
             raise self._failed[0]
 
     def _lane(self) -> _Lane | None:
-        """Where the next request goes; None where none may go now."""
+        """The lane for the next request; None if none is free."""
         if not self._goes_on or len(self._waiting) >= AT_ONCE:
             return None
         if self._free:
@@ -363,7 +363,7 @@ class _Exchanges:
             self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url, error=error))
 
     def _opened(self) -> _Lane | None:
-        # The first one is waited for, when nothing is held; of the others, those that nobody else uses.
+        # Wait for a connection only if this call holds none; beyond that, take only idle ones.
         connection = self._connections.take(waits=not self._waiting)
         if connection is None:
             return None
@@ -375,7 +375,7 @@ class _Exchanges:
     # ── answers ──
 
     def _await(self, pause_s: float) -> None:
-        """Returns when an answer came, or none did in the time that it has, or, where there is a pause, after that."""
+        """Wait for an answer, a request's timeout, or the end of the pause if there is one."""
         oldest = next(iter(self._waiting.values()))
         left_s = math.inf if oldest.timeout_s is None else max(0.0, oldest.ends_at - time.monotonic())
         wait_s = min(left_s, pause_s or math.inf)
@@ -414,7 +414,7 @@ class _Exchanges:
     # ── ends ──
 
     def _break(self, lane: _Lane, error: BotoCoreError) -> None:
-        """The connection is of no use any more, and what was sent on it may take effect, or not."""
+        """Drop a broken connection; the request sent on it may or may not take effect."""
         is_waiting = self._waiting.pop(lane.number, None) is lane
         if lane in self._free:
             self._free.remove(lane)
@@ -427,7 +427,7 @@ class _Exchanges:
         self._connections.drop(lane.connection)
 
     def _end(self) -> None:
-        """Gives the connections back; those that still await an answer, because the thread was stopped, are closed."""
+        """Return the connections; close those with a pending answer, which an interrupted thread leaves."""
         for lane in list(self._waiting.values()):
             self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url))
         for lane in self._free:
@@ -439,7 +439,7 @@ class _Exchanges:
 
 
 def _send(lane: _Lane, request: bytes) -> None:
-    """Sends all of it; waits only for what is more than the connection takes at once. Raises: OSError."""
+    """Send the whole request; block only for what exceeds the connection's buffer. Raises: OSError."""
     sock = lane.connection.sock
     try:
         sent = sock.send(request)
@@ -454,7 +454,7 @@ def _send(lane: _Lane, request: bytes) -> None:
 
 
 def _read(lane: _Lane) -> Received | None:
-    """The answer; None as long as it is not whole. Raises: OSError, BrokenFrameError."""
+    """The answer; None while it is incomplete. Raises: OSError, BrokenFrameError."""
     sock = lane.connection.sock
     while True:
         try:
@@ -465,16 +465,16 @@ def _read(lane: _Lane) -> Received | None:
         try:
             return received(_Pieces(lane.piece, ended=not piece))
         except _NotWholeError:
-            # What TLS has decoded already does not make its socket readable: it is asked until it has nothing.
+            # Data that TLS has already decoded does not make its socket readable: read until it is empty.
             continue
 
 
 class _NotWholeError(Exception):
-    """More of an answer is to come."""
+    """The rest of the answer is still to come."""
 
 
 class _Pieces:
-    """What came so far, as a socket gives it."""
+    """The bytes received so far, with a socket's interface."""
 
     def __init__(self, piece: bytes, *, ended: bool) -> None:
         self._piece = piece

@@ -1,4 +1,4 @@
-"""Items written and read in batches, with what was not processed sent again; sizes and capacity counted."""
+"""Batched item writes and reads, with retries of unprocessed items; sizes and capacity counted."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from migrator.runtime.system import Forked, tell_of_forks
 
 _BEGIN, _BETWEEN, _END = b'"Items":[{"', b'}},{"', b"}}]"
 _CUT = re.compile(re.escape(_BETWEEN) + rb'(?!(?:[SNBLM]|[SNB]S|BOOL|NULL)":)')
-"""Between two items; behind an element of a list another one begins with its type."""
+"""Between two items; within a list, the next element starts with its type."""
 _CUTS_WITHIN = 8
-"""Of one item at most: what is read of it over and over would cost more than a page that is read at once."""
+"""Maximum cuts within one item: repeated parsing of its parts would cost more than parsing the page at once."""
 
 
 def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
-    """A function that reads an answer as orjson.loads does, but for `Items`, which holds what `each` gives of every item.
+    """A function that parses an answer like orjson.loads, except that `Items` contains `each` of every item.
 
-    Thousands of items that are read at once have left the processor's cache before they are looked at, and take some three
-    times as long. `each` must do nothing else: an answer may turn out to be incomplete, and come again.
+    Thousands of items parsed at once have left the processor's cache before they are used, which takes three times as long.
+    `each` must have no side effects: an answer may turn out incomplete and be repeated.
     Raises: orjson.JSONDecodeError.
     """
 
@@ -78,11 +78,11 @@ def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
 
 
 def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes], Any]:
-    """The same, but that `Items` holds what `see` gives of the texts of all items: their JSON, without the braces and the
-    quotation mark around each; and all of it in one, with them.
+    """Like read_one_by_one, but `Items` contains what `see` returns for the texts of all items: a list of their JSON
+    without outer braces and opening quotation mark, and one text of them all with these.
 
-    Where a text in an item looks like the end of one, a part may be something else than an item's text: none that is whole
-    then, so it is equal to no item's.
+    If a text in an item looks like an item's end, a part may not be an item's text; it is then not valid JSON, so it equals
+    no item's text.
     """
 
     def read(body: bytes) -> Any:
@@ -90,7 +90,7 @@ def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes],
         if len(_BEGIN) <= begin <= end:
             text = body[begin:end]
             parts = _CUT.split(text) if b'"L":[' in text else text.split(_BETWEEN)
-            # Where a text looked like the begin or the end of all items, what is left is no JSON.
+            # If a text looked like the beginning or end of the items, the rest is not valid JSON.
             with suppress(orjson.JSONDecodeError):
                 answer = orjson.loads(body[: begin - 2] + body[end + 2 :])
                 if answer.get("Count") == len(parts):
@@ -105,10 +105,10 @@ def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes],
 
 
 def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
-    """What `each` gives of the items in a text that begins and ends within one; None where it is something else.
+    """`each` of the items in a text that begins and ends within one; None if it is something else.
 
-    No JSON object is the beginning of another one, so what can be read up to a cut is an item. A cut within one, such as a
-    text that looks like a cut, leaves what cannot be read, and the next part belongs to it.
+    No JSON object is a prefix of another, so a part that parses up to a cut is an item. A false cut, from a text that looks
+    like one, leaves an unparsable part; the next part belongs to it.
     """
     results, before, within = [], b"", 0
     for part in _CUT.split(text):
@@ -128,22 +128,22 @@ def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
 # ── Items cut into batches that BatchWriteItem takes ──
 
 Sized = tuple[ItemKey, Any, int]
-"""An item's key, what a request has of it (a dict, or JSON as orjson.Fragment) and its bytes."""
+"""An item's key, its form in a request (a dict, or JSON as orjson.Fragment) and its bytes."""
 
 Batch = list[Sized]
 _OfBatch = TypeVar("_OfBatch", bound=tuple[Any, ...])
-"""What begins as Sized: an EncodedItem does."""
+"""A tuple that begins as Sized, such as an EncodedItem."""
 
 
 def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> Iterator[list[_OfBatch]]:
-    """Batches in order: 25 items and 16 MB at most, and no key twice, which DynamoDB refuses.
+    """Batches in order: at most 25 items and 16 MB, and no key twice, which DynamoDB rejects.
 
-    A second item of one key begins a new batch, so that the later one is written later.
+    A second item with the same key begins a new batch, so that the later one is written later.
     `units_at_most`: write units of a batch of more than one item.
     Source: API reference, BatchWriteItem.
     """
     if units_at_most is None and _fits(items, None):
-        # Most pages: what is true of all is true of each part.
+        # Most pages: what holds for the whole holds for each part.
         yield from (
             list(items[at : at + BATCH_WRITE_ITEMS]) for at in range(0, len(items), BATCH_WRITE_ITEMS)
         )
@@ -164,7 +164,7 @@ def _fits(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> bool
 
 
 def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> int:
-    """How many of the first items make a batch; one does, however large it is."""
+    """How many of the first items make a batch; at least one, however large it is."""
     number = 1
     while _fits(batch[: number + 1], units_at_most):
         number += 1
@@ -172,28 +172,28 @@ def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> i
 
 
 _PUT = b'{"PutRequest":{"Item":', b"}}"
-"""What stands around an item's JSON in a batch."""
+"""The JSON around an item in a batch."""
 
 # ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
 
 
 def reads_only() -> None:
-    """The check of a store that was opened to be read. Raises: TargetError, for a write is a fault of the program."""
+    """The check of a read-only store. Raises: TargetError, since a write is a program error."""
     what = "this table was opened read-only"
     raise TargetError(f"{what}; please report this, with the command that was run")
 
 
 def by_condition() -> None:
-    """The check of writes that each carry a condition which no late request can meet: nothing more is asked.
+    """The check of writes that need no further one: each has a condition that no late request can meet.
 
-    Such are the control item, whose version each write names, and tombstones, which are removed by their ticket.
+    Such writes are the control item's, which name its version, and deletes of tombstones by their ticket.
     """
 
 
 class DynamoStore(Forked):
     """model.edges.ItemStore on a DynamoDB table; safe to share between threads.
 
-    `check` stands before each write, twice; it raises where this writer must send nothing more.
+    `check` runs twice before each write; it raises if this writer must stop sending.
     """
 
     def __init__(
@@ -216,18 +216,18 @@ class DynamoStore(Forked):
         tell_of_forks(self)
 
     def fenced(self, check: Callable[[], None]) -> DynamoStore:
-        """A store under another check, on this one's connections, within its limit, counted with it."""
+        """A store with another check that shares this one's connections, limit and counts."""
         retry = self.retry
         return DynamoStore(self.client, self.design, check, retry.backoff, retry.stop, self.limit, self.sent)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child that spoke on its parent's connections would read the parent's answers."""
+        """A child must not use its parent's connections: it would read the parent's answers."""
         if in_child:
             self.client.close()
 
     @property
     def sockets(self) -> SocketTransport | None:
-        """The connections on which many requests go side by side, where they are ours."""
+        """Our connections for concurrent requests; None if botocore sends."""
         sockets: SocketTransport | None = self.client.exchange.sockets
         return sockets
 
@@ -244,7 +244,7 @@ class DynamoStore(Forked):
             and not self.sent.taken
             and not any(isinstance(error, FullCollectionError) for error in refused)
         ):
-            # Nothing says that the table would take any item at all.
+            # The table may not take any item at all.
             raise refused[0]
         written = [item for item in items if item.key not in unwritten] if unwritten else items
         size = sum([item.size_bytes for item in written])
@@ -351,9 +351,9 @@ class DynamoStore(Forked):
     # ── batches ──
 
     def _write(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
-        """What became of a batch. One item that is refused has all of it refused, so that one is looked for by halves.
+        """The receipt of a batch. One rejected item fails the whole batch, so it is found by bisection.
 
-        Adds to `refused` what is said of each such item.
+        Adds each such item's error to `refused`.
         """
         sizes = [item.size_bytes for item in batch]
         try:
@@ -377,10 +377,10 @@ class DynamoStore(Forked):
         )
 
     def _send(self, requests: list[dict[str, Any]] | Texts, sizes: Sequence[int]) -> Receipt:
-        """Sends until all is taken; tries are counted from the last one that took something. `sizes`: in bytes.
+        """Send until everything is taken; tries are counted from the last one that took something. `sizes`: in bytes.
 
-        What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
-        thread: something is wrong with these, not with the table. Raises: StoppedError where it took nothing.
+        What remains after the last try is `unwritten` if the table took other items meanwhile, here or for another thread:
+        the fault is theirs, not the table's. Raises: StoppedError if it took nothing.
         """
         units, count = 0.0, 0
         left = requests
@@ -390,7 +390,7 @@ class DynamoStore(Forked):
             nonlocal left, units, count, answered
             count, answered = count + 1, False
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
-            # Which of them are left the answer does not say by number: taken for the largest.
+            # The answer does not number the remaining ones: assume the largest.
             largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
             units_asked = units_of_writes(largest)
             answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
@@ -451,7 +451,7 @@ class DynamoStore(Forked):
         return QueryPage(items, read_units=units, requests=count)
 
     def _delete_own(self, item: Item) -> bool:
-        """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
+        """Delete an item that is still ours; whether it was. One by one: BatchWriteItem takes no conditions."""
         request = {
             "TableName": self.design.name,
             "Key": self.key(self.design.key_of(item)),
@@ -460,7 +460,7 @@ class DynamoStore(Forked):
             "ExpressionAttributeValues": {":source": encode(item[self.design.source_attribute])},
             "ReturnConsumedCapacity": "INDEXES",
         }
-        # A delete takes what the item's write took.
+        # A delete takes the units of the item's write.
         units = write_units(item_bytes(item))
 
         def once() -> bool:
@@ -481,13 +481,13 @@ class DynamoStore(Forked):
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
         with self.limit.request(units) as request:
-            # Here, after whatever was waited for, and once more when the request is signed.
+            # After all waiting, and again when the request is signed.
             self.check()
             try:
                 with checked_last(self.check):
                     answer = call()
             except BotoCoreError:
-                # Cut off, or too late: it may take effect all the same, after the wait is over.
+                # Interrupted or timed out: it may still take effect after the wait.
                 self.sent.unanswered += 1
                 raise
             except ClientError as error:
@@ -500,17 +500,17 @@ class DynamoStore(Forked):
         return answer
 
     def count(self, consumed: Mapping[str, float]) -> None:
-        """Counts the write units of a request, by index; '' is the table."""
+        """Count the write units of a request, by index; '' is the table."""
         for meter, number in consumed.items():
             self.sent.consumed.add(("write", meter), number)
 
     def throttled(self, units: float) -> None:
-        """Counts a request of about so many units that was not taken, or not whole, and slows down for it."""
+        """Count a request of about so many units that was throttled, in full or in part, and slow down."""
         self.sent.was_throttled(units)
         self.limit.throttled()
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
-        """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
+        """The result of `work`, retried while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
             what = f"DynamoDB {operation} on table {self.design.name}"
             return self.retry.call(what, work, self._passes, partial(gave_up, what))
@@ -518,5 +518,5 @@ class DynamoStore(Forked):
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 
     def key(self, key: ItemKey) -> dict[str, Any]:
-        """The key in wire form."""
+        """The key in DynamoDB JSON."""
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

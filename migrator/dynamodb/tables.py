@@ -1,4 +1,4 @@
-"""Requests that read old tables: scans by segments, queries, batches of keys; paced, tried again, never a write."""
+"""Reads of old tables: segmented scans, queries, batches of keys; rate-limited, retried, never a write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ _THROTTLED = (
 
 
 class DescribedIndex(Struct, frozen=True):
-    """`key`: names of its attributes. `whole`: it holds all attributes of an item. `is_local`: it is read consistently."""
+    """`key`: names of its attributes. `whole`: it contains all attributes of an item. `is_local`: it supports consistent
+    reads.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -54,7 +56,7 @@ class DescribedIndex(Struct, frozen=True):
 
 
 class DescribedTable(Struct, frozen=True):
-    """`key`: each attribute with its type (S, N or B). `items`, `bytes`: as they were within the last six hours."""
+    """`key`: each attribute with its type (S, N or B). `items`, `bytes`: up to six hours old."""
 
     id: str
     key: Mapping[str, str]
@@ -64,7 +66,7 @@ class DescribedTable(Struct, frozen=True):
 
 
 class ReadPage(Struct, frozen=True):
-    """`count`: of what was looked at, where items were not asked for. `next_start`: None where there is no more."""
+    """`count`: items read, if only counts were requested. `next_start`: None on the last page."""
 
     items: Sequence[WiredItem]
     count: int
@@ -72,10 +74,10 @@ class ReadPage(Struct, frozen=True):
 
 
 class TableReader(Forked):
-    """Tables by their real names; safe to share between threads. Items are in DynamoDB's form.
+    """Reads tables by their real names; safe to share between threads. Items are in DynamoDB JSON.
 
-    `units`: read units a second, waited for before each request, and told of what it took.
-    Raises, from every method: MissingNameError where the table is gone, StoppedError, TargetError, Interrupted.
+    `units`: limit of read units a second; waits before each request, and counts what it took.
+    Raises, from every method: MissingNameError if the table is gone, StoppedError, TargetError, Interrupted.
     """
 
     def __init__(self, client: Any, retry: Retry, units: RateLimit) -> None:
@@ -85,7 +87,7 @@ class TableReader(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child that spoke on its parent's connections would read the parent's answers."""
+        """A child must not use its parent's connections: it would read the parent's answers."""
         if in_child:
             self.client.close()
 
@@ -113,7 +115,7 @@ class TableReader(Forked):
         limit: int | None = None,
         counts: bool = False,
     ) -> Iterator[ReadPage]:
-        """The pages of a segment, read consistently. `limit`: items of one page. `counts`: the number of items alone."""
+        """The pages of a segment, read consistently. `limit`: items per page. `counts`: return only the number of items."""
         words: dict[str, Any] = {"ConsistentRead": True}
         if segments > 1:
             words |= {"Segment": segment, "TotalSegments": segments}
@@ -121,7 +123,7 @@ class TableReader(Forked):
         return self._pages("scan", table, words, start)
 
     def query(self, table: str, key: WiredItem, index: DescribedIndex | None = None) -> Iterator[WiredItem]:
-        """Items whose key attributes, those of the index where there is one, have these values."""
+        """Items with these values of the key attributes, of the index if one is given."""
         names = {f"#{number}": name for number, name in enumerate(key)}
         words: dict[str, Any] = {
             "KeyConditionExpression": " AND ".join(f"#{number} = :{number}" for number in range(len(key))),
@@ -133,12 +135,12 @@ class TableReader(Forked):
         return self.asked(table, words)
 
     def asked(self, table: str, words: Mapping[str, Any]) -> Iterator[WiredItem]:
-        """Items of a Query of these words, a page at a time."""
+        """Items of a Query with these parameters, page by page."""
         for page in self._pages("query", table, words, None):
             yield from page.items
 
     def one(self, table: str, key: WiredItem, *, consistent: bool) -> list[WiredItem]:
-        """The item of that key, if there is one."""
+        """A list of the item with that key, empty if it does not exist."""
         words = {"ConsistentRead": consistent, "ReturnConsumedCapacity": "TOTAL"}
         self.units.wait()
         call = partial(self.client.get_item, TableName=table, Key=key, **words)
@@ -147,7 +149,7 @@ class TableReader(Forked):
         return [answer["Item"]] if answer.get("Item") else []
 
     def get(self, table: str, keys: Sequence[WiredItem], *, consistent: bool = True) -> Iterator[WiredItem]:
-        """The items of those keys that there are, in any order. No key stands twice."""
+        """The existing items of those keys, in any order. Keys must be distinct."""
         for begin in range(0, len(keys), BATCH_GET_KEYS):
             yield from self._batch(table, list(keys[begin : begin + BATCH_GET_KEYS]), consistent=consistent)
 
@@ -210,7 +212,7 @@ def _index(index: Mapping[str, Any], *, is_local: bool = False) -> DescribedInde
 
 
 def _names(of: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of the key attributes, the partition's first."""
+    """Names of the key attributes, the partition key first."""
     return tuple(part["AttributeName"] for part in sorted(of["KeySchema"], key=lambda part: part["KeyType"]))
 
 
@@ -218,15 +220,15 @@ def _names(of: Mapping[str, Any]) -> tuple[str, ...]:
 
 MOST_RECORDS = 1000
 CALLS_PER_S = 5
-"""GetRecords on one shard. Source: API reference, GetRecords; Developer Guide, "Quotas", "DynamoDB Streams"."""
+"""GetRecords calls per shard. Source: API reference, GetRecords; Developer Guide, "Quotas", "DynamoDB Streams"."""
 
 
 class DynamoStream(Forked):
     """model.streams.shards.StreamSource; safe to share between threads that read different shards.
 
-    `tables`: a client of DynamoDB, `streams`: of DynamoDB Streams (`service_client("dynamodbstreams", …)`), whose requests
-    are dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords to IAM;
-    `switch_on` needs UpdateTable. `mend`: as the port has it.
+    `tables`: a client of DynamoDB, `streams`: of DynamoDB Streams (`service_client("dynamodbstreams", …)`). IAM actions:
+    dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords; `switch_on` needs UpdateTable. `mend`: as in
+    the port.
     """
 
     def __init__(
@@ -241,14 +243,14 @@ class DynamoStream(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child that spoke on its parent's connections would read the parent's answers."""
+        """A child must not use its parent's connections: it would read the parent's answers."""
         if in_child:
             self.tables.close()
             self.streams.close()
 
     def state(self) -> StreamState:
         described = self._table()
-        # A stream that was switched off is still named; it says nothing of what is written now.
+        # A table keeps naming a stream that was disabled; it does not contain current writes.
         if not described.get("StreamSpecification", {}).get("StreamEnabled"):
             return StreamState(described.get("LatestStreamArn", ""), is_on=False, view="")
         arn = str(described["LatestStreamArn"])
@@ -266,16 +268,16 @@ class DynamoStream(Forked):
             start = {"ExclusiveStartShardId": page["LastEvaluatedShardId"]}
 
     def switch_on(self) -> None:
-        """A stream with both images; returns when all that is written from then on is in it. One that is on stays.
+        """Enable a stream with both images; return once it records all further writes. An enabled stream stays as it is.
 
-        Raises: TargetError where the table is not there or may not be changed.
+        Raises: TargetError if the table does not exist or may not be changed.
         """
         view = {"StreamEnabled": True, "StreamViewType": ALL_OF_IT}
         try:
             words: dict[str, Any] = {"TableName": self.table, "StreamSpecification": view}
             self._ask(self.tables, "update_table", "TableDescription", **words)
         except TargetError:
-            # Also where it is on by now, perhaps by a request of ours whose answer was lost.
+            # Also if it is enabled by now, perhaps by our own request with a lost answer.
             if not self.state().is_on:
                 raise
         while (described := self._table())["TableStatus"] != "ACTIVE" or not self._is_enabled(described):
@@ -300,19 +302,19 @@ class DynamoStream(Forked):
     def records(self, stream: str, shard: str, iterator: str, limit: int) -> RecordPage:
         self._wait_for_call(f"{stream} {shard}")
         words = {"ShardIterator": iterator, "Limit": min(limit, MOST_RECORDS)}
-        # An answer without records and without the next iterator says that the shard is done: it must be a whole one.
+        # Without records and a next iterator the answer ends the shard, so it must be complete.
         answer = self._ask(self.streams, "get_records", "Records", **words)
         return RecordPage([_record(record) for record in answer["Records"]], answer.get("NextShardIterator"))
 
     def _wait_for_call(self, shard: str) -> None:
-        """A call that comes too soon would be throttled, and those of another reader of the shard with it."""
+        """Wait for the call rate: a call too soon is throttled, and so are those of the shard's other readers."""
         wait_s = self._next_call_at.get(shard, -math.inf) - self.retry.clock()
         if wait_s > 0:
             self.retry.wait(wait_s)
         self._next_call_at[shard] = self.retry.clock() + 1 / CALLS_PER_S
 
     def _ask(self, client: Any, operation: str, part: str, **words: Any) -> Mapping[str, Any]:
-        """The answer, which has the part; what can pass is asked again."""
+        """The answer, which contains the part; retried while its error can pass."""
 
         def work() -> Mapping[str, Any]:
             answer: Mapping[str, Any] = getattr(client, operation)(**words)
@@ -364,7 +366,7 @@ def _lost(table: str, mend: str) -> MigratorError:
 
 
 def _gone(table: str, mend: str) -> MigratorError:
-    """A table that is made again has another stream, so waiting for it would be in vain."""
+    """The error of a missing table. A re-created one has another stream, so waiting does not help."""
     what = f"table {table} not found, so it has no stream of its changes"
     return LostRecordsError(f"{what}; once it exists, {mend}")
 
@@ -374,8 +376,8 @@ _KNOWN: dict[tuple[str, str], Callable[[str, str], MigratorError]] = {
     ("get_records", "ExpiredIteratorException"): _expired,
     ("get_records", "TrimmedDataAccessException"): _lost,
     ("get_shard_iterator", "TrimmedDataAccessException"): _lost,
-    # Of a shard, or of a stream: both are kept for 24 hours behind their end.
+    # Of a shard, or of a stream: both are kept for 24 hours.
     ("get_shard_iterator", "ResourceNotFoundException"): _lost,
     ("get_records", "ResourceNotFoundException"): _lost,
 }
-"""What AWS calls an error of these operations, and what it means. Source: API reference, "Errors" of each."""
+"""What AWS's error codes of these operations mean. Source: API reference, "Errors" of each."""

@@ -1,4 +1,4 @@
-"""A rate limit of write units, estimated before a request and corrected by what it consumed; what requests consumed."""
+"""A rate limit of write units, estimated before a request and corrected by what it consumed; totals of consumption."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from migrator.runtime.measures import Counts
 
 WINDOW_S = 10.0
 TABLE = ""
-"""The meter of the table itself and its local indexes, which draw on one capacity; a global index has its own."""
+"""The meter of the table and its local indexes, which share its capacity; a global index has its own."""
 
 _RESERVE = 2
-"""A put into an index can cost a delete and a put, and a put can replace a larger item. Source: AWS Developer Guide,
-"Using global secondary indexes", "Write capacity units"."""
+"""A put into an index can cost a delete and a put, and a put can replace a larger item. Source: AWS Developer Guide, "Using
+global secondary indexes", "Write capacity units".
+"""
 _RECOVERY_PER_S = 0.05
 _LOWEST = 0.1
 _CUT_EVERY_S = 1.0
 _NAP_S = 0.05
 _KEPT_S = WINDOW_S + 0.01
-"""A little longer than the window, so that rounding lets nothing fall between two of them."""
+"""Slightly longer than the window, so that rounding leaves no gap between two windows."""
 
 
 @dataclass
 class LimitedRequest:
-    """One request under way: the units that are thought it will take, and per meter what it took, once that is known.
+    """A running request: its estimated units, and per meter what it consumed, once known.
 
-    `is_counted`: whether a limit has room set aside for it.
+    `is_counted`: whether a limit has reserved room for it.
     """
 
     units: float
@@ -41,14 +42,14 @@ class LimitedRequest:
 
 @dataclass
 class _Meter:
-    """One capacity: units free to be spent, and those spent in the last seconds, each with the time it was told."""
+    """One capacity: units free to spend, and those spent in the last seconds, with the time of each."""
 
     free: float
     spent: deque[tuple[float, float]] = field(default_factory=deque)
     in_window: float = 0.0
 
     def wait_s(self, room: float, now: float) -> float:
-        """Seconds until no more than `room` is spent in the window, or until it is time to look again; 0: now."""
+        """Seconds until at most `room` is spent in the window, or until the next check; 0: now."""
         while self.spent and now - self.spent[0][0] > _KEPT_S:
             self.in_window -= self.spent.popleft()[1]
         if self.in_window <= max(room, 0.0):
@@ -60,9 +61,9 @@ class WriteLimit:
     """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads. None: no limit, until
     `change` sets one.
 
-    A bucket that fills at the rate paces the requests; the window, which counts requests under way at twice their
-    estimate, keeps the bound. Only a request that alone takes more than the window may is let through, when nothing
-    else is in it. A throttle halves the rate of the bucket, which then recovers by a twentieth of the limit a second.
+    A bucket that fills at the rate paces the requests; the window, which counts running requests at twice their estimate,
+    keeps the bound. A single request larger than the window's limit is let through only if nothing else is in it. A
+    throttle halves the bucket's rate, which then recovers by a twentieth of the limit a second.
     """
 
     def __init__(
@@ -85,11 +86,13 @@ class WriteLimit:
 
     @property
     def units_at_most(self) -> float | None:
-        """Of one batch; None where there is no limit."""
+        """Maximum units of one batch; None without a limit."""
         return None if math.isinf(self.units_per_s) else self.units_per_s
 
     def change(self, units_per_s: float | None) -> None:
-        """From now on it is this limit. What was spent in the last WINDOW_S under another one counts, under none not."""
+        """Change the limit. Units spent in the last WINDOW_S under another limit count; those spent without a limit do
+        not.
+        """
         self._of_all = math.inf if units_per_s is None else float(units_per_s)
         self._set()
 
@@ -98,7 +101,7 @@ class WriteLimit:
         return not math.isinf(self._of_all)
 
     def share(self, parts: int) -> None:
-        """From now on it is one of so many equal parts of the limit; others take the others."""
+        """Keep one of so many equal parts of the limit; other processes use the others."""
         self._parts = parts
         self._set()
 
@@ -110,16 +113,16 @@ class WriteLimit:
             self._filled_at = self._clock()
             self.units_per_s = self.rate = limit
             for meter in self._meters.values():
-                # What is under way was taken off a bucket that had no bottom, or another one.
+                # Running requests were charged to an unlimited bucket, or to another one.
                 meter.free = limit - self._under_way
 
     def request(self, units: float) -> AbstractContextManager[LimitedRequest]:
-        """Inside of the block there is room for a request of about so many units; set `consumed` when it answered.
+        """A block with room for a request of about so many units; set `consumed` after the answer.
 
-        A request that fails counts as what it was estimated at: it may have been taken.
+        A failed request counts as its estimate: it may have been taken.
         Raises: what `wait` raises when the run is to stop.
         """
-        # Without a limit there is nothing to wait for; one that is set meanwhile counts from the next request on.
+        # Without a limit there is no wait; one that is set meanwhile applies from the next request on.
         request = LimitedRequest(units)
         return nullcontext(request) if math.isinf(self.units_per_s) else self._within(request)
 
@@ -133,7 +136,7 @@ class WriteLimit:
             self.settle(request)
 
     def pause_s(self, request: LimitedRequest) -> float:
-        """0 where there is room for the request, set aside until `settle`; else seconds after which to ask again."""
+        """0 if there is room for the request, reserved until `settle`; else seconds after which to ask again."""
         if math.isinf(self.units_per_s):
             return 0.0
         pause_s = self._reserve(request.units)
@@ -141,13 +144,13 @@ class WriteLimit:
         return pause_s
 
     def settle(self, request: LimitedRequest) -> None:
-        """The request was answered, or will not be: what it took is spent, and the rest of its room is free again."""
+        """Count a request that was answered, or never will be: what it took is spent, the rest of its room is free again."""
         if request.is_counted:
             request.is_counted = False
             self._settle(request)
 
     def throttled(self) -> None:
-        """Halves the rate; throttles of requests that were sent together count once."""
+        """Halve the rate; throttles of requests sent together count once."""
         with self._lock:
             if math.isinf(self.units_per_s):
                 return
@@ -158,7 +161,7 @@ class WriteLimit:
                 self.rate = max(self.units_per_s * _LOWEST, self.rate / 2)
 
     def _reserve(self, units: float) -> float:
-        """0 when the units are reserved, else seconds after which to ask again."""
+        """0 if the units are reserved, else seconds after which to ask again."""
         with self._lock:
             now = self._clock()
             self._fill(now)
@@ -180,7 +183,7 @@ class WriteLimit:
     def _fill(self, now: float) -> None:
         passed_s, self._filled_at = now - self._filled_at, now
         if math.isinf(self.units_per_s):
-            # Of a request that was under way, or waited, when the limit was taken away.
+            # Of a request that was running or waiting when the limit was removed.
             return
         for meter in self._meters.values():
             meter.free = min(self.units_per_s, meter.free + passed_s * self.rate)
@@ -206,10 +209,10 @@ class WriteLimit:
 
 @dataclass
 class Sent:
-    """What became of the requests of all stores of one client.
+    """Totals of the requests of all stores of one client.
 
-    `taken`: how many items were ever taken; only compared with itself, so a lost count between threads does no harm.
-    `unanswered`: writes that were cut off, and may take effect later.
+    `taken`: how many items were ever taken; only compared with itself, so a lost count between threads is harmless.
+    `unanswered`: interrupted writes, which may take effect later.
     """
 
     taken: int = 0
@@ -217,11 +220,11 @@ class Sent:
     consumed: Counts = field(default_factory=Counts)
     """Capacity units by (read or write, index; '' for the table)."""
     throttled: Counts = field(default_factory=Counts)
-    """Requests that were not taken, or not whole, for want of capacity, and the units that they asked for."""
+    """Requests throttled in full or in part, and the units they asked for."""
 
     @property
     def write_units(self) -> float:
-        """Of the table and all its indexes, as its answers say: of tombstones and deletes, too."""
+        """Units of the table and its indexes, as answers report them, tombstones and deletes included."""
         return sum(number for (kind, *_), number in self.consumed.items() if kind == "write")
 
     def was_throttled(self, units: float) -> None:
