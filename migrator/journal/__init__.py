@@ -1,1 +1,1 @@
-"""Our own tables: runs, pages, findings, phases and evidence; `records.py` keeps all that is small in one."""
+"""The journal's tables: runs, pages, findings, phases and evidence; `records.py` keeps all small records in one table."""

@@ -1,4 +1,4 @@
-"""The journal's database: connections, retried transactions, dialects, and numbered migration steps."""
+"""The journal's database: connections, setup, retried transactions, dialects, and its errors as ours."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ from migrator.runtime.system import how_to_install, make_private, tell_of_forks
 
 
 READS = "migrator_reads"
-"""The execution option of a connection whose transactions write nothing."""
+"""Execution option of a connection whose transactions only read."""
 _BUSY_S = 30
 _LONGEST_GAP_S = 0.01
 IN_MEMORY = (None, "", ":memory:")
 _PRAGMAS = (
     "synchronous=FULL",
-    # Digests of claimed keys fall anywhere into their table: a cache holds its upper pages, and a page that is written
-    # many times goes from the log into the file once. More would save little: 32 MB of memory, 16 MB of log.
+    # Digests of claimed keys are spread over their whole table: a cache holds its upper pages, and a page written many
+    # times goes from the log into the file once. Larger values save little: 32 MB of memory, 16 MB of log.
     "cache_size=-32000",
     "wal_autocheckpoint=4000",
 )
 
 
 def sqlite_engine(url: URL) -> Engine:
-    """One that only reads, if the file cannot be written. Raises: OSError where the file cannot be made."""
+    """An engine, read-only if the file cannot be written. Raises: OSError if the file cannot be created."""
     if url.database in IN_MEMORY:
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
     elif _is_read_only(Path(str(url.database))):
@@ -89,7 +89,9 @@ def sqlite_engine(url: URL) -> Engine:
 
 
 def _is_read_only(file: Path) -> bool:
-    """SQLite adds its log to the folder, unless another process has made it; it needs the right to, and room."""
+    """Whether the file can only be read. SQLite adds its log to the folder, unless another process has created it; that
+    needs permission and space.
+    """
     if not os.path.isfile(file):
         return False
     may_log = os.access(file.parent, os.W_OK) or _log_of(file).is_file()
@@ -108,7 +110,7 @@ def _is_disk_full(file: Path) -> bool:
 
 
 def _read_only(file: Path) -> sqlite3.Connection:
-    # A log that is there may have what the file has not; without one nothing changes the file while it is read here.
+    # An existing log may contain what the file does not; without one the file cannot change while it is read here.
     how = "mode=ro" if _log_of(file).is_file() else "mode=ro&immutable=1"
     is_alone = _log_of(file).is_file() and os.access(file, os.W_OK) and _is_disk_full(file)
     address = f"file:{quote(str(file.absolute()))}?{'mode=rw' if is_alone else how}"
@@ -116,7 +118,7 @@ def _read_only(file: Path) -> sqlite3.Connection:
         address, uri=True, check_same_thread=False, timeout=_BUSY_S, isolation_level=None
     )
     if is_alone:
-        # Without room for the index of the log nobody else reads it: the index is kept in memory.
+        # Without space for the shared index of the log no other process reads it, so keep the index in memory.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     return connection
 
@@ -126,11 +128,12 @@ def _log_of(file: Path) -> Path:
 
 
 def _on_connect(connection: Any, record: Any) -> None:
-    """Transactions are ours to begin; every commit reaches the disk."""
+    """We begin transactions ourselves; every commit reaches the disk."""
     connection.isolation_level = None
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    # Of several that switch a new file at once, SQLite tells all but one that it is locked, whatever busy_timeout says.
+    # If several processes set the mode of a new file, SQLite reports it as locked to all but one, regardless of
+    # busy_timeout.
     switching = Retrying(
         retry=retry_if_exception(lambda error: "locked" in str(error)),
         wait=wait_random(max=0.05),
@@ -141,10 +144,10 @@ def _on_connect(connection: Any, record: Any) -> None:
 
 
 def _on_begin(connection: Connection) -> None:
-    """Begins a transaction of SQLite's; one that writes waits for others here.
+    """Begin a transaction on SQLite; one that writes waits here for other writers.
 
-    SQLite's own waits grow to 100 ms and take no turns: where others commit one after the other, a heartbeat would find
-    none of their gaps for seconds. One that only reads waits for nobody.
+    SQLite's own waits grow to 100 ms and are unordered: between commits of others, a heartbeat could wait for seconds. A
+    transaction that only reads does not wait.
     """
     if connection.get_execution_options().get(READS):
         connection.exec_driver_sql("BEGIN")
@@ -184,18 +187,19 @@ _DAMAGED_MYSQL = frozenset({1034, 1194, 1195, 1712})
 
 
 class PassingError(StoppedError):
-    """The server was away or busy, or another transaction in the way; nothing of the transaction was committed."""
+    """The server was unreachable or busy, or another transaction conflicted; nothing was committed."""
 
 
 class LostAnswerError(StoppedError):
-    """The connection broke during a commit: it is not known whether it was made."""
+    """The connection broke during a commit, which may or may not have taken effect."""
 
 
 def in_words(
     error: SQLAlchemyError, where: str, *, on_server: bool, reached: bool, committing: bool
 ) -> MigratorError:
-    """What to raise. `where`: which journal it is. `reached`: the server was there before. `committing`: the failure is
-    that of a commit."""
+    """The error to raise. `where`: which journal. `reached`: the server was reachable before. `committing`: the commit
+    failed.
+    """
     cause = getattr(error, "orig", None) or error
     kind = type(cause).__name__
     if is_broken(error) and committing:
@@ -256,7 +260,7 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
 # ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
 
 _SETTING_UP = 0x6D696772
-"""Any number, as long as it stays the same: the lock under which a server sets a journal up."""
+"""An arbitrary constant: the lock for setting up a journal on a server."""
 _SETTING_UP_S = 60
 
 _CLOCKS: dict[str, Select[Any]] = {
@@ -270,13 +274,13 @@ _CLOCKS: dict[str, Select[Any]] = {
 
 
 TEST_CLOCK = "MIGRATOR_TEST_CLOCK"
-"""For tests of migrator alone: seconds that the journal's clock is ahead. In a real job, leases would end early."""
+"""For tests of migrator only: seconds that the journal's clock is ahead. In a real job, leases would end early."""
 
 
 def insert_or_ignore(connection: Connection, table: Table) -> Insert:
-    """INSERT that leaves a row alone that is there already."""
+    """INSERT that keeps an existing row as it is."""
     if connection.dialect.name == "mysql":
-        # Not INSERT IGNORE: it swallows other faults too, and two that find one row deleted would lock each other out.
+        # Not INSERT IGNORE: it also hides other errors, and two that find the same deleted row would deadlock.
         any_column = next(column for column in table.columns if column is not table.autoincrement_column)
         return mysql.insert(table).on_duplicate_key_update({any_column.name: any_column})
     dialect: Any = _postgresql() if connection.dialect.name == "postgresql" else sqlite
@@ -284,7 +288,7 @@ def insert_or_ignore(connection: Connection, table: Table) -> Insert:
 
 
 def insert_or_replace(connection: Connection, table: Table) -> Insert:
-    """INSERT that gives a row with the same primary key, where there is one, its other values."""
+    """INSERT that updates the other columns of an existing row with the same primary key."""
     return _put_into(connection.dialect.name, table)
 
 
@@ -295,7 +299,7 @@ def _put_into(dialect: str, table: Table) -> Insert:
 
 
 def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]]) -> Insert:
-    """INSERT that changes a row with the same primary key, if there is one: `changes` of the row that was to be new."""
+    """INSERT that updates an existing row with the same primary key: `changes`, given the row to be inserted."""
     if dialect == "mysql":
         insertion = mysql.insert(table)
         return insertion.on_duplicate_key_update(changes(insertion.inserted))
@@ -307,24 +311,24 @@ def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]])
 
 
 def _postgresql() -> Any:
-    from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
+    from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does not need it
 
     return postgresql
 
 
 CHUNK = 400
-"""Rows or keys of one statement."""
+"""Rows or keys per statement."""
 Piece = TypeVar("Piece")
 
 
 def chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """The pieces in their order, CHUNK at a time."""
+    """The pieces in order, CHUNK at a time."""
     for start in range(0, len(pieces), CHUNK):
         yield pieces[start : start + CHUNK]
 
 
 def seconds(connection: Connection) -> float:
-    """The time by the database's clock, in seconds since 1970; later by TEST_CLOCK's."""
+    """The database clock in seconds since 1970, plus TEST_CLOCK."""
     ahead_s = float(os.environ.get(TEST_CLOCK, 0))
     return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one()) + ahead_s
 
@@ -332,10 +336,11 @@ def seconds(connection: Connection) -> float:
 def bring_back(
     connection: Connection, column: Column[Any], latest: float, *here: ColumnElement[bool]
 ) -> None:
-    """Bring moments that no process can have written by this clock back to `latest`.
+    """Reset times later than `latest`, which no process can have written by this clock, to `latest`.
 
     A journal on a server has one clock. Processes on a SQLite file use their hosts' clocks: without this, a lease of a
-    killed process lasts as many minutes longer as its clock was ahead. A live process renews its own lease."""
+    killed process lasts longer by as much as its clock was ahead. A live process renews its own lease.
+    """
     if connection.dialect.name == "sqlite":
         connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
 
@@ -344,7 +349,7 @@ _HEARD = ("since", "alive_at")
 
 
 def bring_back_heard(connection: Connection, table: Table, now: float, here: ColumnElement[bool]) -> None:
-    """Bring back when processes began, and were heard of last: never later than now."""
+    """Reset start and heartbeat times later than `now` to `now`."""
     for column in table.columns:
         if column.name in _HEARD:
             bring_back(connection, column, now, here)
@@ -352,10 +357,10 @@ def bring_back_heard(connection: Connection, table: Table, now: float, here: Col
 
 @contextmanager
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
-    """A transaction in which no other process sets a journal up; SQLite's transactions take turns anyway.
+    """A transaction in which no other process sets up a journal; SQLite has one writer anyway.
 
-    Two CREATE TABLE at once fail on PostgreSQL, IF NOT EXISTS or not; on MySQL each of them is a commit.
-    A lock of MySQL has a name of at most 64 letters, and MySQL has no MD5() since 9.6.
+    Two concurrent CREATE TABLE fail on PostgreSQL, with or without IF NOT EXISTS; on MySQL each of them commits. The name
+    of a MySQL lock has at most 64 characters, and MySQL has no MD5() since 9.6.
     """
     if engine.dialect.name == "mysql":
         with engine.connect() as holder:
@@ -377,9 +382,9 @@ PACKAGE = "single-table-migrator"
 
 
 def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
-    """Whether the journal was made just now. Tables that are missing are made in any case.
+    """Create missing tables. Returns whether the journal is new.
 
-    `name`: what messages call it; `reached`: called as soon as the database has answered.
+    `name`: for messages; `reached`: called as soon as the database has answered.
     Raises: SettingsError for a journal of another version.
     """
     with set_up_alone(engine) as connection:
@@ -397,7 +402,7 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
 
 
 def _create_missing(connection: Connection) -> None:
-    """Creates the tables that one look at all names does not show; SQLAlchemy asks for each of those again."""
+    """Create the tables that are missing from one list of all names; SQLAlchemy queries again for each of those."""
     there = inspect(connection).get_table_names()
     missing = [table for table in schema.metadata.sorted_tables if table.name not in there]
     if missing:
@@ -405,7 +410,7 @@ def _create_missing(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> int | None:
-    """The journal's version; None where it is yet to be made."""
+    """The journal's version; None if it does not exist yet."""
     if not inspect(connection).has_table(schema.meta.name):
         return None
     version = connection.execute(select(schema.meta.c.version)).scalar()
@@ -430,8 +435,8 @@ _FORK_WAIT_S = 5.0
 class Database:
     """Transactions on the journal's tables, from any thread.
 
-    `where`: the database's URL, or an engine of a server, whose transactions see what others committed before each
-    statement, and write. `retry`: how long a server that is busy, or that was reached and went away, is waited for.
+    `where`: the database's URL, or a server's engine with transactions that write, and whose statements each see all
+    earlier commits. `retry`: how long to wait for a server that is busy, or became unreachable.
     """
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
@@ -442,8 +447,8 @@ class Database:
         self._held = self._reached = False
         self.answers = Answers()
         self.is_new = False
-        """Whether its tables were made just now, by this very opening."""
-        # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
+        """Whether this opening created its tables."""
+        # The parent's pools. Kept, since closing them here would end the parent's sessions on its servers.
         self._inherited: list[Pool] = []
         self.engine = where if isinstance(where, Engine) else _engine(self.url)
         tell_of_forks(self)
@@ -451,10 +456,10 @@ class Database:
 
     @contextmanager
     def begin(self, *, reads: bool = False) -> Iterator[Connection]:
-        """A connection inside of one transaction. SQLite has one writer, so its threads take turns here.
+        """A connection in one transaction. SQLite has one writer, so its threads take turns here.
 
-        `reads`: it writes nothing, and sees what is committed; on SQLite it waits for no other process.
-        Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where that is not known.
+        `reads`: it only reads what is committed; on SQLite it does not wait for other processes.
+        Raises: PassingError if nothing was committed and a retry may succeed; LostAnswerError if the commit is in doubt.
         """
         committing, alone = False, self._one_at_a_time or nullcontext()
         try:
@@ -466,14 +471,14 @@ class Database:
             raise self._in_words(error, committing=committing) from None
 
     def bring_back(self, table: Table, here: ColumnElement[bool]) -> None:
-        """As `bring_back_heard`, before a transaction that only reads: it writes only where a process was ahead."""
+        """`bring_back_heard` before a transaction that only reads; writes only if a process's clock was ahead."""
         if not self.sqlite:
             return
         with self.begin(reads=True) as connection:
             query = select(table.c.alive_at).where(here, table.c.alive_at > seconds(connection))
             if connection.execute(query.limit(1)).first() is None:
                 return
-        # What can only be read is read as it is.
+        # A read-only journal is read as it is.
         with suppress(SettingsError), self.begin() as connection:
             bring_back_heard(connection, table, seconds(connection), here)
 
@@ -482,9 +487,9 @@ class Database:
         return connection.execution_options(**{READS: True}) if reads and self.sqlite else connection
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
-        """What `work` gives, tried again as a whole while the server is away.
+        """The result of `work`, retried as a whole while the server is unreachable.
 
-        `twice`: it does no harm when it is done twice, so it is also tried again where the answer to its commit was lost.
+        `twice`: it is idempotent, so it is also retried if the answer to its commit was lost.
         """
         passing = (PassingError, LostAnswerError) if twice else (PassingError,)
         return self._retry.call("the journal", work, lambda error: isinstance(error, passing), _gave_up)
@@ -492,7 +497,7 @@ class Database:
     def transaction(
         self, work: Callable[[Connection], Result], *, twice: bool, reads: bool = False
     ) -> Result:
-        """What `work` gives inside of one transaction, tried again as a whole. See begin() and tried()."""
+        """The result of `work` in one transaction, retried as a whole. See begin() and tried()."""
 
         def once() -> Result:
             with self.begin(reads=reads) as connection:
@@ -502,21 +507,21 @@ class Database:
 
     @property
     def name(self) -> str:
-        """What people may call it: its file, or its URL without password and options."""
+        """Its file, or its URL without password and options, for messages."""
         return str(self.url.database) if self.sqlite else _without_secrets(self.url)
 
     def close(self) -> None:
         self.engine.dispose()
 
     def before_fork(self) -> None:
-        """No connection to a file of SQLite's may be open in two processes; none is in use once the lock is ours."""
+        """No connection to a SQLite file may be open in two processes; under the lock none is in use."""
         if self._one_at_a_time is not None:
             self._held = self._one_at_a_time.acquire(timeout=_FORK_WAIT_S)
             if self.url.database not in IN_MEMORY:
                 self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child leaves connections to servers, and a lock that is held, to its parent."""
+        """A child leaves connections to servers, and a held lock, to its parent."""
         if self._one_at_a_time is not None and self._held:
             self._one_at_a_time.release()
         if in_child and self._one_at_a_time is not None:
@@ -540,14 +545,14 @@ class Database:
 
 
 class InDatabase:
-    """What is kept in a journal's database."""
+    """Part of a journal's database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
 
 class OfJob(InDatabase):
-    """What is kept of one job."""
+    """Records of one job."""
 
     def __init__(self, database: Database, job: str) -> None:
         super().__init__(database)
@@ -555,7 +560,7 @@ class OfJob(InDatabase):
 
 
 class OfJobTable(OfJob):
-    """What is kept of one job and one table, by the table's id or its name."""
+    """Records of one job and one table, by the table's id or name."""
 
     def __init__(self, database: Database, job: str, table: str) -> None:
         super().__init__(database, job)
@@ -567,22 +572,22 @@ Words = ParamSpec("Words")
 
 
 Method: TypeAlias = Callable[Concatenate[Owner, Connection, Words], Result]
-"""What is done inside of one transaction."""
+"""The body of one transaction."""
 Transaction: TypeAlias = Callable[Concatenate[Owner, Words], Result]
 
 
 def repeatable(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
-    """One transaction that does no harm when it is done twice: tried again while the server is away."""
+    """One idempotent transaction: always retried while the server is unreachable."""
     return _transaction(method, twice=True)
 
 
 def reading(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
-    """The same, and it writes nothing: on SQLite it waits for no other process."""
+    """Like repeatable, and it only reads: on SQLite it does not wait for other processes."""
     return _transaction(method, twice=True, reads=True)
 
 
 def once_only(method: Method[Owner, Words, Result]) -> Transaction[Owner, Words, Result]:
-    """One transaction that is not the same twice: tried again only while nothing of it was committed."""
+    """One transaction that is not idempotent: retried only while nothing of it was committed."""
     return _transaction(method, twice=False)
 
 
@@ -618,7 +623,7 @@ def _url(text: str | URL) -> URL:
             f"a journal is kept on SQLite, PostgreSQL, MariaDB or MySQL, not on {kind}; {advice}"
         )
     if kind != "sqlite" and any("@" in part for part in (url.host or "", url.database or "")):
-        # A part of the password would stand where messages name the host.
+        # Messages name the host, which would contain a part of the password.
         what = "the job's journal: the URL holds an '@' too many"
         raise SettingsError(f"{what}; write @ : / in a user name or password as %40 %3A %2F")
     return url.set(drivername=_DRIVERS[kind])
@@ -631,13 +636,13 @@ def _engine(url: URL) -> Engine:
                 {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
             )
             if url.get_backend_name() == "postgresql":
-                # Of a database that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+                # From a database without an encoding (SQL_ASCII) the driver would return bytes for text.
                 connect_args["client_encoding"] = "utf8"
-                # Behind a pooler a statement that was prepared in one session of the server is unknown in the next one.
+                # Behind a pooler, a statement prepared in one server session is unknown in the next.
                 connect_args["prepare_threshold"] = None
-            # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
+            # The next statement must see what others have committed meanwhile: the default on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
-            # Set with each transaction, whatever another client set for a session that a pooler lends us.
+            # Set per transaction, overriding what another client set for a pooled session.
             options = {"postgresql_readonly": False} if url.get_backend_name() == "postgresql" else {}
             return create_engine(
                 url,
@@ -656,5 +661,4 @@ def _engine(url: URL) -> Engine:
 
 
 def _without_secrets(url: URL) -> str:
-    """The URL without its password and its options."""
     return url.set(query={}).render_as_string(hide_password=True)

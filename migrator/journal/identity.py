@@ -1,5 +1,6 @@
-"""Where the journal of a job is, and its identity: that of the journal, and of the job's table and source, compared
-when they are opened."""
+"""The location of a job's journal, and the identities of journal, job, table and source that are compared when they are
+opened.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from migrator.runtime.values import replace
 
 
 class SeenTable(Struct, frozen=True):
-    """The name of a table, and the highest ticket that was seen in its control item."""
+    """The name of a table, and the highest ticket seen in its control item."""
 
     name: str
     ticket: int
@@ -32,8 +33,9 @@ class SeenTable(Struct, frozen=True):
 _IDENTITY = KeptRecords[str]("identity", str)
 SEEN = KeptRecords[SeenTable]("seen_table", SeenTable)
 JOB_NAMES = KeptRecords[tuple[str, ...]]("job_name", tuple[str, ...])
-"""Which job it is: the names of its table and of its source. The journal was first used with the first of them, others were
-added on purpose."""
+"""The names of a job's table and of its source. The journal was first used with the first name, the others were added on
+purpose.
+"""
 
 
 class SqlIdentity(OfJob):
@@ -68,7 +70,7 @@ class SqlIdentity(OfJob):
 
     @repeatable
     def knows_job(self, connection: Connection) -> bool:
-        """Whether capture or a writer of the job was ever recorded here. A comparison or a reader alone is no sign."""
+        """Whether capture or a writer of the job was ever recorded here. A verify run or a reader does not count."""
         writing = run.c.kind.in_(["backfill", "relay", "direct"])
         signs = (exists().where(run.c.job == self.job, writing), exists().where(phase.c.job == self.job))
         return bool(
@@ -79,12 +81,12 @@ class SqlIdentity(OfJob):
 
     @repeatable
     def names(self, connection: Connection, kind: NameKind) -> frozenset[str]:
-        """What the job's table, or source, is called here."""
+        """The names recorded here for the job's table or source."""
         return self._names(connection, kind)
 
     @repeatable
     def first_name(self, connection: Connection, kind: NameKind, name: str) -> frozenset[str]:
-        """The same, where it is called that from now on if it was not called anything before."""
+        """The names; `name` is recorded as the first if there was none."""
         if not (names := self._names(connection, kind)):
             JOB_NAMES.add(connection, self.job, (name,), kind)
             names = self._names(connection, kind)
@@ -92,7 +94,7 @@ class SqlIdentity(OfJob):
 
     @repeatable
     def add_name(self, connection: Connection, kind: NameKind, name: str) -> None:
-        """It is called that, too, from now on."""
+        """Record a further name."""
         if name not in self._names(connection, kind):
             names = JOB_NAMES.lock(connection, self.job, kind) or ()
             JOB_NAMES.put(connection, self.job, (*names, name), kind)
@@ -101,7 +103,7 @@ class SqlIdentity(OfJob):
         names = frozenset(JOB_NAMES.get(connection, self.job, kind) or ())
         if kind == "source":
             return names
-        # Tables that were written with tickets have their names there.
+        # The names of tables that were written with tickets are there.
         return names | {seen.name for seen in SEEN.all(connection, self.job).values()}
 
 
@@ -109,18 +111,18 @@ class SqlIdentity(OfJob):
 
 
 class JournalLocation(Struct, frozen=True):
-    """`url`: of the journal; files by their whole path, so that it stays the same when a process changes its directory."""
+    """`url`: of the journal; files by absolute path, so that a change of directory does not affect it."""
 
     url: str | URL
 
     @property
     def file(self) -> str:
-        """The journal's file; '' of one on a server."""
+        """The journal's file; '' for one on a server."""
         return str(self.url.database) if isinstance(self.url, URL) else ""
 
 
 def location_of(written: str | None, name: str, folder: Path, home: str | None) -> JournalLocation:
-    """Where the journal of job `name` is. `written`: its `journal:`, `folder`: the job file's, `home`: $MIGRATOR_HOME."""
+    """The location of job `name`'s journal. `written`: its `journal:`, `folder`: the job file's, `home`: $MIGRATOR_HOME."""
     if written is None and home:
         return _file(Path(home) / f"{name}.db")
     path = Path(FOLDER) / f"{name}.db" if written is None else _sqlite_path(written)
@@ -132,7 +134,7 @@ def _file(path: Path) -> JournalLocation:
 
 
 def _sqlite_path(written: str) -> Path | None:
-    """The file of an SQLite URL; None of any other, also of one that cannot be read, which is refused where it is opened."""
+    """The file of a SQLite URL; None for any other, and for an unreadable URL, which opening it rejects."""
     with suppress(ArgumentError, ValueError):
         url = make_url(written)
         if (

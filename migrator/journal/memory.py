@@ -1,4 +1,4 @@
-"""What writers beside each other keep: remembered keys, claims on keys that two rows may make, and open findings."""
+"""What concurrent writers share: remembered keys, claims on keys that two rows may make, and open findings."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ REACHED = KeptRecords[int]("reached_ticket", int)
 
 
 class SqlMemory(InDatabase):
-    """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
+    """model.live.Memory of one table; rows are found by digests that include the table's id.
 
-    A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
-    It goes when its row is forgotten (see stages/core/removal.py), and no writer can be late any more.
+    A root that was ever written stays, with its ticket, after its last key is gone: a late writer must notice that it is
+    late. It goes when its row is forgotten (stages/core/removal.py), when no writer can be late.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -82,7 +82,7 @@ class SqlMemory(InDatabase):
             before_of.update({roots[digest]: before[digest] for digest in chunk})
             not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
             _raise(connection, not_newer, ticket)
-            # Mostly all of them are kept already, and to insert each once more would cost more than the rest.
+            # Usually all of them exist, and inserting each again would cost more than the rest.
             new = [
                 self._key(digest, key)
                 for digest in not_newer
@@ -128,7 +128,7 @@ class SqlMemory(InDatabase):
             }
             for request in requests
         ]
-        # In one statement: a request that is there already is not withdrawn between a look at it and its newer ticket.
+        # One statement: an existing request cannot be withdrawn between a read and its newer ticket.
         _insert(connection, _insert_or_raise(connection.dialect.name, key_request, "ticket"), rows)
 
     @reading
@@ -167,7 +167,7 @@ class SqlMemory(InDatabase):
 
 
 def root_digest(table_id: str, root: Root) -> bytes:
-    """What a root of that table is found by."""
+    """The digest by which a root of that table is found."""
     return _blake([table_id, *root])
 
 
@@ -175,8 +175,8 @@ def root_digest(table_id: str, root: Root) -> bytes:
 
 
 def _remembered(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, Remembered]:
-    """What is remembered of each root, whose rows no other writer changes until the transaction ends."""
-    # A look without locks, so that all are locked in one order, those that are new among them.
+    """What is remembered of each root; no other writer changes these rows until the transaction ends."""
+    # Read without locks first, then lock all in one order, new ones included.
     known = _known(connection, digests)
     new = [{"root": digest, "ticket": _NO_TICKET} for digest in digests if digest not in known]
     if new:
@@ -194,7 +194,7 @@ def _known(connection: Connection, digests: Sequence[bytes]) -> set[bytes]:
 
 
 def _tickets(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
-    """The highest ticket of each root. The rows are locked in the order of digests, so that no deadlock comes of it."""
+    """The highest ticket of each root. Rows are locked in the order of digests, which prevents deadlocks."""
     table = remembered_root
     query = select(table.c.root, table.c.ticket).where(table.c.root.in_(digests)).order_by(table.c.root)
     return {bytes(root): int(ticket) for root, ticket in connection.execute(query.with_for_update())}
@@ -213,20 +213,22 @@ def _raise(connection: Connection, digests: Sequence[bytes], ticket: int) -> Non
 
 
 def _has_rows(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
-    """Mostly there are none, and to look for those of each key or row would cost more than all else in a transaction."""
+    """Whether there are any. Usually there are none, and a query per key or row would cost more than the rest of the
+    transaction.
+    """
     return connection.execute(select(1).select_from(table).where(*where).limit(1)).first() is not None
 
 
 def _insert(connection: Connection, insertion: Insert, rows: Sequence[Mapping[str, object]]) -> None:
-    # In one order, so that no deadlock comes of it.
+    # In one order, which prevents deadlocks.
     for chunk in chunks(sorted(rows, key=lambda row: (row["digest"], row["root"]))):
         connection.execute(insertion, [dict(row) for row in chunk])
 
 
 @cache
 def _insert_or_raise(dialect: str, table: Table, number: str) -> Insert:
-    """INSERT that leaves a row with the same primary key as it is, but for this column: it is the higher number then."""
-    # No parameter: PyMySQL fills in none behind the values of many rows.
+    """INSERT that keeps an existing row with the same primary key, except that this column becomes the higher number."""
+    # No parameter: PyMySQL fills in none after the values of many rows.
     before = func.coalesce(table.c[number], literal_column("-1"))
     greatest = func.max if dialect == "sqlite" else func.greatest
     return upsert(dialect, table, lambda new: {number: greatest(before, new[number])})
@@ -257,13 +259,11 @@ def _read(text: str) -> ItemKey:
     return key
 
 
-# ──
-# Findings of live change that still hold, over all relays: one for each row and item, however often it is
-# refused.
+# Open findings of live change, over all relays: one per row and item, however often the row is refused.
 
 _UNREAD = 0
 _OF_MARKS = "mark"
-"""The kind that names a table, and no row: it holds while a mark is left that could not be worked."""
+"""Kind of a finding that names a table, not a row: open while a mark remains that could not be processed."""
 
 
 class SqlOpenFindings(OfJobTable):
@@ -271,7 +271,7 @@ class SqlOpenFindings(OfJobTable):
 
     @classmethod
     def of_relays(cls, database: Database, job: str, runs: Sequence[Run]) -> SqlOpenFindings:
-        """Of the table that the last relay among the job's runs wrote to."""
+        """Those of the table that the last relay among the job's runs wrote to."""
         tables = [run.identity.table_id for run in runs if run.identity.kind == "relay"]
         return cls(database, job, tables[-1] if tables else "")
 
@@ -293,7 +293,7 @@ class SqlOpenFindings(OfJobTable):
         newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
         if closed := before.keys() - newer - rows.keys():
             self._delete(connection, open_finding.c.digest.in_(sorted(closed)))
-        # In one order, so that no deadlock comes of it.
+        # In one order, which prevents deadlocks.
         for digest in sorted(rows.keys() - newer):
             connection.execute(insert_or_replace(connection, open_finding), rows[digest])
 
@@ -345,7 +345,7 @@ class SqlOpenFindings(OfJobTable):
     def _open_of(
         self, connection: Connection, roots: Sequence[bytes]
     ) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
-        """What is open of the roots (digest, (root, ticket)); no other writer changes it until the transaction ends."""
+        """Open findings of the roots (digest, (root, ticket)); no other writer changes them until the transaction ends."""
         columns = (open_finding.c.digest, open_finding.c.root, open_finding.c.ticket)
         for chunk in chunks(roots):
             here = (*self._own(), open_finding.c.root.in_(chunk))
@@ -363,17 +363,17 @@ _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlTraces(OfJobTable):
-    """What a journal holds of rows that are to be forgotten, for one job and one table.
+    """Everything that a journal stores about rows to be forgotten, for one job and one table.
 
-    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: the rows of
-    their values are unknown). `item_keys`: as in findings, of items that the rows had. Every method is one transaction.
+    `kinds` for messages: findings, claims, contests, remembered keys, samples (all of the job: the rows of their values are
+    unknown). `item_keys`: as in findings, of the rows' items. Every method is one transaction.
     """
 
     @repeatable
     def count(
         self, connection: Connection, roots: Sequence[Root], item_keys: Collection[str] = ()
     ) -> dict[str, int]:
-        """How much there is of each kind; kinds of which there is nothing are among them."""
+        """Number of records per kind, 0 included."""
         return {
             kind: sum(_count(connection, *rows) for rows in places)
             for kind, places in self._places(roots, item_keys).items()
@@ -389,16 +389,16 @@ class SqlTraces(OfJobTable):
         *,
         ticket: int,
     ) -> dict[str, int]:
-        """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
+        """Delete records of these kinds; returns their numbers. What was remembered with a higher ticket stays."""
         places = self._places(roots, item_keys, ticket)
         if self.database.sqlite:
-            # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
+            # Overwrite deleted content in the file; a server does that in its own cleanup.
             connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
         return {kind: sum(_deleted(connection, *rows) for rows in places[kind]) for kind in kinds}
 
     @repeatable
     def page_bounds(self, connection: Connection, roots: Sequence[Root]) -> int:
-        """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
+        """Number of pages that begin or end at one of the rows; they stay, because runs need them."""
         count = 0
         for name, key in roots:
             bound = or_(page.c.after_key == key, page.c.upto_key == key)
@@ -421,7 +421,7 @@ class SqlTraces(OfJobTable):
             "claims": [place for root in roots for place in self._claims(root)],
             "contests": [place for root in roots for place in self._contests(root)],
             "remembered keys": [place for root in roots for place in self._remembered(root, ticket)],
-            # A sample does not say of which rows its values are.
+            # A sample does not name the rows of its values.
             "samples": [(sample, sample.c.job == self.job)],
         }
 
@@ -429,7 +429,7 @@ class SqlTraces(OfJobTable):
         return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
 
     def _findings(self, root: Root) -> list[_Rows]:
-        """Its own, and those of other rows that name it as the one which makes the same key."""
+        """Its own, and those of other rows that name it as the owner of the same key."""
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
         named = finding.c.owner == source_text(*root)
@@ -442,7 +442,7 @@ class SqlTraces(OfJobTable):
         )
 
     def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Rows]:
-        """Those that name an item of the rows, and no row."""
+        """Those that name an item of the rows, but no row."""
         names = [name for name, _ in roots]
         here = and_(
             finding.c.run_id.in_(self._runs()), finding.c.entity.in_(names), finding.c.source_key == ""
@@ -462,7 +462,7 @@ class SqlTraces(OfJobTable):
         return [(key_request, key_request.c.root == root_digest(self.table, root))]
 
     def _remembered(self, root: Root, ticket: int | None) -> list[_Rows]:
-        """The row itself first: a writer that remembers more of it waits there. Then keys that have no row any more."""
+        """The row itself first: a writer that remembers more of it waits there. Then keys whose root is gone."""
         digest = root_digest(self.table, root)
         here = remembered_root.c.root == digest
         if ticket is None:

@@ -1,4 +1,4 @@
-"""Processes at work: how far they are, their parts of budgets, their last failures, and what was asked of them."""
+"""Running processes: progress, shares of budgets, last failures, and what operators have requested."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ _log = get_logger("lease")
 
 
 class Holder(Struct, frozen=True):
-    """A process, as others may tell whether it lives. `sees`, `born`: as an Instance's. `nonce`: of one lease. `doing`: what
-    others ask for by `is_doing`."""
+    """A process with what others need to tell whether it is alive. `sees`, `born`: as an Instance's. `nonce`: of one lease.
+    `doing`: for `is_doing`.
+    """
 
     host: str
     pid: int
@@ -59,14 +60,14 @@ class Holder(Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        """False only if it is known to be dead: a process that could be seen from here, and is gone."""
+        """False only if it is known to be dead: a process visible from here that has ended."""
         if (self.host, self.sees) != (socket.gethostname(), visible_processes()):
             return True
         return is_alive(self.pid, self.born)
 
 
 class HeldLease(Struct, frozen=True):
-    """A job's lease: by whom, since when, and for how long after `alive_at`, when it was last renewed."""
+    """A job's lease: its holder, its start, and its life after `alive_at`, the last renewal."""
 
     holder: Holder
     since: float
@@ -81,8 +82,9 @@ LEASES = KeptRecords[HeldLease]("lease", HeldLease)
 
 
 class RunLease:
-    """Use as a context manager. Renewed by a thread; `check` tells a run that has lost it to stop. `clock`: seconds that
-    only grow, for what has passed since the lease was renewed. `doing`: what others ask for by `is_doing`."""
+    """A context manager. A thread renews it; `check` stops a run that has lost it. `clock`: monotonic seconds, for the time
+    since the last renewal. `doing`: for `is_doing`.
+    """
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class RunLease:
         )
 
     def __enter__(self) -> RunLease:
-        # A transaction of its own: the one that finds the lease held ends with an error.
+        # In its own transaction: the one that finds the lease held ends with an error.
         LEASES.bring_back_first(self.journal.database, self.job)
         self.journal.database.tried(self._acquire, twice=True)
         self._ticker.start()
@@ -114,19 +116,19 @@ class RunLease:
 
     def __exit__(self, *ended: object) -> None:
         self._ticker.stop(self.life_s)
-        # A lease that is not given back runs out by itself, and must not hide what ended the run.
+        # A lease that is not released expires, and must not hide the error that ended the run.
         with suppress(MigratorError), self.journal.database.begin() as connection:
             held = LEASES.lock(connection, self.job)
             if held is not None and held.holder == self.holder:
                 LEASES.delete(connection, self.job, "")
 
     def check(self) -> None:
-        """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
+        """Raises: StoppedError if the lease could not be renewed in time: another run may have started."""
         if self.clock() >= self._valid_until:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command resumes")
 
     def _acquire(self) -> None:
-        """Raises: SettingsError when a live run holds it."""
+        """Raises: SettingsError if a live run holds it."""
         before = self.clock()
         with self.journal.database.begin() as connection:
             held, now = LEASES.lock(connection, self.job), seconds(connection)
@@ -144,18 +146,19 @@ class RunLease:
                 if held is not None and is_ours:
                     LEASES.put(connection, self.job, replace(held, alive_at=seconds(connection)))
         except MigratorError:
-            return  # the journal may come back before the lease ends; check() stops the run when it does not
+            return  # the journal may come back before the lease ends; else check() stops the run
         if not is_ours:
             self._valid_until = 0.0
             self._ticker.end()
             return
-        # The time before the call: others count the lease's life from a moment after it, never before.
+        # The time before the call: other processes count the lease's life from a later moment.
         self._valid_until = before + self.life_s
 
 
 class JoinedLease:
-    """The lease that another process holds of the run that this one joins. Use as a context manager, as RunLease; `check`
-    tells that the holder has given it back or lost it."""
+    """Another process's lease of the run that this one joins. A context manager like RunLease; `check` fails after the
+    holder has released or lost it.
+    """
 
     def __init__(self, journal: SqlJournal, job: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self.journal = journal
@@ -165,7 +168,7 @@ class JoinedLease:
         self._ticker = Ticker("lease", self._look, noting(_log, "lease_not_renewed"), lambda: heartbeat_s)
 
     def __enter__(self) -> JoinedLease:
-        """Raises: SettingsError where nothing is to be joined, or not yet, or another host holds a journal's file."""
+        """Raises: SettingsError if no run can be joined yet, or if another host holds a journal's file."""
         holder = self._held_by()
         if holder is None:
             raise SettingsError(
@@ -183,7 +186,7 @@ class JoinedLease:
         self._ticker.stop(LIFE_S)
 
     def check(self) -> None:
-        """Raises: StoppedError when the run is not at work any more."""
+        """Raises: StoppedError if the run has ended."""
         if not self._is_held:
             what = f"the process that began the run of job {self.job} has ended or was killed"
             raise StoppedError(f"{what}; run its command again, and then this one")
@@ -203,8 +206,9 @@ def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
 
 
 def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = True) -> list[Run]:
-    """The job's runs, oldest first. A run whose process could not record its end is interrupted, not running: the job's
-    lease is free. Relays hold none; `relays_work`: whether one is at work."""
+    """The job's runs, oldest first. While the lease is free, a run without a recorded end is interrupted, not running.
+    Relays hold no lease; `relays_work`: whether one is running.
+    """
     runs = journal.runs(job)
     is_held = any(run.state == "running" for run in runs) and _living_holder(journal, job) is not None
 
@@ -231,7 +235,7 @@ _ONE_HOST = "a journal in a file serves one host: for several name one on a serv
 
 
 def refuse_absent(location: JournalLocation, job: str) -> None:
-    """Raises: SettingsError where the journal would be a new file: no run can be joined by it, and it must not be made."""
+    """Raises: SettingsError if the journal does not exist: no run can be joined, and it must not be created."""
     if location.file and not os.path.exists(location.file):
         raise SettingsError(
             f"no run of job {job} on this host: journal {location.file} not found; {_ONE_HOST}"
@@ -244,22 +248,21 @@ def _busy(job: str, holder: Holder, since: str) -> str:
 
 
 MINUTES_KEPT_S = 35 * 86_400.0
-"""A relay that always runs has some 50,000 minutes in this time."""
+"""A relay that runs all the time has some 50,000 minutes in this time."""
 WINDOW_S = 10.0
-"""Budgets hold over any so many seconds, so what a process that has ended spent counts for so long."""
+"""Budgets hold over any period of this length, so consumption of an ended process counts that long."""
 _FORGOTTEN_S = 86_400.0
-"""The row of a killed process is deleted after a day."""
+"""The record of a killed process is deleted after a day."""
 
 
 _NO_SHARE = Share("", "")
-"""Of a process that spends nothing of a budget."""
+"""Of a process that uses no budget."""
 
 
 class _KnownProcess(Struct, frozen=True):
     """A process at its last heartbeat.
 
-    `state`: None for one that `status` does not list. `since`: it takes one part of so many since then. `has_left`: it had
-    ended at `alive_at`.
+    `state`: None if `status` does not list it. `since`: when it took its current share. `has_left`: it ended at `alive_at`.
     """
 
     holder: Holder
@@ -273,23 +276,22 @@ class _KnownProcess(Struct, frozen=True):
         return replace(self, share=replace(self.share, connections=0), alive_at=now, has_left=True)
 
     def leaves_room(self, parts: int, now: float) -> bool:
-        """Whether it takes no more than one of so many parts, and has not taken more within the window."""
+        """Whether it takes at most one of so many parts, and has done so for the whole window."""
         return not self.share.parts or (self.share.parts >= parts and self.since <= now - WINDOW_S)
 
 
 PROCESSES = KeptRecords[_KnownProcess]("process", _KnownProcess)
 _MINUTES = KeptRecords[WorkMinute]("progress", WorkMinute, time="begun_at")
-"""What each process had done at its last heartbeat of each minute, for the report's curves."""
+"""Each process's progress at its last heartbeat of each minute, for the report's charts."""
 _FAILURES = KeptRecords[Failure]("failure", Failure)
 _THROTTLES = KeptRecords[Throttle]("throttle", Throttle)
 
 
 class SqlProcesses(OfJob):
-    """The processes of one job, and what an operator reads and sets. Every method is one transaction. What the processes
-    of one scope take together is never more than its budgets, over any ten seconds.
+    """The processes of one job, and what an operator reads and sets. Every method is one transaction. Over any ten seconds,
+    the processes of one scope together stay within its budgets.
 
-    `silent_s`: after so long without a heartbeat a process sends nothing.
-
+    `silent_s`: without a heartbeat for so long a process stops sending.
     Raises, from every method: StoppedError, SettingsError if the journal cannot be reached.
     """
 
@@ -301,7 +303,7 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def reserve(self, connection: Connection, shares: Sequence[Share]) -> None:
-        """Store the shares of processes that begin a moment later."""
+        """Store the shares of processes that are about to start."""
         PROCESSES.forget(connection, self.job, seconds(connection) - _FORGOTTEN_S)
         for share in sorted(shares, key=lambda share: share.id):
             self._put(connection, share.id, None, share, 0.0)
@@ -315,9 +317,10 @@ class SqlProcesses(OfJob):
         share: Share | None,
         advance: Advance,
     ) -> Beat:
-        """Store state and share; return them with their times and part, and the throttle. `advance` is kept by the
-        minute, if there is a state."""
-        # The share first: its lock comes before all others.
+        """Store state and share; return them with their times and part, and the throttle. `advance` is stored per minute,
+        if there is a state.
+        """
+        # The share first: its lock precedes all others.
         kept, since, parts = (_NO_SHARE, 0.0, 0) if share is None else self._divided(connection, share)
         if state is not None:
             now = seconds(connection)
@@ -338,7 +341,7 @@ class SqlProcesses(OfJob):
             own.parts != number and all(other.leaves_room(number, now) for other in counted.values())
         ):
             parts = number
-        # More is kept before it is taken, less when it is: others must never count on what this process may take.
+        # Store a larger share before it is used, and a smaller one after: others must never count on this process's part.
         kept = min(filter(None, (own.parts, parts)), default=0)
         taken = 0 if before is None else before.share.parts
         since = now if 0 < taken < kept else 0.0 if before is None or kept != taken else before.since
@@ -356,7 +359,9 @@ class SqlProcesses(OfJob):
         _MINUTES.put(connection, self.job, done, f"{id} {minute}")
 
     def leave(self, id: str, advance: Advance | None) -> None:
-        """Once: a process that ends waits for no journal that is away. What it spent counts for the window."""
+        """Tried once: a process that ends does not wait for an unreachable journal. Its consumption counts for the
+        window.
+        """
         with self.database.begin() as connection:
             if advance is not None:
                 self._keep_minute(connection, id, advance)
@@ -364,7 +369,7 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def ended(self, connection: Connection, id: str) -> None:
-        """Another process has seen that it ended."""
+        """Record that another process noticed its end."""
         self._left(connection, id, is_listed=True)
 
     def _left(self, connection: Connection, id: str, *, is_listed: bool) -> None:
@@ -374,7 +379,7 @@ class SqlProcesses(OfJob):
             PROCESSES.put(connection, self.job, left if is_listed else replace(left, state=None), id)
 
     def failed(self, state: ProcessState, reason: str) -> None:
-        """Once, as `leave`."""
+        """Tried once, like `leave`."""
         with self.database.begin() as connection:
             failure = Failure(state.kind, state.host, state.pid, seconds(connection), reason)
             _FAILURES.put(connection, self.job, failure, state.kind)
@@ -387,11 +392,13 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def at_work(self, connection: Connection, scope: str) -> int:
-        """Processes that have not left and are not known to be dead."""
+        """Number of processes that have not left and are not known to be dead."""
         return sum(not process.has_left for process in self._counted(connection, scope).values())
 
     def _counted(self, connection: Connection, scope: str, own: str = "") -> dict[str, _KnownProcess]:
-        """Processes that spend, or spent within the window, by id. No other process counts before the transaction ends."""
+        """Processes that use the budget, or did within the window, by id. No other process is counted until the transaction
+        ends.
+        """
         PROCESSES.lock(connection, self.job)
         PROCESSES.bring_back(connection, self.job)
         now, counted = seconds(connection), dict[str, _KnownProcess]()
@@ -409,7 +416,7 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def minutes(self, connection: Connection, since: float) -> list[WorkMinute]:
-        """What was done, from the first whole minute before `since` on, oldest first."""
+        """Progress per minute from the last whole minute before `since`, oldest first."""
         kept = _MINUTES.all(connection, self.job, since - 60).values()
         return sorted(kept, key=lambda minute: (minute.begun_at, minute.process))
 
@@ -433,7 +440,7 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def ask(self, connection: Connection, /, who: str, reason: str, **asked: Any) -> Throttle:
-        """Changes what is asked: `paused`, `max_write_units`, or both; what is not named stays."""
+        """Change the requested `paused`, `max_write_units`, or both; omitted ones stay."""
         before = _THROTTLES.lock(connection, self.job) or AS_SET
         throttle = replace(before, who=who, reason=reason, since=seconds(connection), **asked)
         _THROTTLES.put(connection, self.job, throttle)
@@ -444,7 +451,7 @@ class SqlProcesses(OfJob):
 
 
 def _heard(process: _KnownProcess) -> ProcessState | None:
-    """The state, no later than the row: a heartbeat of a clock that was ahead is brought back there."""
+    """The state, with its time limited to the record's, in case the process's clock was ahead."""
     if (state := process.state) is None:
         return None
     since, alive_at = min(state.since, process.alive_at), min(state.alive_at, process.alive_at)

@@ -1,4 +1,4 @@
-"""Phases of access patterns with every move, and the counts of compared answers that moves are judged by."""
+"""Phases of access patterns with every move, and counts of compared answers, which decide moves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from migrator.runtime.values import asdict, replace
 
 _WHO_LETTERS = 255
 CONFIRMED = KeptRecords[dict[str, int]]("confirmed_phase", dict[str, int])
-"""By instance, the versions of the patterns' phases that it works by."""
+"""By instance, the versions of the patterns' phases that it uses."""
 
 
 class SqlPhases(OfJob):
@@ -102,7 +102,7 @@ class SqlPhases(OfJob):
             raise SettingsError(f"the table stores an invalid phase of pattern {pattern}")
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         phase = self._read(connection).get(pattern, PatternPhase(pattern))
-        # The table keeps a ramp's share, and not whom it was for.
+        # The table stores a ramp's share, but not its audience.
         state = state if share_fits(state) else State("shadow")
         moved = PatternPhase(pattern, state, max(kept.version, phase.version + 1), seconds(connection))
         connection.execute(delete(phases).where(here))
@@ -131,7 +131,9 @@ class SqlPhases(OfJob):
     # ── what is there ──
 
     def _read(self, connection: Connection) -> dict[str, PatternPhase]:
-        """Every phase with the last line of its audit, one statement: a move between two would look like a forgery."""
+        """Every phase with its last audit line, in one statement: a move between two statements would look like a
+        forgery.
+        """
         last = (
             select(moves.c.pattern, func.max(moves.c.version).label("version"))
             .where(moves.c.job == self.job)
@@ -177,7 +179,7 @@ class SqlPhases(OfJob):
 
 
 def _checked(row: Any) -> PatternPhase:
-    """The phase, with a fault where the journal was edited by hand and holds another one than the audit ends with."""
+    """The phase, with a fault if it differs from its last audit line: the journal was edited by hand."""
     audited = _state(row, "after")
     if audited is None:
         what = f"the audit of pattern {row.pattern} ends with an invalid phase"
@@ -195,7 +197,7 @@ def _checked(row: Any) -> PatternPhase:
 
 
 def _state(row: Row[Any], when: Literal["before", "after"]) -> State | None:
-    """The state before or after a move; None where the line holds none."""
+    """The state before or after a move; None if the line has none."""
     state = state_named(getattr(row, when))
     if state is None or not row.audience:
         return state if state is None or share_fits(state) else None
@@ -252,7 +254,7 @@ def _move(row: Row[Any]) -> Move:
 # ── What was compared, minute by minute, with samples of what differed ──
 
 _SWEEP_S = 3600.0
-"""How often one process looks for windows that are too old."""
+"""How often one process deletes expired windows."""
 _IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
 _NUMBERS = ("compared", "same", "transient", "different")
 _COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUMNS, "found", "answer")]
@@ -268,7 +270,7 @@ class SqlEvidence(OfJob):
 
     @repeatable
     def keep(self, connection: Connection, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
-        # In one order: two processes that keep the same windows wait for each other, without a deadlock.
+        # In one order: two processes that store the same windows wait for each other, without a deadlock.
         rows = [self._window_row(window) for window in sorted(windows, key=_window_order)]
         self._sweep(connection)
         _keep_windows(connection, rows)
@@ -297,7 +299,7 @@ class SqlEvidence(OfJob):
     # ── windows ──
 
     def _sweep(self, connection: Connection) -> None:
-        """Drops windows that are too old, now and then, which is often enough."""
+        """Delete expired windows, if the last time was long enough ago."""
         with self._sweeping:
             now = seconds(connection)
             if now - self._swept_at < _SWEEP_S:
@@ -360,7 +362,7 @@ def _counts_text(window: Window) -> str:
 
 
 def _window(row: Row[Any]) -> Window:
-    """Raises: SettingsError where the text is none of ours. What a newer migrator counts beside is left out."""
+    """Raises: SettingsError for invalid content. Counts added by a newer migrator are ignored."""
     try:
         counts = json.loads(row.counts)
         found_counts = {
@@ -376,14 +378,14 @@ def _window(row: Row[Any]) -> Window:
 
 
 def _as_kept(name: str, value: Any) -> Any:
-    """Raises: TypeError, ValueError where it is nothing that a window holds under this name."""
+    """Raises: TypeError, ValueError for a value that a window does not have under this name."""
     if name in _NUMBERS:
         return int(value)
     return {str(key): str(item) if name == "latency" else int(item) for key, item in value.items()}
 
 
 def _sample(row: Row[Any]) -> Sample:
-    """Raises: SettingsError where the text is none of ours. What a newer migrator keeps beside is left out."""
+    """Raises: SettingsError for invalid content. Fields added by a newer migrator are ignored."""
     names = set(Sample.__struct_fields__)
     try:
         content: dict[str, Any] = {

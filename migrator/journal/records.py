@@ -16,12 +16,11 @@ from migrator.runtime.values import replace
 
 Value = TypeVar("Value")
 _NOTHING = "null"
-"""The value of a record that is there to be locked only."""
+"""The value of a record that exists only to be locked."""
 
 
 class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
-    """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
-    transaction.
+    """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a transaction.
 
     `form`: the type of the values, anything that msgspec reads. `time`: the field that the column `alive_at` repeats.
     """
@@ -35,26 +34,26 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         return None if row is None else self._value(scope, row)
 
     def read(self, database: Database, scope: str, id: str = "") -> Value | None:
-        """get() in a transaction of its own."""
+        """get() in its own transaction."""
         return database.transaction(
             lambda connection: self.get(connection, scope, id), twice=True, reads=True
         )
 
     def read_all(self, database: Database, scope: str) -> dict[str, Value]:
-        """all() in a transaction of its own."""
+        """all() in its own transaction."""
         return database.transaction(lambda connection: self.all(connection, scope), twice=True, reads=True)
 
     def lock(self, connection: Connection, scope: str, id: str = "") -> Value | None:
-        """The value, which no other transaction locks or changes until this one ends; also if there is none."""
+        """The value, locked until the transaction ends; also locks a missing record."""
         locked = self._one(scope, id).with_for_update()
-        # A record that another transaction deletes meanwhile is not found: it is made again, and locked.
+        # A record that another transaction deletes meanwhile is not found; create it again, and lock it.
         while (row := connection.execute(locked).first()) is None:
             nothing = {"scope": scope, "kind": self.kind, "id": id, "value": _NOTHING, "alive_at": 0.0}
             connection.execute(insert_or_ignore(connection, record), nothing)
         return self._value(scope, row)
 
     def all(self, connection: Connection, scope: str, since: float | None = None) -> dict[str, Value]:
-        """By id. `since`: only those whose time is not before it."""
+        """Values by id. `since`: only those with this time or later."""
         query = self._of(scope).order_by(record.c.id)
         rows = connection.execute(query if since is None else query.where(record.c.alive_at >= since))
         values = ((row.id, self._value(scope, row)) for row in rows)
@@ -64,27 +63,27 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         connection.execute(insert_or_replace(connection, record), self._row(scope, id, value))
 
     def add(self, connection: Connection, scope: str, value: Value, id: str = "") -> None:
-        """Like put(), but a record that is there already stays as it is."""
+        """Like put(), but keeps an existing record."""
         connection.execute(insert_or_ignore(connection, record), self._row(scope, id, value))
 
     def delete(self, connection: Connection, scope: str, *ids: str) -> None:
-        # One by one, in one order, so that no deadlock comes of it.
+        # One by one, in one order, which prevents deadlocks.
         one = delete(record).where(*self._here(scope), record.c.id == bindparam("of_id"))
         if ids:
             connection.execute(one, [{"of_id": id} for id in sorted(ids)])
 
     def forget(self, connection: Connection, scope: str, before: float) -> None:
-        """Delete those whose time is before this one."""
-        # A record that is there to be locked has no time, and stays.
+        """Delete those with an earlier time."""
+        # A record that exists only to be locked has no time, and stays.
         old = (record.c.alive_at > 0.0, record.c.alive_at < before)
         connection.execute(delete(record).where(*self._here(scope), *old))
 
     def bring_back(self, connection: Connection, scope: str) -> None:
-        """Bring back heartbeats later than now, by the clock of another host. See `database.bring_back`."""
+        """Reset heartbeats later than now, from another host's clock. See `database.bring_back`."""
         bring_back(connection, record.c.alive_at, seconds(connection), *self._here(scope))
 
     def bring_back_first(self, database: Database, scope: str) -> None:
-        """The same in a transaction of its own, before one that only reads or may fail."""
+        """bring_back() in its own transaction, before one that only reads or may fail."""
         database.bring_back(record, and_(*self._here(scope)))
 
     # ── rows ──
@@ -126,7 +125,7 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
                 " install the migrator that wrote it"
             ) from None
         if hasattr(value, "alive_at"):
-            # A heartbeat is brought back in its column alone.
+            # Only the column of a heartbeat is reset.
             began = {"since": min(value.since, row.alive_at)} if hasattr(value, "since") else {}
             value = replace(value, alive_at=row.alive_at, **began)
         kept: Value = value

@@ -1,4 +1,4 @@
-"""What the way back remembers: item keys of rows, and rows that are looked at again, as SQL."""
+"""The journal of reverse: item keys of rows, rows to be re-checked, and checkpoints of the stream."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from migrator.runtime.values import asdict, replace
 
 
 class _Counted(Struct, frozen=True):
-    """Attributes of items that no row keeps, as (item type, attribute, number): never a value."""
+    """Attributes of items that no row stores, as (item type, attribute, number): never a value."""
 
     at: float
     extra: tuple[tuple[str, str, int], ...]
@@ -49,11 +49,11 @@ class _Counted(Struct, frozen=True):
 
 _UNKEPT = KeptRecords[_Counted]("reverse_unkept", _Counted)
 _STOPS = KeptRecords[float]("reverse_stop", float)
-"""When all processes of the way back were last asked to end."""
+"""When all processes of reverse were last requested to stop."""
 
 
 class SqlUnkept(OfJob):
-    """What of a job's items no row keeps, as it was last counted. It needs no mapping."""
+    """The last count of item content that no row stores. Needs no mapping."""
 
     @repeatable
     def save(self, connection: Connection, unkept: Unkept) -> None:
@@ -64,7 +64,7 @@ class SqlUnkept(OfJob):
 
     @reading
     def last(self, connection: Connection) -> tuple[Unkept, float]:
-        """What was last counted, and how many seconds ago; nothing if it never was."""
+        """The last count, and its age in seconds; empty if there was none."""
         counted, now = _UNKEPT.get(connection, self.job), seconds(connection)
         if counted is None:
             return Unkept(), 0.0
@@ -88,7 +88,7 @@ class SqlReverseJournal(OfJobTable):
             for row, items in keys.items()
             for key in items
         ]
-        # In one order, so that no deadlock comes of it.
+        # In one order, which prevents deadlocks.
         rows.sort(key=lambda row: (row["row_digest"], row["item_digest"]))
         for chunk in chunks(rows):
             connection.execute(insert_or_ignore(connection, reverse_key), chunk)
@@ -195,7 +195,7 @@ class SqlReverseJournal(OfJobTable):
         return self._digest(*row)
 
     def _digest(self, *texts: str) -> bytes:
-        """The table has a part in it: rows of a job that writes another table later are others."""
+        """The table is part of it: rows of a job that writes to another table later are different ones."""
         return hashlib.sha256("\0".join((self.table, *texts)).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
@@ -208,14 +208,14 @@ def _waiting(row: Row[Any]) -> WaitingRow:
 
 
 class _Stream(Struct, frozen=True):
-    """The stream that was begun with, and when it was last asked for its shards."""
+    """The stream that reading began with, and when its shards were last listed."""
 
     arn: str
     listed_at: float
 
 
 class _StreamReader(Struct, frozen=True):
-    """A process, or one of its threads, that reads the stream: each is due an equal part of its shards."""
+    """A process, or one of its threads, that reads the stream: each is entitled to an equal part of its shards."""
 
     arn: str
     alive_at: float
@@ -248,7 +248,7 @@ class SqlStreamJournal(OfJobTable):
     def list_shards(self, connection: Connection, stream: str, named: Sequence[Shard], age_s: float) -> None:
         row, now = self._alone(connection), seconds(connection)
         if row is None or row.arn != stream:
-            return  # another process has begun with another one meanwhile
+            return  # another process has begun with another stream meanwhile
         of_stream = (shards.c.job == self.job, shards.c.arn == stream)
         known = set(connection.execute(select(shards.c.shard).where(*of_stream)).scalars())
         new = [self._row(stream, shard, row.listed_at) for shard in named if shard.id not in known]
@@ -263,7 +263,7 @@ class SqlStreamJournal(OfJobTable):
 
     @repeatable
     def claim(self, connection: Connection, stream: str, owner: str, lease_s: float) -> Checkpoints:
-        # One reader after the other: two would find the same shards free.
+        # One reader at a time: two would find the same free shards.
         row = self._alone(connection)
         now = self._enter(connection, stream, owner, lease_s)
         if row is None or row.arn != stream:
@@ -286,7 +286,7 @@ class SqlStreamJournal(OfJobTable):
     def renew(
         self, connection: Connection, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]
     ) -> set[str]:
-        # One that ran out may be claimed at this moment.
+        # An expired one may be claimed at this moment.
         self._alone(connection)
         now, own = self._enter(connection, stream, owner, lease_s), self._own(stream, owner)
         connection.execute(update(shards).where(*own).values(leased_until=now + lease_s))
@@ -312,11 +312,10 @@ class SqlStreamJournal(OfJobTable):
         return Checkpoints(seconds(connection), tuple(self._shards(connection, stream)))
 
     def _alone(self, connection: Connection) -> _Stream | None:
-        """The stream, locked."""
         return STREAMS.lock(connection, self.job, self.table)
 
     def _enter(self, connection: Connection, stream: str, owner: str, lease_s: float) -> float:
-        """Now; the reader is alive for so long from then on."""
+        """The time now; the reader counts as alive for `lease_s` from then on."""
         now = seconds(connection)
         READERS.put(connection, self.job, _StreamReader(stream, now, lease_s), owner)
         READERS.forget(connection, self.job, now - FORGOTTEN_S)

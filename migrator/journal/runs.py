@@ -83,14 +83,14 @@ _FINDINGS_AT_ONCE = 500
 
 
 def _add_findings(connection: Connection, run_id: int, findings: Iterable[Finding]) -> None:
-    """Writes the findings of a run that are not written yet."""
+    """Insert findings of a run that are not stored yet."""
     rows = ({"run_id": run_id, "digest": _digest(entry), **_columns(entry)} for entry in findings)
     while chunk := list(islice(rows, _FINDINGS_AT_ONCE)):
         connection.execute(insert_or_ignore(connection, finding), chunk)
 
 
 def columns_of(table: Table) -> list[ColumnElement[Any]]:
-    """What a Finding is made of, in its order."""
+    """The columns of a Finding's fields, in order."""
     return [table.c[name] for name in NAMES]
 
 
@@ -130,7 +130,7 @@ class SqlFindingGroups(InDatabase):
 
 
 def _rows_of(run: Run) -> _Rows:
-    """Where its findings are: a relay's are all that are open of its job and table, whichever relay found them."""
+    """Where a run's findings are: for a relay, all open ones of its job and table, from any relay."""
     if run.identity.kind == "relay":
         of_job, of_table = (
             open_finding.c.job == run.identity.job,
@@ -144,7 +144,7 @@ def _rows_of(run: Run) -> _Rows:
 
 
 def parts_query(run: Run, entity: str, last: tuple[int, int], limit: int) -> Select[Any]:
-    """The next parts behind `last`, a page's number and a part's."""
+    """The next parts after `last`, a page's number and a part's."""
     columns, (number, part) = page_part.c, last
     behind = or_(columns.number > number, and_(columns.number == number, columns.part > part))
     query = select(columns.number, columns.part, columns.data)
@@ -161,7 +161,7 @@ def _place(run: Run, page: Page) -> dict[str, Any]:
 
 @cache
 def _free_pages(*, is_bounded: bool) -> Select[Any]:
-    """Open pages that nobody has claimed, or whose claim by another ran out. Made once: a page asks for it each time."""
+    """Open pages without a claim, or with an expired claim of another process. Built once: it is queried for each page."""
     table, claims = schema.page, page_claim.c
     pages = [table.c.run_id == bindparam("run"), table.c.entity == bindparam("of")]
     pages.append(table.c.number > bindparam("behind"))
@@ -197,22 +197,21 @@ _NOTHING: dict[str, Any] = {**dict.fromkeys(_TALLY, 0), "done_at": None}
 
 
 _SHARED = KeptRecords[bool]("shared_table", bool)
-"""Tables that also hold items of others."""
+"""Tables that also contain items of other writers."""
 _LOOKS = KeptRecords[ActivityCounts]("verified_look", ActivityCounts)
 _INSTALLATIONS = KeptRecords[str]("run_capture", str)
-"""By run, the installation of capture that was there when it began, '' for none."""
+"""By run, the installation of capture when it began, '' for none."""
 
 
 class SqlJournal(InDatabase):
-    """What was done, kept outside of the process, on a database of its own. Every method is one transaction; safe to call
-    from threads."""
+    """The record of all work, in its own database. Every method is one transaction; thread-safe."""
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
         super().__init__(Database(where, retry))
 
     @classmethod
     def in_memory(cls) -> SqlJournal:
-        """A journal that is gone with the process."""
+        """A journal that ends with the process."""
         return cls("sqlite://")
 
     @property
@@ -221,12 +220,14 @@ class SqlJournal(InDatabase):
         return self.database.name
 
     def tell_if_new(self, job: str) -> None:
-        """Says in the log that the journal was made just now: one that was expected elsewhere is noticed so."""
+        """Log that the journal is new, in case it was expected elsewhere."""
         if self.database.is_new:
             _log.warning("journal_made", journal=self.name, job=job)
 
     def probe(self) -> None:
-        """Reads, adds, changes and deletes nothing in each of our tables. Raises: what names the right that is missing."""
+        """Read, insert, update and delete in each of our tables, without effect. Raises: an error that names the missing
+        right.
+        """
         with self.database.begin() as connection:
             for table in schema.metadata.sorted_tables:
                 nothing = select(*table.columns).where(false())
@@ -239,8 +240,8 @@ class SqlJournal(InDatabase):
     def unwritable(self) -> str:
         """Return why the journal takes no writes now, such as a full disk, or ''.
 
-        Only a committed write shows it: free bytes say nothing of a quota, of a limit of the process or of a failing
-        disk, and what is rolled back stays in memory (SQLite) or is not flushed (PostgreSQL). No value changes.
+        Only a committed write shows it: free bytes do not show a quota, a process limit or a failing disk, and what is
+        rolled back stays in memory (SQLite) or is not flushed (PostgreSQL). No value changes.
         """
         try:
             with self.database.begin() as connection:
@@ -287,13 +288,12 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def runs(self, connection: Connection, job: str) -> list[Run]:
-        """All runs of the job, oldest first."""
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
         return [_run(row) for row in connection.execute(query)]
 
     @repeatable
     def written_tables(self, connection: Connection, job: str) -> set[str]:
-        """Ids of the tables that a backfill or a relay of this job has begun to write to."""
+        """Ids of the tables that a backfill or a relay of this job has started to write."""
         run = schema.run
         writing = run.c.kind.in_(["backfill", "relay"])
         query = select(run.c.table_id).where(run.c.job == job, writing).distinct()
@@ -301,7 +301,7 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_shared(self, connection: Connection, table_id: str) -> None:
-        """From now on the table counts as one that holds others' items, too."""
+        """Record that the table also contains items of other writers."""
         _SHARED.add(connection, table_id, True)
 
     def is_shared(self, table_id: str) -> bool:
@@ -309,7 +309,7 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def writers(self, connection: Connection, table_id: str) -> dict[str, set[str]]:
-        """Per job, the entities whose pages a backfill of it has planned for the table."""
+        """Per job, the entities with pages that its backfill has planned for the table."""
         query = (
             select(run.c.job, plan.c.entity)
             .join(plan, plan.c.run_id == run.c.id)
@@ -325,13 +325,12 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def planned(self, connection: Connection, run: Run) -> set[str]:
-        """Entities whose pages are planned."""
         query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
         return set(connection.execute(query).scalars())
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
-        """All pages of an entity at once: either all are planned or none."""
-        # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
+        """Plan all pages of an entity, or none."""
+        # Read the bounds from the source before the transaction begins: a slow source must not block the journal.
         self._plan(run, entity, list(pages))
 
     @repeatable
@@ -339,7 +338,7 @@ class SqlJournal(InDatabase):
         plan = schema.plan
         already_planned = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
         if connection.execute(already_planned).first() is not None:
-            return  # by a commit whose answer was lost
+            return  # by a commit with a lost answer
         connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
         waiting = iter(planned)
         while chunk := list(islice(waiting, _CHUNK)):
@@ -389,12 +388,11 @@ class SqlJournal(InDatabase):
         after: int = 0,
         upto: int | None = None,
     ) -> list[Page]:
-        """The next open pages behind `after`, and up to `upto`, `n` at most, which no other claimant gets for `lease_s`
-        seconds.
+        """Claim the next open pages after `after`, and up to `upto`, `n` at most, for `lease_s` seconds.
 
-        A page whose claim ran out is claimed again. No page is given twice to one claimant.
+        A page with an expired claim can be claimed again. One claimant never gets a page twice.
         """
-        # One process after the other: two would find the same pages free.
+        # One process at a time: two would find the same free pages.
         connection.execute(_OWN_RUN, {"run": run.id}).first()
         now = seconds(connection)
         bring_back(connection, page_claim.c.leased_until, now + lease_s, page_claim.c.run_id == run.id)
@@ -409,15 +407,16 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def renew_pages(self, connection: Connection, run: Run, who: str, lease_s: float) -> None:
-        """What `who` has claimed and not finished stays claimed for so long from now on."""
+        """Extend the claims of `who` on unfinished pages to `lease_s` from now."""
         until, columns = seconds(connection) + lease_s, page_claim.c
         under_way = (columns.run_id == run.id, columns.who == who, columns.leased_until.is_not(None))
         connection.execute(update(page_claim).where(*under_way).values(leased_until=until))
 
     @repeatable
     def release_pages(self, connection: Connection, run: Run, who: str) -> None:
-        """What `who` has claimed and not finished may be claimed at once; so may what processes have that it has started,
-        whose names begin with its own and a dot."""
+        """Release the claims on unfinished pages of `who`, and of the processes it started, with names that begin with its
+        own and a dot.
+        """
         columns = page_claim.c
         named = or_(columns.who == who, columns.who.startswith(f"{who}.", autoescape=True))
         here = (columns.run_id == run.id, named, columns.leased_until.is_not(None))
@@ -425,7 +424,7 @@ class SqlJournal(InDatabase):
 
     @reading
     def claimed_by_others(self, connection: Connection, run: Run, who: str) -> int:
-        """Pages that others are at work on, or were when they were killed."""
+        """Number of pages that others are working on, or were when they were killed."""
         others = (page_claim.c.run_id == run.id, page_claim.c.who != who)
         query = select(func.count(page_claim.c.leased_until)).where(*others)
         return int(connection.execute(query).scalar_one())
@@ -466,10 +465,10 @@ class SqlJournal(InDatabase):
         again: bool = False,
         parts: Sequence[bytes] = (),
     ) -> None:
-        """The checkpoint. Where another process was first, its tally and its parts stay, unless `again`.
+        """The checkpoint. If another process was first, its tally and its parts stay, unless `again`.
 
-        Findings of equal text are kept once, so a page that is repeated adds none. `parts`: what the page leaves for the
-        run's other processes, until the run is done.
+        Findings of equal text are stored once, so a repeated page adds none. `parts`: what the page leaves for the run's
+        other processes, until the run is done.
         """
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
@@ -483,12 +482,12 @@ class SqlJournal(InDatabase):
         if is_kept and parts:
             rows = [_place(run, page) | {"part": number, "data": part} for number, part in enumerate(parts)]
             connection.execute(insert_or_replace(connection, page_part), rows)
-        # Whoever has claimed it.
+        # Any claimant's.
         connection.execute(_GIVEN_BACK, {"run": run.id, "of": page.entity, "at": page.number})
 
     def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
-        """The parts of finished pages with the page's number, in their order, read in chunks."""
-        # What is first is often all that is wanted.
+        """The parts of finished pages with the page's number, in order, read in chunks."""
+        # Often only the first ones are used.
         last, at_once = (-1, -1), 1
         while True:
             rows = self._parts(parts_query(run, entity, last, at_once))
@@ -503,9 +502,9 @@ class SqlJournal(InDatabase):
 
     @once_only
     def reopen_pages(self, connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
-        """Pages of these entities that this job's backfills finished count as not done; how many there were.
+        """Mark finished pages of these entities as open in this job's backfills; returns how many there were.
 
-        A run that was done counts as interrupted, so that the next backfill goes on with it.
+        A finished run becomes interrupted, so that the next backfill continues it.
         """
         of_job = (run.c.job == job, run.c.table_id == table_id, run.c.kind == "backfill")
         backfills = select(run.c.id).where(*of_job)
@@ -554,7 +553,7 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def finding_counts(self, connection: Connection, run: Run) -> dict[str, int]:
-        """Findings per kind."""
+        """Number of findings per kind."""
         here = finding.c.run_id == run.id
         query = select(finding.c.kind, func.count()).where(here).group_by(finding.c.kind)
         return {str(kind): int(number) for kind, number in connection.execute(query)}
@@ -580,7 +579,7 @@ class SqlJournal(InDatabase):
         state: SegmentState,
         new_findings: Sequence[Finding],
     ) -> None:
-        """The segment's checkpoint. A segment that is done stays done, even if a slower process saves it later."""
+        """The segment's checkpoint. A finished segment stays so, even if a slower process saves it later."""
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
@@ -597,14 +596,14 @@ class SqlJournal(InDatabase):
     def claim(
         self, connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]
     ) -> dict[bytes, str]:
-        """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
+        """Claim key digests for their source rows; returns the owner of each digest that another row had claimed before.
 
-        The first of two claims in one call also wins. Claims last until `release`. Answers go by digest: a caller that asks
-        for one twice cannot see which of its claims won.
+        The first of two claims in one call also wins. Claims last until `release`. The result is by digest: a caller that
+        claims one twice cannot see which of its claims won.
         """
         others: dict[bytes, str] = {}
         number = _number_of(connection, table_id)
-        # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
+        # In the order of digests, so that two claimants never deadlock; equal digests stay in the caller's order.
         for chunk in chunks(sorted(claims, key=itemgetter(0))):
             stored = _stored(connection, number, chunk)
             others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
@@ -612,7 +611,7 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def release(self, connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
-        """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
+        """Release digests of their owners; one that another owner has claimed meanwhile stays."""
         here = claim.c.table_number == _number_of(connection, table_id)
         deletion = delete(claim).where(
             here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
@@ -624,17 +623,17 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_look(self, connection: Connection, run: Run, look: ActivityCounts) -> None:
-        """Keeps what the source had counted of changes when the run began; one that is resumed has read rows since then."""
+        """Store the source's change counts at the start of a run; a resumed one has read rows since."""
         counts = ActivityCounts(look.tables, look.whole, look.source, look.blind)
         _LOOKS.add(connection, run.identity.job, counts, str(run.id))
 
     def look_before(self, run: Run) -> ActivityCounts | None:
-        """The counts that the run began with; None if it kept none."""
+        """The change counts at the start of the run; None if not stored."""
         return _LOOKS.read(self.database, run.identity.job, str(run.id))
 
     @repeatable
     def idle_s(self, connection: Connection, run: Run) -> float:
-        """Seconds since a run was last seen at work, by the journal's clock."""
+        """Seconds since the run's last activity, by the journal's clock."""
         query = select(func.max(page.c.done_at)).where(page.c.run_id == run.id)
         last_page = connection.execute(query).scalar()
         last_seen = max(run.started_at, run.ended_at or "", last_page or "")
@@ -642,17 +641,18 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_installation(self, connection: Connection, run: Run, installation: str) -> None:
-        """Keeps which installation of capture ('' for none) a run began with: one that is resumed has read rows since."""
+        """Store the installation of capture ('' for none) at the start of a run; a resumed one has read rows since."""
         _INSTALLATIONS.add(connection, run.identity.job, installation, str(run.id))
 
     def installation_of(self, run: Run) -> str | None:
-        """What keep_installation kept; None where it kept nothing."""
+        """The installation stored by keep_installation; None for none."""
         return _INSTALLATIONS.read(self.database, run.identity.job, str(run.id))
 
     @repeatable
     def unverified_run(self, connection: Connection, job: str, installation: str) -> int | None:
-        """The last backfill into the job's table that began without this installation of capture, and that no full verify
-        beside it has looked at since; None where there is none, or where nothing of it is left."""
+        """The last backfill into the job's table that began without this installation of capture and wrote pages, unless a
+        full verify under the installation was done after it.
+        """
         query = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope)
         begun_with = _INSTALLATIONS.all(connection, job)
         ordered = connection.execute(query.where(run.c.job == job).order_by(run.c.id.desc()))
@@ -684,7 +684,7 @@ class SqlJournal(InDatabase):
     def count_as_done(
         self, connection: Connection, exported: Run, identity: RunIdentity, installation: str
     ) -> None:
-        """Makes a backfill of that identity which is done, with the pages and claims of an export, unless it is there."""
+        """Insert a finished backfill of that identity, with the pages and claims of an export, unless it exists."""
         there = select(run.c.id).where(
             run.c.table_id == identity.table_id, run.c.kind == identity.kind, run.c.job == identity.job
         )
@@ -693,7 +693,7 @@ class SqlJournal(InDatabase):
 
 
 def _now(connection: Connection) -> str:
-    """By the journal's clock: what ended on one host is judged by its age on another."""
+    """By the journal's clock: other hosts compare the age of what ended on this one."""
     return moment(seconds(connection))
 
 
@@ -729,7 +729,7 @@ def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity,
 
 
 def _move_claims(connection: Connection, before: str, now: str) -> None:
-    """Claims are the table's from now on: where a row is forgotten, they are looked for there."""
+    """Assign the claims to the table: forgetting a row looks for them there."""
     number = _number_of(connection, now)
     connection.execute(delete(claim).where(claim.c.table_number == number))
     here = claim.c.table_number == _number_of(connection, before)
@@ -737,7 +737,7 @@ def _move_claims(connection: Connection, before: str, now: str) -> None:
 
 
 def _number_of(connection: Connection, table_id: str) -> int:
-    """The number that stands for the table's id; the first claim gives it one."""
+    """The number for the table's id; assigned with the first claim."""
     query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
     while (number := connection.execute(query).scalar()) is None:
         connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
@@ -745,9 +745,9 @@ def _number_of(connection: Connection, table_id: str) -> int:
 
 
 def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-    """The owner of each digest after the free ones are taken."""
+    """The owner of each digest after the free ones are claimed."""
     stored: dict[bytes, str] = {}
-    # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
+    # On PostgreSQL a claim may be released between the two statements; it is then free for the next try.
     while missing := [pair for pair in chunk if pair[0] not in stored]:
         rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
         connection.execute(insert_or_ignore(connection, claim), rows)

@@ -18,9 +18,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 VERSION = 1
-"""Of the tables' form. A table that is missing is made when a journal is opened."""
+"""Version of the tables. A missing table is created when a journal is opened."""
 
-# MySQL keeps no BLOB in a key, no more than 64 KB in a TEXT.
+# MySQL takes no BLOB in a key and no more than 64 KB in a TEXT.
 DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
 LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql")
 
@@ -28,7 +28,7 @@ metadata = MetaData()
 
 meta = Table("migrator_meta", metadata, Column("version", Integer, primary_key=True))
 
-# All that is small and looked up by its key: see records.py.
+# All small records that are looked up by key: see records.py.
 record = Table(
     "migrator_record",
     metadata,
@@ -38,7 +38,7 @@ record = Table(
     Column("id", String(255), primary_key=True),
     # As JSON.
     Column("value", LONG_TEXT, nullable=False),
-    # The last heartbeat; 0 for a kind that has none.
+    # The last heartbeat; 0 for a kind without one.
     Column("alive_at", Double, nullable=False),
 )
 
@@ -153,7 +153,7 @@ key_request = Table(
     Column("item_key", Text, nullable=False),
     Column("entity", String(255), nullable=False),
     Column("source_key", Text, nullable=False),
-    # Of the reading that made it.
+    # Of the reading that found it.
     Column("ticket", BigInteger, nullable=False),
 )
 
@@ -161,7 +161,7 @@ open_finding = Table(
     "migrator_open_finding",
     metadata,
     Column("job", String(64), primary_key=True),
-    # Of the table, the kind, the row, the item and the attribute: what is found again replaces what was found before.
+    # Of the table, the kind, the row, the item and the attribute: a repeated finding replaces the earlier one.
     Column("digest", DIGEST, primary_key=True),
     Column("table_id", String(255), nullable=False),
     Column("root", DIGEST, nullable=False, index=True),
@@ -207,7 +207,7 @@ move = Table(
     Column("evidence", LONG_TEXT, nullable=False),
     Column("override", Integer, nullable=False),
     Column("revision", String(64), nullable=False),
-    # Whom a ramp was aimed at before and after the move, as JSON; NULL: nobody.
+    # A ramp's audience before and after the move, as JSON; NULL: none.
     Column("audience", LONG_TEXT),
 )
 
@@ -221,7 +221,7 @@ window = Table(
     Column("service", String(255), nullable=False),
     Column("revision", String(64), nullable=False),
     Column("origin", String(16), nullable=False),
-    # Counts and histograms as JSON: they are written and read whole.
+    # Counts and histograms as JSON: always read and written as a whole.
     Column("counts", LONG_TEXT, nullable=False),
     # What the pattern's answer was made of, as a digest.
     Column("answer", String(64), nullable=False),
@@ -240,7 +240,7 @@ sample = Table(
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
 
 for table in metadata.tables.values():
-    # Names that differ in case, or by an accent, are two names.
+    # Names that differ by case or accent are different names.
     table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
 
 
@@ -256,11 +256,11 @@ page_claim = Table(
     Column("entity", String(255), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("who", String(32), nullable=False),
-    # NULL: the page was tried and left open; nobody claims it before the run is resumed.
+    # NULL: the page was tried and left open; it cannot be claimed before the run is resumed.
     Column("leased_until", Double),
 )
 
-# What a page of a verify leaves for the run's other processes; gone with the end of the run.
+# What a verify page leaves for the run's other processes; deleted at the end of the run.
 page_part = Table(
     "migrator_page_part",
     metadata,
@@ -281,7 +281,7 @@ stream_shard = Table(
     Column("shard", String(80), primary_key=True),
     # '' for none.
     Column("parent", String(80), nullable=False),
-    # Of the last record up to which all are worked, '' for none yet; and the time up to which all are.
+    # Of the last record up to which all are processed, '' for none yet; and the time up to which all are.
     Column("sequence", String(64), nullable=False),
     Column("passed_at", Double, nullable=False),
     Column("is_finished", Integer, nullable=False),
@@ -291,14 +291,14 @@ stream_shard = Table(
 
 # ── live change of a source that is DynamoDB tables ──
 
-# A record of a stream that is to be worked, or a row that is to be looked at.
+# A record of a stream to be processed, or a row to be checked.
 source_mark = Table(
     "migrator_source_mark",
     metadata,
-    # An INTEGER on SQLite, which alone counts by itself there.
+    # An INTEGER on SQLite, the only type that it auto-increments.
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("job", String(64), nullable=False, index=True),
-    # '' where a root is named.
+    # '' if a root is named.
     Column("table_name", String(255), nullable=False),
     Column("image_before", LONG_TEXT),
     Column("image_after", LONG_TEXT),
@@ -310,13 +310,13 @@ source_mark = Table(
     Column("ready_at", Double, nullable=False),
     Column("leased_until", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
-    # An id that was worked must never name another mark.
+    # The id of a processed mark must never be reused.
     sqlite_autoincrement=True,
 )
 
 # ── the way back from items to rows ──
 
-# The items that hold a row, or held it.
+# The items that contain a row, or did.
 reverse_key = Table(
     "migrator_reverse_key",
     metadata,
@@ -329,7 +329,7 @@ reverse_key = Table(
     Column("item_key", Text, nullable=False),
 )
 
-# Rows that are looked at again.
+# Rows to be re-checked.
 reverse_row = Table(
     "migrator_reverse_row",
     metadata,

@@ -1,4 +1,4 @@
-"""Live change of a source that keeps nothing of ours: its counter of tickets and its marks, in the journal, as SQL."""
+"""Live change of a source that cannot store our tables: its counter of tickets and its marks, in the journal."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 
 VERSION = 1
-"""Of what both tables hold; raised with every change of it."""
+"""Version of both tables' content; raised with every change of it."""
 FIRST_EPOCH = 1
 ReadImage = Callable[[str, str], Image]
-"""From a table's name and an image's text to its values; an empty one where it is no image."""
+"""From a table's name and an image's text to its values; empty for an invalid image."""
 
 # ── The counter: `model.live.Tickets` ──
 
 
 class Counter(Struct, frozen=True):
-    """The counter of a job, and its installation of capture; '' where capture was taken away, and the counter stays."""
+    """A job's counter, and its installation of capture; '' after capture was removed, which keeps the counter."""
 
     installation: str
     version: int = VERSION
@@ -53,11 +53,11 @@ COUNTERS = KeptRecords[Counter]("source_capture", Counter)
 
 
 class JournalTickets(OfJob):
-    """Tickets of one job. Any linearizable counter will do: what counts is that one is drawn before the rows are read."""
+    """Tickets of one job. Any linearizable counter works, because a ticket is drawn before the rows are read."""
 
     @repeatable
     def draw(self, connection: Connection) -> int:
-        # It stays locked until the commit, so that no other process draws the same number.
+        # Locked until the commit, so that no other process draws the same number.
         before = self._sound(COUNTERS.lock(connection, self.job))
         return self._put(connection, replace(before, number=before.number + 1)).ticket
 
@@ -68,7 +68,7 @@ class JournalTickets(OfJob):
         return self._sound(COUNTERS.read(self.database, self.job)).installation
 
     def probe(self) -> None:
-        """Raises: SourceError where there is no counter."""
+        """Raises: SourceError if the counter does not exist."""
         self.highest()
 
     @repeatable
@@ -85,7 +85,7 @@ class JournalTickets(OfJob):
 
     @repeatable
     def install(self, connection: Connection) -> None:
-        """A new installation, whatever was before. The counter goes on: a ticket that was drawn is never drawn again."""
+        """Start a new installation. The counter continues: no ticket is ever drawn twice."""
         new = uuid.uuid4().hex
         before = COUNTERS.lock(connection, self.job) or Counter(new)
         self._put(connection, replace(before, installation=new, version=VERSION))
@@ -100,7 +100,6 @@ class JournalTickets(OfJob):
         return counter
 
     def _sound(self, counter: Counter | None) -> Counter:
-        """Raises: SourceError."""
         if counter is None or not counter.installation:
             what = f"capture is not installed for job {self.job}, so changes are not recorded"
             raise SourceError(f"{what}; run `migrator capture install` with this job")
@@ -124,8 +123,9 @@ _BLANK: Mapping[str, Any] = {
 
 
 class JournalMarks(OfJob):
-    """Marks of one job. Each take begins at the first one: no dump or report of a service keeps worked ones from being
-    cleared away here, as it does in a source."""
+    """Marks of one job. Each take begins at the first mark: unlike in a source, no long transaction of a service delays the
+    cleanup of processed marks.
+    """
 
     def __init__(self, database: Database, job: str, read_image: ReadImage) -> None:
         super().__init__(database, job)
@@ -140,7 +140,7 @@ class JournalMarks(OfJob):
             [
                 {
                     **{"table_name": mark.table, "image_before": mark.before, "image_after": mark.after},
-                    # What is to wait becomes a change of the moment at which it may be taken.
+                    # A delayed mark becomes a change of the moment when it may be taken.
                     "changed_at": min(now, mark.changed_at) + mark.ready_in_s,
                     "ready_at": now + mark.ready_in_s if mark.ready_in_s else 0.0,
                 }
@@ -159,14 +159,14 @@ class JournalMarks(OfJob):
             ],
         )
 
-    # Done twice, it takes what it took and others beside: those of the first time come when their lease ends.
+    # Repeated, it takes the same marks and further ones: those of the first time return when their lease ends.
     @repeatable
     def take(self, connection: Connection, count: int, lease_s: float) -> list[Mark]:
         now = seconds(connection)
         bring_back(connection, source_mark.c.leased_until, now + lease_s, self._own)
         bring_back(connection, source_mark.c.ready_at, now + LONGEST_WAIT_S, self._own)
         chosen = self._free(now).order_by(source_mark.c.id).limit(count)
-        # Rows of others are passed by, not waited for.
+        # Skip rows locked by others instead of waiting.
         rows = connection.execute(chosen.with_for_update(skip_locked=True)).all()
         self._each(
             connection, update(source_mark).values(leased_until=now + lease_s), [row.id for row in rows]
@@ -174,7 +174,7 @@ class JournalMarks(OfJob):
         return [self._mark(row, now) for row in rows]
 
     def from_the_first(self) -> None:
-        """Every take looks at all of them."""
+        """Does nothing: every take starts at the first mark."""
 
     @repeatable
     def finish(self, connection: Connection, ids: Sequence[int]) -> int:
@@ -182,7 +182,7 @@ class JournalMarks(OfJob):
 
     @repeatable
     def advance(self, connection: Connection, mark: Mark, cursor: str) -> None:
-        # A new row in its place: it stands behind all others, so no other mark waits for a parent of many children.
+        # Replaced by a new row, behind all others, so no other mark waits for a parent with many children.
         columns = (*_COPIED, literal(cursor), literal(0.0), literal(0.0))
         again: Select[Any] = select(*columns).where(self._own, source_mark.c.id == mark.id)
         names = [*(column.name for column in _COPIED), "work_cursor", "ready_at", "leased_until"]
@@ -193,7 +193,7 @@ class JournalMarks(OfJob):
     def release(self, connection: Connection, ids: Sequence[int]) -> None:
         self._each(connection, update(source_mark).values(leased_until=0.0), ids)
 
-    # Done twice, a failure counts as two, and the mark waits a little longer.
+    # Repeated, a failure counts twice, and the mark waits slightly longer.
     @repeatable
     def put_back(self, connection: Connection, ids: Sequence[int], wait_s: float) -> None:
         ready_at = seconds(connection) + wait_s
@@ -231,14 +231,13 @@ class JournalMarks(OfJob):
 
     @reading
     def by_table(self, connection: Connection) -> dict[str, int]:
-        """How many there are, ripe or not; '' for what is no change of a table."""
+        """Number of marks per table, ripe or not; '' for marks that are not of a table."""
         counted = select(source_mark.c.table_name, func.count()).where(self._own)
         rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
         return {str(name or ""): int(count) for name, count in rows}
 
     @repeatable
     def discard(self, connection: Connection) -> None:
-        """Deletes all marks: capture is taken away."""
         connection.execute(delete(source_mark).where(self._own))
 
     def _insert(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -246,7 +245,7 @@ class JournalMarks(OfJob):
             connection.execute(insert(source_mark), [{**_BLANK, "job": self.job, **row} for row in rows])
 
     def _each(self, connection: Connection, change: Any, ids: Sequence[int]) -> int:
-        """One by one: MySQL would lock what lies between those of a list, too. In one order, so that none wait in a ring."""
+        """One by one: MySQL would lock the gaps between those of a list. In one order, which prevents deadlocks."""
         if not ids:
             return 0
         of_id = change.where(self._own, source_mark.c.id == bindparam("of_id"))

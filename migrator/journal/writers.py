@@ -1,4 +1,4 @@
-"""Writers, service instances, and revisions of the mapping that they work by: registered, renewed, removed."""
+"""Writers, service instances, and mapping revisions that they use: registered, renewed, removed."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ from migrator.runtime.values import replace
 # ── Writers of a table's items, by the journal database's own clock ──
 
 FORGOTTEN_S = 86_400.0
-"""A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
+"""A killed writer leaves its row; after a day without a heartbeat nothing of it can take effect."""
 _STARTED = secrets.randbits(32)
-"""Tells this process from others, with its number: one that forks is two from then on."""
+"""With its pid, identifies this process; a fork makes two."""
 _CLOSED = KeptRecords[bool]("fast_path", bool)
 """Whether a table's fast path is closed."""
 
 
 class SqlWriters(InDatabase):
-    """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's record."""
+    """model.live.Writers of one table. `enter` and `fence` exclude each other by a lock on the table's record."""
 
     def __init__(self, database: Database, table_id: str) -> None:
         super().__init__(database)
@@ -69,13 +69,13 @@ class SqlWriters(InDatabase):
         forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
         connection.execute(delete(writers).where(*forgotten))
         row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
-        # It is there already where the answer to its commit was lost; it may have been fenced since.
+        # It exists if the answer to its commit was lost; it may have been fenced since.
         connection.execute(insert_or_ignore(connection, writers), {"table_id": self.table_id, **row})
         return _writer(connection.execute(select(writers).where(writers.c.id == name)).one())
 
     @repeatable
     def beat(self, connection: Connection, writer: Writer, *, begins: bool = False) -> Writer:
-        """A writer that is not in the journal any more was taken for dead: it counts as fenced."""
+        """Record a heartbeat. A writer missing from the journal was taken for dead: it counts as fenced."""
         here = writers.c.id == writer.id
         now = seconds(connection)
         values = {"alive_at": now} | ({"since": now} if begins else {})
@@ -180,11 +180,11 @@ class SqlInstances(OfJob):
 
 
 NEVER = 0.0
-"""When a revision became the newest: not yet."""
+"""The time when a revision became the newest: not yet."""
 
 
 class _RevisionText(Struct, frozen=True):
-    """The mapping of a revision, so that what it made of a row is known later. `since`: when it became the newest last."""
+    """The mapping of a revision, kept to compute what it made of a row. `since`: when it last became the newest."""
 
     text: str
     since: float
@@ -192,12 +192,13 @@ class _RevisionText(Struct, frozen=True):
 
 _TEXTS = KeptRecords[_RevisionText]("revision_text", _RevisionText)
 _CHANGES = KeptRecords[tuple[RevisionChange, ...]]("revision_change", tuple[RevisionChange, ...])
-"""A job's changes from one revision to another, in their order."""
+"""A job's changes from one revision to another, in order."""
 
 
 def keep_text(connection: Connection, job: str, mapping: str, text: str, since: float | None) -> None:
-    """Keeps the text of a revision, as it is written now. `since`: when it became the newest, where nothing is known of it
-    yet; None for just now, whatever is known."""
+    """Store the text of a revision as currently written. `since`: when it became the newest, used if that is not stored
+    yet; None for now, replacing the stored time.
+    """
     if not text:
         return
     before = _TEXTS.lock(connection, job, mapping)
@@ -207,7 +208,7 @@ def keep_text(connection: Connection, job: str, mapping: str, text: str, since: 
 
 
 def refuse_third(connection: Connection, job: str, own: Revision) -> None:
-    """Raises: OldRevisionError where the job is on its way to another revision than `own`, which is not the newest."""
+    """Raises: OldRevisionError if the job is changing to another revision than `own`, and `own` is not the newest."""
     change = (_CHANGES.get(connection, job) or (None,))[-1]
     if change is not None and not change.is_done and change.after != own.mapping:
         raise OldRevisionError(under_way(change, own.mapping))
@@ -217,16 +218,16 @@ class SqlChanges(OfJob):
     """The changes of one job, and the texts of its revisions."""
 
     def last(self) -> RevisionChange | None:
-        """The last one that was begun, done or not."""
+        """The last one begun, done or not."""
         changes = _CHANGES.read(self.database, self.job)
         return changes[-1] if changes else None
 
     @once_only
     def begin(self, connection: Connection, before: str, after: str, *, goes_back: bool) -> RevisionChange:
-        """The change, which is under way from now on. One that goes back from an unfinished one takes its place; where no
-        writer has worked by what it leaves, there is nothing to do but to take indexes away.
+        """Begin a change and return it. One that goes back from an unfinished change replaces it; if no writer used the
+        abandoned revision, only its indexes have to be removed.
 
-        Raises: SettingsError where another one is under way.
+        Raises: SettingsError if another change is in progress.
         """
         changes = _CHANGES.lock(connection, self.job) or ()
         last = changes[-1] if changes else None
@@ -242,7 +243,7 @@ class SqlChanges(OfJob):
 
     @repeatable
     def advance(self, connection: Connection, change: RevisionChange, step: ChangeStep) -> None:
-        """`step`: the one that is to be done next."""
+        """`step`: the next one to be done."""
         changes = _CHANGES.lock(connection, self.job) or ()
         advanced = (
             replace(entry, step=step) if entry.number == change.number else entry for entry in changes
@@ -250,34 +251,34 @@ class SqlChanges(OfJob):
         _CHANGES.put(connection, self.job, tuple(advanced))
 
     def is_left(self, mapping: str) -> bool:
-        """Whether the job went back when it last went from this revision to another one."""
+        """Whether the job's last change from this revision went back."""
         changes = _CHANGES.read(self.database, self.job) or ()
         return next((change.goes_back for change in reversed(changes) if change.before == mapping), False)
 
     @reading
     def was_newest(self, connection: Connection, mapping: str) -> bool:
-        """Whether writers may have worked by it; also where that is not known."""
+        """Whether writers may have used it; True if unknown."""
         return _was_newest(connection, self.job, mapping)
 
     def text(self, mapping: str) -> str | None:
-        """The mapping of a revision as it was written; None for a revision that is not known."""
+        """The mapping of a revision as written; None for an unknown revision."""
         kept = _TEXTS.read(self.database, self.job, mapping)
         return None if kept is None else kept.text
 
     def before(self, mapping: str) -> str | None:
-        """The revision that was the newest before this one, of those whose text is kept; None for none."""
+        """The newest revision before this one, of those with stored text; None for none."""
         kept = _TEXTS.read_all(self.database, self.job)
         since = {name: text.since for name, text in kept.items() if name != mapping and text.since > NEVER}
         return max(since, key=lambda name: since[name], default=None)
 
     @repeatable
     def keep(self, connection: Connection, mapping: str, text: str) -> None:
-        """Keep the text of a revision that is not the newest yet."""
+        """Store the text of a revision that is not the newest yet."""
         keep_text(connection, self.job, mapping, text, NEVER)
 
 
 def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
-    """Also where that is not known."""
+    """True if unknown."""
     kept = _TEXTS.get(connection, job, mapping)
     return kept is None or kept.since > NEVER
 
@@ -297,8 +298,9 @@ _WRITER_REVISIONS = KeptRecords[str]("writer_revision", str)
 
 
 class SqlRevisions(OfJob):
-    """model.instances.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
-    lock on the job's record."""
+    """model.instances.Revisions of one job. `own`: the caller's revision. `enter` and `register` exclude each other by a
+    lock on the job's record.
+    """
 
     def __init__(self, database: Database, job: str, own: Revision) -> None:
         super().__init__(database, job)
@@ -308,12 +310,12 @@ class SqlRevisions(OfJob):
         return self.newest_and_standing()[1]
 
     def newest_and_standing(self) -> tuple[Newest | None, Standing]:
-        """Of one moment: a writer may register a newer revision at any time."""
+        """Both read at one moment: a writer may register a newer revision at any time."""
         registered = REVISIONS.read(self.database, self.job)
         return (None if registered is None else registered.newest), self._standing(registered)
 
     def refuse_old(self) -> None:
-        """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.
+        """Called before capture is checked: an old mapping finds new triggers stale and would wrongly advise an install.
 
         Raises: OldRevisionError.
         """
@@ -322,9 +324,9 @@ class SqlRevisions(OfJob):
 
     @once_only
     def register(self, connection: Connection, *, go_back: bool = False) -> Standing:
-        """Makes it the newest; what it was before. `go_back`: also where it is an old one.
+        """Make it the newest; returns its previous standing. `go_back`: also if it is an old one.
 
-        Raises: OldRevisionError where it is an old one.
+        Raises: OldRevisionError if it is an old one.
         """
         registered = REVISIONS.lock(connection, self.job)
         before = self._standing(registered)
@@ -386,7 +388,7 @@ class SqlRevisions(OfJob):
         return "old" if is_known else "new"
 
     def _register(self, connection: Connection, before: _Registered | None) -> _Registered:
-        """What is registered from now on; what came before runs and answers of a first revision is not known."""
+        """Register the caller's revision. For the first revision, earlier runs and answers are unknown."""
         since, runs_before = 0.0, 0
         if before is not None:
             runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
@@ -400,7 +402,7 @@ class SqlRevisions(OfJob):
         return registered
 
     def _answers(self, before: Newest | None, since: float) -> dict[str, Answered]:
-        """An answer that is the same stays as old as it is; others are as old as the revision, with which items changed."""
+        """An unchanged answer keeps its time; others get the revision's, with which items changed."""
         kept = {} if before is None else before.answers
         own = self.own.answers
         same = {
@@ -417,11 +419,11 @@ OLD = (
 
 
 def newest_of(database: Database, job: str) -> Newest | None:
-    """The revision that the job's writers work by; None where none is registered."""
+    """The revision that the job's writers use; None if none is registered."""
     registered = REVISIONS.read(database, job)
     return None if registered is None else registered.newest
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:
-    """By the ids of the job's writers, the revisions that they work by."""
+    """The revisions that the job's writers use, by writer id."""
     return _WRITER_REVISIONS.read_all(database, job)

@@ -1,1 +1,1 @@
-"""What every process needs: errors, retries, files, logs, forks, repeated work."""
+"""Shared by all processes: errors, retries, files, logs, forks, repeated work."""

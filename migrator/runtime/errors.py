@@ -1,4 +1,4 @@
-"""Errors that users see, faults with their place, and the nearest known name."""
+"""Errors shown to users, faults with their place, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# ──
-# Everything that migrator raises on purpose, each class with the exit code that it ends a command with.
+# All errors that migrator raises on purpose, each class with its exit code.
 
 CLEAN = 0
 DIFFERENT = 1
@@ -22,7 +21,7 @@ _OF_ONE = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"
 
 
 def amount(count: int, what: str, of_many: str = "") -> str:
-    """`1 row`, `1,234 rows`, `2 open shards`; with the verb that follows, as many take it: `1 row waits`, `2 rows wait`."""
+    """`1 row`, `1,234 rows`, `2 open shards`; with a verb in agreement: `1 row waits`, `2 rows wait`."""
     if count != 1:
         ends = "es" if what.endswith(("s", "x", "ch", "sh")) else "s"
         what = what[:-1] + "ies" if what.endswith("y") and what[-2] not in "aeiou" else what + ends
@@ -30,14 +29,14 @@ def amount(count: int, what: str, of_many: str = "") -> str:
 
 
 def verb(count: int, of_many: str) -> str:
-    """A verb after a count: `wait` of many rows, `waits` of one."""
+    """A verb that agrees with a count: `wait` for many rows, `waits` for one."""
     return of_many if count != 1 else _OF_ONE.get(of_many, f"{of_many}s")
 
 
 class MigratorError(Exception):
-    """The root of our errors: a message that says where, what and what to do next.
+    """The root of our errors: a message with where, what and what to do next.
 
-    `exit_code` is what the command line ends with (docs/scripts.md, "Exit codes").
+    `exit_code`: of the command line (docs/scripts.md, "Exit codes").
     """
 
     exit_code = WRONG_USE
@@ -48,49 +47,49 @@ class SettingsError(MigratorError):
 
 
 class OldRevisionError(SettingsError):
-    """The job has gone on to another mapping than this writer's, or to other columns; it writes nothing more."""
+    """The job uses another mapping than this writer, or other columns; it stops writing."""
 
 
 class SourceError(MigratorError):
-    """The source cannot be reached or read; messages never hold a password."""
+    """The source cannot be reached or read; messages never contain a password."""
 
     exit_code = STOPPED
 
 
 class MissingNameError(SourceError):
-    """A statement names a table or a column that the source does not have (any more)."""
+    """A statement names a table or a column that the source does not have, or no longer has."""
 
 
 class UnfitValueError(SourceError):
-    """The source does not take a value for a column, or a statement for its schema; other statements may do."""
+    """The source rejects a value for a column, or a statement for its schema; other statements may succeed."""
 
 
 class HiddenRowsError(SourceError):
-    """The source would leave rows out for this user (row level security), and none of ours must go by what is left."""
+    """The source would hide rows from this user (row level security); incomplete reads must not be used."""
 
 
 class TooSlowError(SourceError):
-    """The source ended a statement that took longer than allowed; a smaller one may do."""
+    """The source ended a statement that exceeded its time limit; a smaller one may succeed."""
 
 
 class LongAnswerError(SourceError):
-    """The source's answer has more bytes than one may have; a part of it may do."""
+    """The source's answer exceeds the maximum bytes; a part of it may fit."""
 
 
 class NotCountedError(SourceError):
-    """A total that the source does not give; the message says why."""
+    """A total that the source does not provide; the message contains the reason."""
 
 
 class TargetError(MigratorError):
-    """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
+    """DynamoDB rejects the request or does not fit (no table, other keys, no credentials)."""
 
 
 class ItemRefusedError(TargetError):
-    """DynamoDB refused one item for what it is; others may be taken."""
+    """DynamoDB rejected one item for its content; others may be taken."""
 
 
 class FullCollectionError(ItemRefusedError):
-    """There is no room for the item among those of its partition key."""
+    """The item collection of the partition key is full."""
 
 
 class StoppedError(MigratorError):
@@ -100,25 +99,25 @@ class StoppedError(MigratorError):
 
 
 class AwayError(StoppedError):
-    """Nothing answered, or took the request, as long as it was tried."""
+    """No answer, or no acceptance, for the whole time of the retries."""
 
 
 class NeverTakenError(AwayError):
-    """Throttled, or left unprocessed, to the last try; others may be taken."""
+    """Throttled or left unprocessed to the last try; others may be taken."""
 
 
 class ExpiredIteratorError(StoppedError):
-    """A place in a stream's shard was not asked on from for too long; the checkpoint has the place to resume from."""
+    """A shard iterator was unused for too long; the checkpoint has the position to resume from."""
 
 
 class LostRecordsError(MigratorError):
-    """A stream may have dropped changes that were not worked. No retry helps: the message names what mends it."""
+    """A stream may have dropped unprocessed changes. No retry helps: the message names the fix."""
 
     exit_code = STOPPED
 
 
 class RefusedError(MigratorError):
-    """What was asked for is not done: the evidence is against it, or the person who was asked said no."""
+    """The requested action is not done: the evidence does not permit it, or the operator declined."""
 
     exit_code = DIFFERENT
 
@@ -132,8 +131,8 @@ class Interrupted(MigratorError):
 class RowError(MigratorError):
     """One row that cannot become items; it is refused, and becomes a finding.
 
-    The message names entity, item and attribute and never holds a value of the row. `private` may: it is for the eyes of
-    who asked for this row (`mapping try`), and for no log, journal or report.
+    The message names entity, item and attribute, never a value of the row. `private` may contain one: it is shown to the
+    person who requested this row (`mapping try`), never in a log, journal or report.
     """
 
     exit_code = DIFFERENT
@@ -144,9 +143,9 @@ class RowError(MigratorError):
 
 
 class TwinRowsError(MigratorError):
-    """Several rows have one key, so that one item would stand for all of them; nothing of theirs was written.
+    """Several rows have one key, so one item would represent them all; nothing of theirs was written.
 
-    The message names no key; `keys` are those, as source keys, and how many rows have each.
+    The message contains no key; `keys` are these, as source keys, with the number of rows.
     """
 
     def __init__(self, where: str, entity: str, keys: Sequence[tuple[str, int]]) -> None:
@@ -157,17 +156,17 @@ class TwinRowsError(MigratorError):
 
 
 class UnmarkedError(MigratorError):
-    """A service's change would leave no mark, so it is refused; its transaction is to be rolled back."""
+    """A service's change would leave no mark, so it is refused; its transaction must be rolled back."""
 
 
 def reason_of(error: Exception) -> str:
-    """What may be logged of it: the message of an error of ours; of any other, whose message may hold a value, its type."""
+    """The loggable part: the message of our own errors, the type of any other, which may quote a value."""
     return str(error) if isinstance(error, MigratorError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in a file: where it stands, what it is and what would mend it."""
+    """One fault in a file: where it is, what it is and how to fix it."""
 
     file: str
     line: int
@@ -191,7 +190,7 @@ class MappingError(MigratorError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """'; did you mean 'x'?' for the nearest known name, or the known names where they are few, or nothing."""
+    """'; did you mean 'x'?' for the nearest known name, or the known names if they are few, or ''."""
     choices = sorted(set(known))
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     if not near:

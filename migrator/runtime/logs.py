@@ -1,6 +1,6 @@
-"""Loggers whose lines name the package that logs, as JSON or for a person, without passwords.
+"""Loggers whose lines name the logging package, as JSON or plain text, without passwords.
 
-structlog, which loads rich and asyncio, is loaded by the first line that is written.
+structlog, which imports rich and asyncio, is imported with the first line.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 _settings: dict[str, Any] = {}
-"""How lines are to be made, until the first one is."""
+"""Settings for lines, until the first one is written."""
 _look: dict[str, bool] = {"is_text": False}
 _jobs: dict[str, None] = {}
-"""The jobs that this process has opened, in their order; a service may have several."""
+"""The jobs that this process has opened, in order; a service may have several."""
 
 _SECRETS = (
     (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
@@ -35,26 +35,27 @@ _SECRETS = (
 
 
 def configure(*, json: bool, level: str = "info", file: Path | None = None) -> None:
-    """Sets up the lines of this process: JSON, or plain ones; nothing below `level`; added to `file` where there is one.
+    """Configure this process's lines: JSON or plain, from `level` up; appended to `file` if given.
 
-    Raises: SettingsError where the file cannot be written.
+    Raises: SettingsError if the file cannot be written.
     """
     _jobs.clear()
     _look["is_text"] = not json
     _settings.update(json=json, level=level, stream=_standard_error if file is None else _added_to(file))
-    # At once where structlog is loaded: a set-up or a capture of its lines that comes later must not be overruled by a line.
+    # At once if structlog is loaded: a line must not override a later configuration or capture of its lines.
     if "structlog" in sys.modules:
         _set_up()
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry `room`: the package that logs. In a service it logs as the service set structlog up; where
-    that did not, warnings go to standard error, since standard output is the service's own."""
+    """A logger whose lines carry `room`: the logging package. In a service it uses the service's structlog configuration;
+    without one, warnings go to standard error, since standard output belongs to the service.
+    """
     return cast("FilteringBoundLogger", _Room(name))
 
 
 class _Room:
-    """Asks at each line how structlog is set up: that may be done at any time."""
+    """Reads structlog's configuration with each line: it may change at any time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -64,24 +65,24 @@ class _Room:
 
 
 def noting(log: FilteringBoundLogger, event: str) -> Callable[[Exception], None]:
-    """What a thread does with an error that the next call may not have: its type is logged."""
+    """A handler for an error in a thread that the next call may not have: logs its type."""
     return lambda error: log.warning(event, reason=type(error).__name__)
 
 
 def name_job(job: str) -> None:
-    """Nothing; each line of this process names the job from now on."""
+    """Add the job to each further line of this process."""
     _jobs[job] = None
 
 
 @cache
 def _version() -> str:
-    from importlib.metadata import version  # slow to import, and a help does without
+    from importlib.metadata import version  # slow to import, and not needed for --help
 
     return version("single-table-migrator")
 
 
 def _origin(room: str) -> dict[str, Any]:
-    """Fields for lines that are gathered from many processes; a person who reads text needs none of them."""
+    """Fields for lines collected from many processes; empty for text read by a person."""
     if _look["is_text"]:
         return {}
     named = {"job": ",".join(_jobs)} if _jobs else {}
@@ -89,7 +90,7 @@ def _origin(room: str) -> dict[str, Any]:
 
 
 def bind_run(number: int) -> None:
-    """Nothing; each line of this thread carries the run from now on."""
+    """Add the run to each further line of this thread."""
     import structlog
 
     _set_up()
@@ -97,7 +98,7 @@ def bind_run(number: int) -> None:
 
 
 def _bound_logger(room: str) -> Any:
-    """A logger of structlog's as this process, or the service, set it up; warnings to standard error where neither did."""
+    """A structlog logger as configured by this process or the service; else warnings to standard error."""
     import structlog
 
     _set_up()
@@ -108,10 +109,10 @@ def _bound_logger(room: str) -> Any:
 
 
 def _set_up() -> None:
-    """Sets up structlog for this process as it was asked for, once."""
+    """Configure structlog for this process, once."""
     import structlog
 
-    settings = dict(_settings)  # another thread may set it up, too
+    settings = dict(_settings)  # another thread may be configuring it
     if not settings:
         return
     structlog.configure(
@@ -126,7 +127,7 @@ def _set_up() -> None:
 def _processors(*, json: bool) -> list[Processor]:
     import structlog
 
-    # The plain trace: the pretty one shows local variables, and those hold rows.
+    # The plain traceback: the pretty one shows local variables, which contain rows.
     plain = structlog.dev.ConsoleRenderer(
         colors=False, exception_formatter=structlog.dev.plain_traceback, pad_event_to=0, pad_level=False
     )
@@ -149,7 +150,7 @@ def _from(level: str) -> type[FilteringBoundLogger]:
 
 
 def _standard_error() -> TextIO:
-    """As it is when a line is written: a line that lives on a terminal makes room for it."""
+    """Resolved when a line is written: a live line on the terminal makes room for it."""
     return sys.stderr
 
 
@@ -164,7 +165,7 @@ def _added_to(file: Path) -> Callable[[], TextIO]:
 
 
 class _Lines(Struct, frozen=True, weakref=True):
-    """A line that cannot be written any more (a closed pipe, a full disk) must not end what it tells of."""
+    """A line that cannot be written (a closed pipe, a full disk) must not end the work that it reports."""
 
     stream: Callable[[], TextIO]
 
@@ -179,7 +180,7 @@ class _Lines(Struct, frozen=True, weakref=True):
 
 
 def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """The fields without what looks like a password in a URL or a connection string. A second line of defence."""
+    """Fields without anything that looks like a password in a URL or a connection string: a second line of defence."""
     return {name: _cut(value) for name, value in event.items()}
 
 

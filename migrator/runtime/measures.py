@@ -1,4 +1,4 @@
-"""What a process counts of its own work since it began: histograms and counters by labels, for its metrics."""
+"""A process's own measurements since it began: labelled histograms and counters, for its metrics."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 CHANGE_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-"""Bounds of how long a change waited until its items were stored."""
+"""Bucket bounds for the time until a change's items were stored."""
 ANSWER_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Bounds of what one answer took: of a pattern's side, or of the journal."""
+"""Bucket bounds for the time of one answer: of a pattern's side, or of the journal."""
 INFINITE = "+Inf"
 
 Labels = tuple[str, ...]
@@ -20,7 +20,7 @@ Labels = tuple[str, ...]
 
 @dataclass
 class Histogram:
-    """Seconds counted by upper bounds. Many threads may observe at once."""
+    """Seconds counted by upper bounds. Thread-safe."""
 
     bounds: Sequence[float]
     sum_s: float = 0.0
@@ -43,7 +43,7 @@ class Histogram:
         return sum(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """By upper bound how many were at most so long, as Prometheus wants them; the last bound is infinite."""
+        """Cumulative counts by upper bound, as Prometheus requires; the last bound is infinite."""
         with self._lock:
             counts = list(self._counts)
         names = [*(repr(float(bound)) for bound in self.bounds), INFINITE]
@@ -51,14 +51,14 @@ class Histogram:
 
 
 class Histograms:
-    """One histogram for each combination of labels that was observed."""
+    """One histogram for each observed combination of labels."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._by_labels: dict[Labels, Histogram] = {}
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        # setdefault is one step of the interpreter: of two threads that come first, both count in one histogram.
+        # setdefault is atomic in the interpreter: of two threads that come first, both count in one histogram.
         self._by_labels.setdefault(labels, Histogram(self._bounds)).observe(seconds)
 
     def items(self) -> list[tuple[Labels, Histogram]]:
@@ -66,7 +66,7 @@ class Histograms:
 
 
 class Counts:
-    """Numbers by labels, which only grow. Many threads may add at once."""
+    """Labelled numbers that only grow. Thread-safe."""
 
     def __init__(self) -> None:
         self._numbers: Counter[Labels] = Counter()
@@ -86,7 +86,7 @@ class Counts:
 
 @dataclass
 class Answers:
-    """How often something was asked, what it took, and how often it failed; `answered_at`: when it last did not."""
+    """Number of calls, their time, and failures; `answered_at`: the last success."""
 
     took: Histogram = field(default_factory=lambda: Histogram(ANSWER_S))
     failures: int = 0
@@ -94,7 +94,7 @@ class Answers:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Counts what happens in the block as one question."""
+        """Count the block as one call."""
         began = time.monotonic()
         try:
             yield

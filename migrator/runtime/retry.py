@@ -1,4 +1,4 @@
-"""Retries with exponential backoff and full jitter, a time limit, and a stop between them; how fast rows are read."""
+"""Retries with exponential backoff and full jitter, a time limit, and interruption; a rate limit for reading rows."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Result = TypeVar("Result")
 
 _TICK_S = 0.2
 _QUIET_S = 3.0
-"""What is over sooner is not worth a word."""
+"""Shorter waits are not reported."""
 _AGAIN_S = 10.0
 _log = get_logger("retry")
 _logged_at = -math.inf
 _tried: dict[int, str] = {}
-"""What each thread has tried for longer than `_QUIET_S`, and why it failed last."""
+"""What each thread has retried for longer than `_QUIET_S`, with the last error."""
 
 
 def tried_now() -> str:
-    """What this process tries again and again just now, of many calls one; '' for nothing."""
+    """One of the calls that this process is retrying now; '' for none."""
     return next(iter(list(_tried.values())), "")
 
 
 def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
-    """Sleeps in short pieces, looking up between them.
+    """Sleep in short intervals, calling `stop` between them.
 
-    Raises: Interrupted when `stop` says so.
+    Raises: Interrupted if `stop` returns True.
     """
     remaining_s = seconds
     while True:
@@ -57,9 +57,9 @@ _END: ContextVar[tuple[float, str]] = ContextVar("end", default=(math.inf, ""))
 
 @contextmanager
 def ending_at(end: float, why: str) -> Iterator[None]:
-    """Nothing is tried again past `end` (seconds of time.monotonic) by what runs inside, in its threads too.
+    """Within the block, and in its threads, no retry starts after `end` (seconds of time.monotonic).
 
-    `why`: what an error says that comes of it.
+    `why`: the reason in the resulting error.
     """
     token = _END.set(min((end, why), _END.get()))
     try:
@@ -69,26 +69,26 @@ def ending_at(end: float, why: str) -> Iterator[None]:
 
 
 def refuse_late(made: type[StoppedError] = StoppedError) -> None:
-    """Raises: StoppedError where the time of `ending_at` is over."""
+    """Raises: StoppedError if the time of `ending_at` is over."""
     end, why = _END.get()
     if time.monotonic() >= end:
         raise made(why)
 
 
 def cut_to_end(timeout_s: float | None) -> float | None:
-    """A timeout, no longer than what is left of the time of `ending_at`."""
+    """The timeout, cut to the time left of `ending_at`."""
     left_s = _END.get()[0] - time.monotonic()
     return timeout_s if math.isinf(left_s) else max(0.001, min(timeout_s or left_s, left_s))
 
 
 def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
-    """`work` for another thread, under the same end."""
+    """`work` for another thread, under the same time limit."""
     context = copy_context()
     return lambda *words: context.run(work, *words)
 
 
 class Backoff(Struct, frozen=True):
-    """How long to go on: at most `attempts` tries and `limit_s` seconds, waits of 0 to min(cap, base · 2^n) seconds.
+    """Limits of a retry: `attempts` tries and `limit_s` seconds, with waits of 0 to min(cap, base · 2^n) seconds.
 
     Source of full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
     """
@@ -100,7 +100,7 @@ class Backoff(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Tries again what can pass. `stop` is asked while waiting, so that Ctrl-C does not sit out a long wait."""
+    """Retries errors that can pass. Calls `stop` while waiting, so that Ctrl-C interrupts a long wait."""
 
     backoff: Backoff = Backoff()
     stop: Callable[[], bool] = lambda: False
@@ -114,10 +114,10 @@ class Retry(Struct, frozen=True):
         can_pass: Callable[[BaseException], bool],
         gave_up: Callable[[BaseException, str], MigratorError] | None = None,
     ) -> Result:
-        """The result of `work`, tried again while its error can pass.
+        """The result of `work`, retried while its error can pass.
 
-        `gave_up`: makes the error of the limit out of the last one and of how long was tried, in words.
-        Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
+        `gave_up`: makes the error at the limit from the last one and the time tried, in words.
+        Raises: the error itself if it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
         """
         began = self.clock()
         try:
@@ -125,7 +125,7 @@ class Retry(Struct, frozen=True):
         except BaseException as error:
             if not can_pass(error):
                 raise
-            # The try that failed is the first of those that are counted.
+            # The failed try counts as the first one.
             again = _after(error, work)
         retrying = Retrying(
             wait=wait_random_exponential(multiplier=self.backoff.base_s, max=self.backoff.cap_s),
@@ -142,15 +142,15 @@ class Retry(Struct, frozen=True):
             _tried.pop(get_ident(), None)
 
     def pause(self) -> None:
-        """A first, short wait: something was taken, the rest follows."""
+        """A first, short wait after partial success."""
         self.wait(random.uniform(0, self.backoff.base_s))
 
     def wait(self, seconds: float) -> None:
-        """Sleeps in short naps, looking up between them."""
+        """Sleep in short intervals, calling `stop` between them."""
         nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
 
     def _tell(self, what: str, state: RetryCallState, began: float) -> None:
-        """Tells that it waits, once it has waited for some time; of many calls that wait, now and then one is logged."""
+        """Record a wait that has lasted for some time; for many waiting calls, log one now and then."""
         global _logged_at
         now = time.monotonic()
         tried_s = self.clock() - began
@@ -189,14 +189,14 @@ class Retry(Struct, frozen=True):
 
 
 def _why(error: BaseException | None) -> str:
-    """The service's own code where it gave one, as "ServiceUnavailable"; else the kind of the error."""
+    """The service's own code, such as "ServiceUnavailable", else the error's type."""
     response = getattr(error, "response", None)
     code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
     return str(code or type(error).__name__)
 
 
 def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
-    """`work`, but for its first call, which has failed already."""
+    """`work`, except that its first call raises the given failure."""
     failure = [failed]
 
     def again() -> Result:
@@ -221,13 +221,13 @@ class _AfterSeconds(stop_base):
 
 
 def running_s() -> float:
-    """A clock that also runs while the machine sleeps, which time.monotonic does on Windows alone."""
+    """A clock that also runs while the machine sleeps; time.monotonic does so on Windows only."""
     clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
-    """A clock that goes on from what `now_s` says now, whatever this machine's own clock says or is set to."""
+    """A clock that continues from `now_s`, independent of this machine's clock and its changes."""
     then, before = now_s(), running_s()
     return lambda: then + running_s() - before
 
@@ -235,14 +235,14 @@ def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
 # ── How fast rows are read: a bucket of tokens that all workers of a run draw from ──
 
 _NO_DEBT_ROWS = 1e-6
-"""Rounding leaves so much; to wait for it could ask for sleeps too short for any clock, without end."""
+"""Rounding error: waiting for so little could mean endless sleeps too short for any clock."""
 
 
 class RateLimit:
-    """At most `rows_per_s` on the average over all callers; None is no limit. Safe to use from many threads.
+    """An average limit of `rows_per_s` over all callers; None: unlimited. Thread-safe.
 
-    A page's rows are known only when it is read: they are drawn afterwards, and the next caller waits until the
-    bucket, which never holds more than one second's rows, is out of debt.
+    The number of a page's rows is known only after reading: it is deducted afterwards, and the next caller waits until the
+    bucket, which holds at most one second's rows, is out of debt.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class RateLimit:
         self._filled_at = clock()
 
     def share(self, parts: int) -> None:
-        """From now on it is one of so many equal parts of the limit; others take the others."""
+        """Keep one of so many equal parts of the limit; other processes use the others."""
         if self._of_all is not None:
             self._debt_s(self._rows_per_s or self._of_all)
             self._rows_per_s = self._of_all / parts
@@ -272,9 +272,9 @@ class RateLimit:
         return self._of_all is not None
 
     def wait(self) -> None:
-        """Returns when the next page may be read.
+        """Wait until the next page may be read.
 
-        Raises: Interrupted when the run is asked to stop.
+        Raises: Interrupted when the run is stopped.
         """
         if self._rows_per_s is None:
             return
@@ -282,13 +282,12 @@ class RateLimit:
             nap(debt_s, self._stop, self._sleep)
 
     def took(self, rows: int) -> None:
-        """Draws the rows that were read."""
         if self._rows_per_s is not None:
             with self._lock:
                 self._tokens -= rows
 
     def _debt_s(self, rows_per_s: float) -> float:
-        """How long the bucket needs to be out of debt."""
+        """Seconds until the bucket is out of debt."""
         with self._lock:
             now = self._clock()
             filled = self._tokens + (now - self._filled_at) * rows_per_s

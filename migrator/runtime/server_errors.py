@@ -1,4 +1,4 @@
-"""What a database error says of its server, and which right it says is missing."""
+"""The meaning of database errors: the server's state, and missing rights."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# ──
-# What an error of a database's driver says of its server: gone, busy, in the way, read-only, closed to us.
+# What a driver's error means: server gone, busy, conflict, read-only, login refused.
 
 _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
 _BROKEN_MYSQL = frozenset(
@@ -27,20 +26,20 @@ _BUSY_TEXT = re.compile(
     re.IGNORECASE,
 )
 _USER_LIMIT = 1226
-"""MySQL's for every limit of a user; that of connections at once passes, those of an hour do not."""
+"""MySQL's error for any limit of a user; the limit of concurrent connections passes, hourly ones do not."""
 _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
-"""Errors of psycopg's that come without a state: libpq made them, not the server."""
+"""psycopg errors without a SQLSTATE: libpq raised them, not the server."""
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55006", "55P03"})
 """55006: PostgreSQL, for a replication slot that another process reads."""
 _CONTENDED_MYSQL = frozenset({1020, 1205, 1213})
-"""1020: MariaDB from 11.6 on, for a row that is newer than the transaction's snapshot."""
+"""1020: MariaDB from 11.6 on, for a row newer than the transaction's snapshot."""
 _FILES_MYSQL = range(1, 1000)
 _LOGIN_MYSQL = frozenset({1044, 1045, 1049, 1129, 1130, 1698, 1862, 3118, 4151})
 _READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the connection or the snapshot failed and not the statement: a new one may serve."""
+    """Whether the connection or the snapshot failed, not the statement: a new one may work."""
     if getattr(error, "connection_invalidated", False):
         return True
     cause = getattr(error, "orig", None) or error
@@ -52,7 +51,7 @@ def is_broken(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether the server is there and takes no connection just now: none is left, or it is starting or stopping."""
+    """Whether the server is up but takes no connection: all are in use, or it is starting or stopping."""
     cause = getattr(error, "orig", None) or error
     state, number = getattr(cause, "sqlstate", None), mysql_number(cause)
     if state or number:
@@ -65,7 +64,7 @@ def _at_limit(cause: BaseException) -> bool:
 
 
 def is_contended(error: BaseException) -> bool:
-    """Whether another transaction was in the way (a deadlock, a lock that was held too long): a new one may serve."""
+    """Whether another transaction conflicted (a deadlock, a lock timeout): a retry may succeed."""
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) in _CONTENDED_SQLSTATES or mysql_number(cause) in _CONTENDED_MYSQL:
         return True
@@ -73,23 +72,23 @@ def is_contended(error: BaseException) -> bool:
 
 
 def is_of_a_file(error: BaseException) -> bool:
-    """Whether MariaDB or MySQL missed a file, as of a database that is dropped while information_schema is read."""
+    """Whether MariaDB or MySQL missed a file, such as when a database is dropped while information_schema is read."""
     return mysql_number(getattr(error, "orig", None) or error) in _FILES_MYSQL
 
 
 def takes_no_writes(error: BaseException) -> bool:
-    """Whether the server, or the file, only lets itself be read: a standby, one that was made read-only."""
+    """Whether the server or file is read-only, such as a standby."""
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) == "25006" or mysql_number(cause) in _READ_ONLY_MYSQL:
         return True
-    # What a standby says to BEGIN READ WRITE; the state alone says no more than "not supported".
+    # A standby's answer to BEGIN READ WRITE; the SQLSTATE alone means "not supported".
     if getattr(cause, "sqlstate", None) == "0A000" and "recovery" in str(cause):
         return True
     return str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
 
 
 def refuses_login(error: BaseException) -> bool:
-    """Whether the server was there, but takes neither this user nor this password."""
+    """Whether the server was reachable but rejected this user or password."""
     if getattr(error, "sqlstate", None) in ("28P01", "28000") or mysql_number(error) in (
         1045,
         1698,
@@ -110,10 +109,10 @@ _UNDEFINED_OBJECT = "42704"
 
 
 def own_reason(error: BaseException) -> str:
-    """The server's words in parentheses: on a connection that it refused, without names, and on a type, role or trigger
-    that PostgreSQL does not find; '' for any other error.
+    """The server's message in parentheses, for a refused connection (without names), and for a type, role or trigger that
+    PostgreSQL does not find; '' for any other error.
 
-    Before a login they cannot quote a statement or a row; of an object they say its kind and name alone.
+    Before a login it cannot quote a statement or a row; for an object it contains only kind and name.
     """
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) == _UNDEFINED_OBJECT:
@@ -132,14 +131,12 @@ def _told(words: str) -> str:
 
 
 def mysql_number(cause: BaseException) -> int:
-    """The number of an error of PyMySQL's; 0 for any other error."""
+    """The error number of PyMySQL; 0 for any other error."""
     number = cause.args[0] if type(cause).__module__.startswith("pymysql") and cause.args else 0
     return number if isinstance(number, int) else 0
 
 
-# ──
-# A right that a database's user lacks: the object and the right by the server's own words, and the GRANT
-# in ours.
+# A database user's missing right: object and right from the server's message, with our GRANT statement.
 
 _DENIED = "42501"
 _FOR_OBJECT = re.compile(r"^permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)$")
@@ -155,11 +152,11 @@ _MYSQL: Mapping[int, re.Pattern[str]] = {
     1227: re.compile(r"at least one of\) the (?P<right>[A-Z, _]+?)(?: or [A-Z, _]+)? privilege"),
     1370: re.compile(r"command denied to user .* for routine '(?P<name>.+)'$"),
 }
-"""Source: MariaDB, sql/share/errmsg-utf8.txt; MySQL 9.7, asked; their words hold names, and no value of a row."""
+"""Source: MariaDB, sql/share/errmsg-utf8.txt; MySQL 9.7, tested. The messages contain names, never row values."""
 
 
 def denial(error: BaseException) -> str:
-    """What the user may not do, with the statement that mends it; '' where the error is another, or says it otherwise."""
+    """What the user may not do, with the GRANT that fixes it; '' for other errors and unknown messages."""
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) == _DENIED:
         message = getattr(getattr(cause, "diag", None), "message_primary", None) or ""
@@ -181,7 +178,7 @@ def _of_postgresql(message: str, statement: str) -> str:
         return ""
     kind, name = match["kind"], _qualified(match["name"], statement)
     right = _right(kind, statement)
-    # SQL has no word for the kinds that a table stands for.
+    # The kinds that GRANT writes as a table.
     on = f"{kind.upper()} {name}" if kind in _RIGHTS else name
     return f"this user lacks {right} on {kind} {name}; GRANT {right} ON {on} to it"
 
@@ -198,7 +195,7 @@ _WORDS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
 
 
 def _right(kind: str, statement: str) -> str:
-    """The missing right, by what the statement was doing; reading where that is not known."""
+    """The missing right, by the kind of statement; reading if unknown."""
     words = statement.upper().split()
     first = words[0] if words else ""
     if kind in _RIGHTS:
@@ -211,7 +208,7 @@ def _right(kind: str, statement: str) -> str:
 
 
 def _qualified(name: str, statement: str) -> str:
-    """The name with its schema, where the statement says it: of the object itself, or of the table of a sequence."""
+    """The name with its schema, if the statement contains it: of the object itself, or of a sequence's table."""
     for written in (name, name.rsplit("_", 2)[0]):
         if match := re.search(rf'("[^"]+"|[\w$]+)\."?{re.escape(written)}\b', statement):
             return f"{match[1]}.{_quoted(name)}"
@@ -227,10 +224,10 @@ def _quoted(name: str) -> str:
 
 
 def _on_table(groups: Mapping[str, Any]) -> str:
-    # MySQL says 'invoice', MariaDB `shop`.`invoice`.
+    # MySQL writes 'invoice', MariaDB `shop`.`invoice`.
     right, name = groups["right"], re.sub("^'(.*)'$", r"`\1`", groups["name"])
     if _OURS.search(name) and "CREATE" not in right:
-        # A right on a table that is not there yet can only be granted together with this one.
+        # A right on a table that does not exist yet can only be granted together with this one.
         right = f"CREATE, {right}"
     return f"this user lacks {groups['right']} on table {name}; GRANT {right} ON {name} to it"
 

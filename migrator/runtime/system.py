@@ -1,4 +1,4 @@
-"""Small and private files, hooks around a fork, whether a process is alive, and work repeated on a thread."""
+"""Small and private files, fork hooks, liveness of processes, and work repeated on a thread."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from migrator.runtime.errors import SettingsError
 
 FOLDER = ".migrator"
 HOME = "MIGRATOR_HOME"
-"""The variable that names another folder for what is ours."""
+"""The variable for another folder for our files."""
 MOST_BYTES = 8 * 1024 * 1024
-"""Of a mapping, a job, or a file that holds a URL."""
+"""Maximum size of a mapping, a job, or a file with a URL."""
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
 def small_text(path: Path) -> str:
-    """The text of a file of MOST_BYTES at most.
+    """The text of a file of at most MOST_BYTES.
 
-    Raises: SettingsError where it is larger, or no regular file (a read of a pipe waits for its writer, and a
-    device may never end); OSError, UnicodeDecodeError.
+    Raises: SettingsError if it is larger, or not a regular file (reading a pipe waits for its writer, and a device may
+    never end); OSError, UnicodeDecodeError.
     """
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -43,7 +43,7 @@ def small_text(path: Path) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Makes the folder, and each one on the way to it, where it is missing; what is made is its owner's alone.
+    """Create the folder and its parents if missing, for the owner only.
 
     Raises: OSError.
     """
@@ -56,13 +56,13 @@ def make_folder(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Makes the file where it is missing, its owner's alone; an older file of ours becomes private, too.
+    """Create the file if missing, for the owner only; an existing file of ours becomes private.
 
     SQLite gives its -wal and -shm the mode of the database. Raises: OSError.
     """
     make_folder(path.parent)
-    # A file that is there is never opened: closing it would end the locks that SQLite holds on it in this very process.
-    # Source: sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()".
+    # Never open an existing file: closing it would release SQLite's locks on it in this very process. Source:
+    # sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()".
     with suppress(FileExistsError, PermissionError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
     companions = [path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm")]
@@ -73,17 +73,15 @@ def make_private(path: Path) -> None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Else the very opening of a pipe would wait for its writer."""
+    """Non-blocking: opening a pipe would otherwise wait for its writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-# ──
-# What happens when a service forks: connections, locks and threads stay with the parent, the child makes
-# its own.
+# When a service forks, connections, locks and threads stay with the parent; the child makes its own.
 
 
 class Forked(Protocol):
-    """What must know of a fork; a class that inherits from it has nothing to do before."""
+    """An object with fork hooks; by default it does nothing before a fork."""
 
     def before_fork(self) -> None:
         return
@@ -95,18 +93,18 @@ _REGISTERED: list[ref[Forked]] = []
 
 
 def tell_of_forks(forked: Forked) -> None:
-    """Registers `forked`, whose hooks are called at every fork as long as it lives.
+    """Register `forked`; its hooks are called at every fork as long as it lives.
 
-    In the order of these calls: what uses a connection must register later than what makes it.
+    Order matters: the user of a connection must register later than the connection's owner.
     """
     _REGISTERED[:] = [reference for reference in _REGISTERED if reference() is not None]
     _REGISTERED.append(ref(forked))
 
 
 class Places(Forked):
-    """`at_most` of something at once, by acquiring and releasing `free`.
+    """Limits something to `at_most` at once: acquire and release `free`.
 
-    A request waits for its place before it is signed, so that no signature grows old.
+    A request acquires before it is signed, so that no signature expires while waiting.
     """
 
     def __init__(self, at_most: int) -> None:
@@ -115,7 +113,7 @@ class Places(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The places that threads of the parent hold would never be given back in a child."""
+        """Places held by the parent's threads would never be released in a child."""
         if in_child:
             self.free = BoundedSemaphore(self.at_most)
 
@@ -125,7 +123,7 @@ def _living() -> list[Forked]:
 
 
 def _before() -> None:
-    # In reverse order: what uses a connection comes to rest before the connection does.
+    # In reverse order: the user of a connection stops before the connection does.
     for forked in reversed(_living()):
         forked.before_fork()
 
@@ -147,13 +145,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def birth(pid: int) -> str:
-    """When the process began, as this system counts it; '' where there is none, it has ended, or it may not be looked at.
+    """When the process began, as this system counts it; '' if it does not exist, has ended, or is not accessible.
 
-    On Linux in ticks since the start of the machine, which no change of the clock moves (proc_pid_stat(5)).
+    On Linux in ticks since boot, which a change of the clock does not affect (proc_pid_stat(5)).
     """
     if Path("/proc/self/stat").exists():
         try:
-            # The name before the last bracket may hold anything; what follows begins with the state, Z: ended.
+            # The name before the last bracket may contain anything; what follows begins with the state, Z: ended.
             fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             return ""
@@ -162,7 +160,7 @@ def birth(pid: int) -> str:
 
 
 def elsewhere(pid: int) -> str:
-    """The same on macOS, the BSDs and Windows, where psutil knows it."""
+    """birth() on macOS, the BSDs and Windows, if psutil can read it."""
     try:
         process = psutil.Process(pid)
         return "" if process.status() == psutil.STATUS_ZOMBIE else repr(process.create_time())
@@ -171,10 +169,10 @@ def elsewhere(pid: int) -> str:
 
 
 def visible_processes() -> str:
-    """Which processes this one can see by their numbers; '' where the system does not say.
+    """The scope of pids that this process can see; '' if the system does not provide it.
 
-    The running kernel, and the namespace of process numbers in it: two containers, or two machines, may share a host's
-    name, and each counts its processes from 1 (pid_namespaces(7), random(4)).
+    The running kernel, and its pid namespace: two containers, or two machines, may have the same host name, and each counts
+    its processes from 1 (pid_namespaces(7), random(4)).
     """
     with suppress(OSError):
         # A /proc of another namespace counts other processes.
@@ -186,19 +184,20 @@ def visible_processes() -> str:
 
 
 def has_ended(sees: str, pid: int, born: str) -> bool:
-    """Whether a process that sees these processes and began at `born` is known to be gone; False also if that cannot be
-    seen from here."""
+    """Whether a process that sees these processes and began at `born` is known to be gone; False if it is not visible from
+    here.
+    """
     return bool(sees and born) and sees == visible_processes() and not is_alive(pid, born)
 
 
 def is_alive(pid: int, born: str) -> bool:
-    """Whether the process that began at `born` is still there; True also where the system does not let us know."""
+    """Whether the process that began at `born` is still running; True if the system does not reveal it."""
     began_at = birth(pid)
     return began_at == born if began_at else _is_hidden(pid)
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is a process of that number that is another user's, and may not be looked at."""
+    """Whether a process of that pid exists, but belongs to another user and is not accessible."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.AccessDenied:
@@ -208,7 +207,7 @@ def _is_hidden(pid: int) -> bool:
 
 
 def _is_known_to_kernel(pid: int) -> bool:
-    """Asked where /proc shows nothing: mounted with hidepid it hides the processes of other users (proc(5))."""
+    """Used if /proc shows nothing: mounted with hidepid it hides other users' processes (proc(5))."""
     if os.name != "posix":
         return False
     try:
@@ -224,11 +223,11 @@ def _is_known_to_kernel(pid: int) -> bool:
 
 
 class Ticker:
-    """Calls `work` every `interval_s()` seconds in a thread of its own, from `start` to `stop`; the first time after one
+    """Calls `work` every `interval_s()` seconds in its own thread, from `start` to `stop`; the first time after one
     interval. It never keeps a process from ending.
 
-    What a call raises is passed to `failed`, and the next call comes in its time; what `failed` raises ends the thread.
-    A ticker runs once; `anew` gives the next one, also to a forked child, whose parent has kept the thread.
+    An error of a call is passed to `failed`, and the next call comes in its time; an error of `failed` ends the thread. A
+    ticker runs once; `anew` returns the next one, also for a forked child, whose parent keeps the thread.
     """
 
     def __init__(
@@ -251,29 +250,29 @@ class Ticker:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was ended, in the middle of a call perhaps."""
+        """Whether it was ended, possibly during a call."""
         return self._done.is_set()
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, in this process or in the parent of a fork, and not stopped since."""
+        """Whether it was started, in this process or before a fork in the parent, and not stopped since."""
         return self._thread.ident is not None and not self._done.is_set()
 
     def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
-        """No call begins after this; one that is under way goes on. A call may say it itself."""
+        """Start no further call; a running one completes. May be called from within `work`."""
         self._done.set()
 
     def stop(self, patience_s: float) -> None:
-        """The same, and waits so long for a call that is under way; not where that call is the caller."""
+        """end(), and wait so long for a running call, unless that call is the caller."""
         self._done.set()
         if self._thread.ident is not None and self._thread is not current_thread():
             self._thread.join(patience_s)
 
     def anew(self) -> Ticker:
-        """Another one that does the same and is yet to be started."""
+        """A new, unstarted ticker for the same work."""
         return Ticker(self.name, self.work, self.failed, self.interval_s)
 
     def _go_on(self) -> None:
@@ -281,7 +280,7 @@ class Ticker:
             try:
                 self.work()
             except Exception as error:
-                # Whatever it is: without this thread the work would end, without an error that is seen.
+                # Any error: without this thread the work would end silently.
                 self.failed(error)
 
 
@@ -289,8 +288,9 @@ class Ticker:
 
 
 def how_to_install(extra: str) -> str:
-    """What installs an extra, wherever migrator itself was installed from. By its library's name and not by ours: on a
-    package index, anybody may register ours."""
+    """The command that installs an extra, from any index. By its library's name, not ours: on a package index, anyone may
+    register our name.
+    """
     asked = (text.partition(";") for text in requires("single-table-migrator") or ())
     wanted = [
         text.strip()

@@ -1,7 +1,7 @@
-"""Values of either kind, msgspec's structs and dataclasses: changed, and as dictionaries.
+"""Changes and dictionaries of values: msgspec structs and dataclasses.
 
-A plain value is a frozen `msgspec.Struct`: its class is made 40 times as quickly as a dataclass (msgspec's benchmark), and a
-command loads some 500 of them. What needs more than fields (a lock, a field that is not compared) is a dataclass.
+A plain value is a frozen `msgspec.Struct`: its class is made 40 times as fast as a dataclass (msgspec's benchmark), and a
+command loads some 500 of them. What needs more than fields (a lock, an uncompared field) is a dataclass.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, structs
 
 if TYPE_CHECKING:
-    # Type checkers know what these two check, and take a struct for a dataclass.
+    # Type checkers know what these two check, and treat a struct as a dataclass.
     from dataclasses import asdict as asdict
     from dataclasses import replace as replace
 else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
-        """A copy with other values for these fields."""
+        """A copy with these fields changed."""
         change = structs.replace if isinstance(value, Struct) else dataclasses.replace
         return change(value, **changes)
 
     def asdict(value: Any) -> Any:
-        """The fields by their names, in values within the value too."""
+        """Fields by name, nested values included."""
         if isinstance(value, Struct):
             return {name: asdict(getattr(value, name)) for name in value.__struct_fields__}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -39,7 +39,7 @@ else:
 
 
 class Counts(Struct, frozen=True):
-    """Numbers that add up, each field by itself."""
+    """Numbers that are added field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*map(add, structs.astuple(self), structs.astuple(other)))
@@ -49,5 +49,5 @@ class Counts(Struct, frozen=True):
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """Some of its attributes by their names, as asdict() has them."""
+    """Some attributes by name, in asdict()'s form."""
     return {name: asdict(getattr(value, name)) for name in names}
