@@ -1,4 +1,4 @@
-"""What a service imports: `Migration.load(job)`, then `.dual_write(Session)` and `.read("pattern", …)`."""
+"""The API of a service: `Migration.load(job)`, then `.dual_write(Session)` and `.read("pattern", …)`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from migrator.runtime.errors import MigratorError, SettingsError
 
-# All else is imported where it is first needed: a process that only imports this module (a worker of another kind, a
-# command of the service's own) pays for next to nothing.
+# All else is imported on first use: a process that only imports this module (another kind of worker, a command of the
+# service) pays next to nothing.
 if TYPE_CHECKING:
     from migrator.mapping.patterns.answers import Answer, Parts, Records
     from migrator.settings.job import ReadSettings
@@ -31,9 +31,9 @@ _ELSEWHERE = {
     "Page": "migrator.stages.reads.reads",
     "RoutedPattern": "migrator.stages.reads.functions",
 }
-"""Where the names stand that are exported here and made elsewhere."""
+"""Modules that define names exported here."""
 
-if not TYPE_CHECKING:  # a type checker would take any name for one of this module
+if not TYPE_CHECKING:  # a type checker would accept any name of this module
 
     def __getattr__(name: str) -> Any:
         if name not in _ELSEWHERE:
@@ -42,10 +42,10 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of this modu
 
 
 class Migration:
-    """A job in a service. Made once a process by `load`; safe to share between threads; survives a fork.
+    """A job in a service. Made once per process by `load`; safe to share between threads; survives a fork.
 
-    It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process past the interpreter
-    (SIGTERM, where nothing handles it) ends it without a goodbye: see `lifespan`, and `worker_exit`.
+    It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process without the
+    interpreter (an unhandled SIGTERM) does not deregister it: see `lifespan`, and `worker_exit`.
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
@@ -53,7 +53,7 @@ class Migration:
         self._begin(stack, service.session.job.reads)
 
     def _begin(self, stack: ExitStack, settings: ReadSettings) -> None:
-        """What this one and the fake of it (migrator/testing) have in common."""
+        """State shared with its fake (migrator/testing)."""
         from migrator.stages.reads.functions import Threads
 
         self._stack = stack
@@ -63,15 +63,15 @@ class Migration:
         self._is_closed = False
         self._threads = Threads(settings.connections)
         stack.callback(self._threads.close)
-        # A handler of signals may close while the thread that it interrupts opens.
+        # A signal handler may close it while the interrupted thread opens it.
         self._lock = RLock()
 
     @classmethod
     def load(cls, job: str | Path, *, service: str = "", version: str = "") -> Migration:
-        """The migration of a job file. Nothing is listened to yet.
+        """The migration of a job file. Captures nothing yet.
 
-        `service`: what `migrator status` calls this one (default: the job's name), `version`: its own.
-        Raises: SettingsError, MappingError, SourceError with what to mend: a service should not start then.
+        `service`: its name in `migrator status` (default: the job's name), `version`: the service's own.
+        Raises: SettingsError, MappingError, SourceError with the fix: a service should not start then.
         """
         from migrator.stages.session.service import open_service
 
@@ -93,19 +93,19 @@ class Migration:
     ) -> DualWrite:
         """From now on every change through the sessions leaves its mark in the same transaction.
 
-        Where the old side is tables of DynamoDB's, `sessions` is a client or resource of boto3, or a list of such, streams
-        leave the marks, and `mode='strict'` makes the items of each call that writes before it returns: one whose items
-        cannot be made raises, and the old table has its change all the same; `flush` does not raise (docs/documents.md).
+        For old DynamoDB tables, `sessions` is a boto3 client or resource, or a list of them. Streams leave the marks, and
+        `mode='strict'` makes the items of each writing call before it returns: if they cannot be made, the call raises,
+        although the old table has its change; `flush` does not raise (docs/documents.md).
 
-        `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list of such;
-        everything that goes through their engines is marked, sessions or not. `mode`: 'strict' also writes the items
-        before the commit, and fails it where they cannot be written. `unknown_rows`: what becomes of an UPDATE or DELETE
-        that names no keys: refused, or its rows are read first under lock. `flush`: the items are written right after
-        each session's commit, best effort. `longest_transaction_s`: what a strict transaction may last from its first
-        change on. `longest_write_s`: how long it may wait for DynamoDB, holding its row locks, before the commit fails.
+        `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list of these;
+        everything that goes through their engines is marked, with or without a session. `mode`: 'strict' also writes the
+        items before the commit, which fails if they cannot be written. `unknown_rows`: an UPDATE or DELETE that names no
+        keys is refused, or its rows are read first under lock. `flush`: write the items right after each session's commit,
+        best effort. `longest_transaction_s`: maximum duration of a strict transaction from its first change.
+        `longest_write_s`: maximum wait for DynamoDB, while row locks are held, before the commit fails.
 
-        Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
-        marked raises UnmarkedError; strict mode raises what kept its items from being written.
+        Raises: SettingsError, StoppedError, TargetError, SourceError with the fix. Later, a statement that cannot be marked
+        raises UnmarkedError; strict mode raises the error that kept its items from being written.
         """
         from migrator.stages.session.service import WritingOptions, open_document_writing
 
@@ -141,10 +141,10 @@ class Migration:
     def mark_changed(
         self, connection: Any, table: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     ) -> None:
-        """Leaves the mark of one changed row, in the connection's transaction; nothing where triggers do.
+        """Leave the mark of one changed row, in the connection's transaction; does nothing if triggers leave the marks.
 
-        `connection`: SQLAlchemy's, a session, or psycopg's, PyMySQL's or sqlite3's own. `before`, `after`: columns of the
-        row and their values, None where there is no row; those that keys and links are made of must be among them.
+        `connection`: of SQLAlchemy, a session, or of psycopg, PyMySQL or sqlite3. `before`, `after`: columns of the row and
+        their values, None if the row does not exist; columns of keys and links are required.
         Raises: UnmarkedError, SettingsError.
         """
         from migrator.source.adapter import by_hand
@@ -153,10 +153,10 @@ class Migration:
 
     @contextmanager
     def changing(self, connection: Any, table: str, *keys: Any) -> Iterator[None]:
-        """Marks what the block changes in rows of the table: the ones with these primary keys.
+        """Mark the changes of the block to rows of the table with these primary keys.
 
-        They are read before the block and after it, in the connection's transaction, which the service commits. A key of
-        several columns is a tuple. Raises: UnmarkedError, SettingsError.
+        The rows are read before the block and after it, in the connection's transaction, which the service commits. A key
+        of several columns is a tuple. Raises: UnmarkedError, SettingsError.
         """
         from migrator.source.adapter import by_hand
 
@@ -164,9 +164,9 @@ class Migration:
             yield
 
     def begin_marking(self) -> None:
-        """Makes ready for marks by hand, where no dual_write is on; else the first of them does.
+        """Prepare marks by hand without dual_write; otherwise the first of them does.
 
-        An SQLite service calls it before its transaction begins: SQLite has one writer at a time.
+        A SQLite service calls it before its transaction begins, because SQLite has one writer at a time.
         """
         self._marking()
 
@@ -183,26 +183,27 @@ class Migration:
     # ── reads ──
 
     def begin_reading(self) -> None:
-        """Makes ready for reads, so that what is wrong is said at the service's start; else the first read does.
+        """Prepare reads, so that errors appear at the service's start; otherwise the first read does.
 
-        Raises: StoppedError, SettingsError where the journal, which holds the phases, cannot be asked; TargetError where a
-        pattern asks an index that is not there.
+        Raises: StoppedError, SettingsError if the journal, which stores the phases, cannot be read; TargetError if the
+        index of a pattern does not exist.
         """
         self._reads()
 
     def read(self, pattern: str, /, **params: Any) -> Answer:
-        """The answer of an access pattern, from SQL or DynamoDB as the pattern's phase says.
+        """The answer of an access pattern, from SQL or DynamoDB by the pattern's phase.
 
-        A list of dicts by attribute; of a pattern with parts a dict of such by part (one dict, or None, of a part that says
-        `one: true`). Its `origin` says which side answered, 'sql' or 'table'. Values are alike from both sides: str, int,
-        Decimal, bool, bytes, None, list, dict; times are ISO text. Its `typed()` gives datetime, UUID and so on.
-        Raises: SettingsError for a pattern or parameters that are not the mapping's; SourceError, StoppedError, TargetError
-        of the side that answers.
+        A list of dicts by attribute; for a pattern with parts, a dict of these by part (a single dict, or None, for a part
+        with `one: true`). Its `origin` is the side that answered, 'sql' or 'table'. Values are the same from both sides:
+        str, int, Decimal, bool, bytes, None, list, dict; times are ISO text. Its `typed()` returns datetime, UUID and so
+        on.
+        Raises: SettingsError for a pattern or parameters unknown to the mapping; SourceError, StoppedError, TargetError of
+        the side that answers.
         """
         return self._reads().read(pattern, params)
 
     async def read_async(self, pattern: str, /, **params: Any) -> Answer:
-        """The same beside an event loop: in a thread of ours, up to `reads.connections` at once."""
+        """`read` for an event loop: in our own threads, up to `reads.connections` at once."""
         self._refuse_closed()
         return await self._threads.run(lambda: self._reads().read(pattern, params))
 
@@ -210,7 +211,7 @@ class Migration:
         """One page of the answer, with the cursor of the next one.
 
         Raises: as `read`; SettingsError for a cursor that is damaged, forged, too old or of another question, and for a
-        pattern whose answer has no pages.
+        pattern without pages.
         """
         return self._reads().read_page(pattern, params, cursor, size)
 
@@ -221,10 +222,10 @@ class Migration:
         return await self._threads.run(lambda: self._reads().read_page(pattern, params, cursor, size))
 
     def pattern(self, name: str, /) -> Callable[[Callable[..., Any]], RoutedPattern]:
-        """A decorator of the service's own function that answers the pattern from SQL; its `.table` decorates the one that
-        answers from DynamoDB. A call then is answered by the side of the pattern's phase.
+        """Decorate the service's own function that answers the pattern from SQL; its `.table` decorates the one that
+        answers from DynamoDB. A call is answered by the side of the pattern's phase.
 
-        Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
+        Raises: SettingsError for an unknown pattern, or a function with other parameters.
         """
         from migrator.stages.reads.functions import RoutedPattern
         from migrator.stages.reads.reads import question_named
@@ -233,8 +234,9 @@ class Migration:
         return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, shadow)
 
     def phases(self) -> dict[str, str]:
-        """The phase of each access pattern that this service acts by, such as 'shadow' or 'ramp 10 %'. Raises: as
-        `begin_reading`."""
+        """The phase of each access pattern that this service uses, such as 'shadow' or 'ramp 10 %'. Raises: as
+        `begin_reading`.
+        """
         reads = self._reads()
         return {name: str(reads.reads.phases.state(name)) for name in reads.questions}
 
@@ -259,10 +261,10 @@ class Migration:
     def metrics(self) -> Any:
         """A collector of prometheus-client for the service's own registry: `REGISTRY.register(migration.metrics)`.
 
-        What answers took by pattern and side, comparisons and their verdicts, phases, units that DynamoDB consumed and
-        throttled, and what the journal took. A scrape asks no database. A forked child counts for itself.
+        Latency by pattern and side, comparisons and their verdicts, phases, consumed and throttled DynamoDB units, and
+        journal latency. A scrape runs no query. A forked child has its own counts.
         """
-        from migrator.cli.metrics import service_metrics  # only where it is asked for
+        from migrator.cli.metrics import service_metrics  # only on use
 
         return service_metrics(self._service, lambda: self._reading)
 
@@ -270,18 +272,18 @@ class Migration:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """The `lifespan=` of a FastAPI or Starlette application, or a part of its own: closed when the server shuts down.
+        """The `lifespan=` of a FastAPI or Starlette application, or part of one: closes it when the server shuts down.
 
-        uvicorn ends by the signal that stopped it, so that nothing which is to run at the exit of Python would run.
+        uvicorn ends by the signal that stopped it, so Python's exit handlers do not run.
         """
         try:
             yield
         finally:
-            # Shadows that are under way may need the loop to come to their end.
+            # Running shadow reads may need the loop to finish.
             await asyncio.to_thread(self.close)
 
     def asgi(self, app: _Application) -> _Application:
-        """The same ASGI application, which knows no lifespan (Django's), closed when the server shuts down."""
+        """The same ASGI application, for one without lifespan (Django's), closed when the server shuts down."""
 
         async def serve(scope: MutableMapping[str, Any], receive: _Messages, send: _Send) -> None:
             if scope["type"] != "lifespan":
@@ -296,10 +298,9 @@ class Migration:
         return serve
 
     def close(self) -> None:
-        """Stops everything that was begun here, hands on what was counted, and says goodbye. A call after that raises
-        SettingsError."""
+        """Stop everything that was begun here, pass on the counts, and deregister. A later call raises SettingsError."""
         with self._lock:
-            # From now on no read would learn of a move, and no move would wait for this instance.
+            # From here on a read would not notice a move, and a move would not wait for this instance.
             self._is_closed, self._reading = True, None
         _OPEN.discard(self)
         self._stack.close()
@@ -316,25 +317,25 @@ class Migration:
 
 
 class DualWrite:
-    """Dual writes that are on. Ends with `close`, or with the process."""
+    """Active dual writes. They end with `close`, or with the process."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
 
     def close(self) -> None:
-        """No statement is listened to from now on. Changes leave no mark any more, unless triggers leave them."""
+        """Stop capturing statements. Changes no longer leave marks, unless triggers do."""
         self._stack.close()
 
 
 _OPEN: set[Migration] = set()
-"""The migrations of this process; one without another reference goes on, too."""
+"""The migrations of this process; holding them here keeps unreferenced ones open."""
 
 
 def worker_exit(server: object = None, worker: object = None) -> None:
-    """Closes every migration of this process; gunicorn's hook: `from migrator.api import worker_exit` in its configuration.
+    """Close every migration of this process; gunicorn's hook: `from migrator.api import worker_exit` in its configuration.
 
-    gunicorn wants a hook of two arguments. It is also done when the interpreter ends; where a journal is away then, the
-    instance stays on its list as silent.
+    gunicorn requires a hook with two arguments. The end of the interpreter does the same; if the journal is unreachable
+    then, the instance stays listed as silent.
     """
     for migration in list(_OPEN):
         try:
@@ -351,7 +352,7 @@ atexit.register(worker_exit)
 def refuse_options(
     mode: str, unknown_rows: str, longest_transaction_s: float, longest_write_s: float
 ) -> None:
-    """Raises: SettingsError with all that is wrong."""
+    """Raises: SettingsError with all faults."""
     wrong = []
     if mode not in ("outbox", "strict"):
         wrong.append(f"mode is outbox or strict, not {mode!r}")

@@ -1,4 +1,4 @@
-"""The command `migrator`: its groups, and how every error becomes one clear line and an exit code."""
+"""The command `migrator`: its groups, and how every error becomes one line and an exit code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SECTIONS = {
     "Cut over": (shadow, report, cutover, reverse, decommission),
     "Repair": (recover, clean),
 }
-"""Every command, under the heading that the help lists it by."""
+"""Every command, by its heading in the help."""
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -100,19 +100,19 @@ for _commands in SECTIONS.values():
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Runs the command line; ends the process with the exit codes of docs/scripts.md."""
+    """Run the command line; ends the process with the exit codes of docs/scripts.md."""
     code = run(args)
-    # The interpreter would look for garbage in all that was imported: a fifth of what a short command takes.
+    # The interpreter would collect garbage over all imports: a fifth of a short command's time.
     gc.freeze()
     sys.exit(code)
 
 
 def run(args: list[str] | None = None) -> int:
-    """The exit code of one command line; what it prints is plain text, and with --json one document."""
+    """The exit code of one command line; prints plain text, or one document with --json."""
     command_line = CommandLine(tuple(sys.argv[1:] if args is None else args))
     with plain_streams(command_line) as printed:
         ended = _ended(command_line)
-        # What failed before it had a result: programs read standard output alone.
+        # Not on standard output, which programs read.
         if ended.code and command_line.wants_json and not printed.written:
             click.echo(json.dumps(ended.data(), ensure_ascii=False))
     return ended.code
@@ -120,7 +120,7 @@ def run(args: list[str] | None = None) -> int:
 
 @dataclass(frozen=True)
 class _Ended:
-    """`error`: why a command has no result; '' where it printed one."""
+    """`error`: why a command has no result; '' if it printed one."""
 
     code: int
     error: str = ""
@@ -145,7 +145,7 @@ def _ended(command_line: CommandLine) -> _Ended:
         error.show()
         return _Ended(WRONG_USE, error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        # Where no command takes Ctrl-C: before it has begun to, or after its end, when something may have been changed.
+        # Ctrl-C outside a command: before it handles signals, or after its end, when changes may have been made.
         return _failed(INTERRUPTED, command_line.again(_CUT_OFF))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -175,9 +175,9 @@ def _failed(code: int, message: str) -> _Ended:
 
 
 class PlainStream:
-    """A text stream that writes invisible characters visibly, except lines and tabs; all else is done by the one `beneath`.
+    """A text stream that escapes invisible characters, except newlines and tabs; otherwise the stream `beneath`.
 
-    So a terminal obeys nothing of a row, a name or a file. `transform`: what is made of each text.
+    So a terminal never interprets control sequences of a row, a name or a file. `transform`: applied to each text.
     """
 
     def __init__(self, beneath: TextIO, transform: Callable[[str], str]) -> None:
@@ -187,7 +187,7 @@ class PlainStream:
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
-            raise TypeError("text is written here")  # click tries bytes to see what a stream is
+            raise TypeError("text is written here")  # click writes bytes to find the kind of a stream
         self.written = True
         self.beneath.write(plain(self.transform(text), lines=True))
         return len(text)
@@ -202,9 +202,9 @@ class PlainStream:
 
 @contextmanager
 def plain_streams(command_line: CommandLine) -> Iterator[PlainStream]:
-    """Until it ends, standard output, which is given, and standard error are such streams."""
+    """Within the block, standard output (which is yielded) and standard error are such streams."""
     before = sys.stdout, sys.stderr
-    # A document is what it is: a command in it may be a row's text.
+    # A document stays as it is: control characters in it may be a row's text.
     streams = [
         PlainStream(before[0], lambda text: text if command_line.wants_json else command_line.whole(text)),
         PlainStream(before[1], command_line.whole),

@@ -1,4 +1,4 @@
-"""`python -m migrator.spark backfill|verify JOB …`: the command on Spark, for spark-submit, which takes a file of Python."""
+"""`python -m migrator.spark backfill|verify JOB …`: the command on Spark, for spark-submit, which takes a Python file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from migrator.main import main as command
 
 
 def main(words: Sequence[str]) -> None:
-    """What `migrator` does with these words and `--spark submit`, or with their own `--spark`.
+    """Run `migrator` with these words and `--spark submit`, or with their own `--spark`.
 
-    Ends with SystemExit, unless the exit code is 0. Some services take any SystemExit for a failure.
+    Ends with SystemExit, unless the exit code is 0: some services treat any SystemExit as a failure.
     """
     sys.argv = ["migrator", *words, *([] if "--spark" in words else ["--spark", "submit"])]
     try:

@@ -1,1 +1,1 @@
-"""A job file and its settings: read, checked as a whole, then frozen."""
+"""A job file and its settings: read, validated as a whole, then frozen."""

@@ -1,4 +1,4 @@
-"""The definition of a mapping's table: the requests that make it, and how a table that is there differs from it."""
+"""The definition of a mapping's table: its creation requests, and the differences of an existing table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def creation_request(design: TableDesign, options: TableOptions | None = None) -
 
 
 def later_requests(design: TableDesign, options: TableOptions | None = None) -> list[Request]:
-    """Requests for what CreateTable does not take, to be sent when the table is ACTIVE."""
+    """Requests for options that CreateTable does not take, to be sent when the table is ACTIVE."""
     wanted, name = options or TableOptions(), {"TableName": design.name}
     requests: list[Request] = []
     if design.ttl:
@@ -67,7 +67,7 @@ _OF_IMPORTS = (
 
 
 def import_parameters(design: TableDesign, options: TableOptions) -> dict[str, Any]:
-    """What ImportTable takes of CreateTable's parameters. Source: API reference, TableCreationParameters."""
+    """The part of CreateTable's parameters that ImportTable takes. Source: API reference, TableCreationParameters."""
     request = creation_request(design, options)
     return {name: request[name] for name in _OF_IMPORTS if name in request}
 
@@ -92,7 +92,7 @@ def requests_after_import(
 
 
 def definition(design: TableDesign, options: TableOptions) -> dict[str, Any]:
-    """The whole table as parameters of CreateTable, with those that other operations set."""
+    """The whole table as parameters of CreateTable, including those set by other operations."""
     request = creation_request(design, options)
     for _, later in later_requests(design, options):
         request |= later
@@ -114,7 +114,7 @@ def projection(index: Index) -> dict[str, Any]:
 
 
 def _settings(options: TableOptions) -> dict[str, Any]:
-    """The options except keys, indexes and billing; those that the job does not set are left out."""
+    """The job's options except keys, indexes and billing."""
     stream = {"StreamEnabled": True, "StreamViewType": (options.stream or "").upper()}
     tags = [{"Key": name, "Value": value} for name, value in options.tags.items()]
     wanted = {
@@ -159,14 +159,14 @@ _ON = ("ENABLED", "ENABLING")
 def option_differences(
     options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """(option, sentence). `description`: of DescribeTable; `answers`: of the operations that `wanted_answers` names."""
+    """(option, sentence). `description`: of DescribeTable; `answers`: of the operations in `wanted_answers`."""
     for name, wanted, there in _pairs(options, description, answers):
         if wanted != there:
             yield name, f"{name} is {wanted} in the job and {there} in the table"
 
 
 def wanted_answers(options: TableOptions) -> list[str]:
-    """Operations whose answers are needed to compare; each needs a permission, so no more than needed."""
+    """Operations needed for the comparison; each requires a permission, so no more than needed."""
     wanted = {
         "describe_continuous_backups": True,
         "describe_contributor_insights": options.contributor_insights,
@@ -178,7 +178,7 @@ def wanted_answers(options: TableOptions) -> list[str]:
 def _pairs(
     options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """(option, as asked for, as it is); what the job does not name is left as it is."""
+    """(option, requested, actual); options that the job does not set are skipped."""
     backups = answers.get("describe_continuous_backups", {}).get("ContinuousBackupsDescription", {})
     pitr = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     yield "pitr", _switch(options.pitr), _switch(pitr in _ON)
@@ -212,7 +212,7 @@ def _stream(description: dict[str, Any]) -> str:
 
 
 def _warm(units: Units, throughput: dict[str, Any]) -> tuple[str, str]:
-    """As asked for, where the table is as warm or warmer: AWS only ever raises it."""
+    """The requested value if the table is as warm or warmer: AWS never lowers it."""
     there = (int(throughput.get("ReadUnitsPerSecond", 0)), int(throughput.get("WriteUnitsPerSecond", 0)))
     wanted = (units.read, units.write)
     shown = there if there[0] < wanted[0] or there[1] < wanted[1] else wanted
@@ -227,7 +227,7 @@ def _switch(on: bool) -> str:
 
 
 class IndexChanges(Struct, frozen=True):
-    """`under_way`: indexes that DynamoDB is making or removing. `cannot`: by index, why it cannot be altered."""
+    """`under_way`: indexes that DynamoDB is creating or removing. `cannot`: by index, why it cannot be altered."""
 
     add: tuple[Index, ...]
     remove: tuple[str, ...]
@@ -236,14 +236,14 @@ class IndexChanges(Struct, frozen=True):
 
 
 def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChanges:
-    """What becomes of the table's indexes so that they are the design's."""
+    """The changes that turn the table's indexes into the design's."""
     there = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes") or []}
     local = {index["IndexName"] for index in description.get("LocalSecondaryIndexes") or []}
     wanted = {index.name: index for index in design.indexes}
     types = {
         one["AttributeName"]: one["AttributeType"] for one in description.get("AttributeDefinitions", [])
     }
-    # What an index that goes was alone to use is defined no more.
+    # An attribute used only by a removed index is no longer defined.
     cannot = dict(_cannot(design, there, local, types))
     leaving = {name for name, index in there.items() if index.get("IndexStatus") == "DELETING"}
     return IndexChanges(
@@ -283,7 +283,7 @@ def _cannot(
                     f"its {'projection' if same_key else 'key'} is another one in the table: {_NEITHER}",
                 )
         for one in index.attributes:
-            # DynamoDB takes such a definition, and goes on with the type that it knows.
+            # DynamoDB accepts such a definition, and keeps the earlier type.
             known = types.get(one.name, TYPES[one.type])
             if known != TYPES[one.type]:
                 what = f"{one.name} is of type {known} in the table, and {TYPES[one.type]} in the mapping"
@@ -295,7 +295,7 @@ def _projected(definition: dict[str, Any]) -> tuple[str, frozenset[str]]:
 
 
 def addition(design: TableDesign, index: Index, options: TableOptions) -> dict[str, Any]:
-    """UpdateTable's parameters. It takes definitions of the new index's attributes, and of no others."""
+    """UpdateTable's parameters. It accepts definitions of the new index's attributes only."""
     alone = replace(design, indexes=(index,))
     request = creation_request(alone, options)
     names = {attribute.name for attribute in index.attributes}
@@ -325,7 +325,7 @@ def indexes_of(description: dict[str, Any]) -> list[dict[str, Any]]:
 def table_differences(
     design: TableDesign, description: dict[str, Any], ttl: str | None
 ) -> Iterator[tuple[str, str]]:
-    """(part, sentence): how the table differs from the mapping."""
+    """(part, sentence): differences of the table from the mapping."""
     types = {
         definition["AttributeName"]: definition["AttributeType"]
         for definition in description.get("AttributeDefinitions", [])
@@ -349,7 +349,7 @@ def table_differences(
 
 
 def extra_indexes(design: TableDesign, description: dict[str, Any]) -> Iterator[str]:
-    """Indexes that no item of the mapping needs: another revision of it may. A local one bounds each item collection."""
+    """Indexes that no item of the mapping needs; another revision may. A local one limits each item collection's size."""
     wanted = {index.name for index in design.indexes}
     for index in description.get("GlobalSecondaryIndexes") or []:
         if index["IndexName"] not in wanted:
@@ -405,7 +405,6 @@ def _on(attribute: str | None) -> str:
 
 
 def unsettled(description: dict[str, Any]) -> Iterator[str]:
-    """States of the table and of its indexes that are not ACTIVE."""
     for index in description.get("GlobalSecondaryIndexes") or []:
         name, status = index["IndexName"], index.get("IndexStatus", "ACTIVE")
         if status == "CREATING" and index.get("Backfilling"):

@@ -34,19 +34,19 @@ _VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def no_switch(value: Any) -> Any:
-    """The value; true and false are no numbers, though Python counts with them."""
+    """The value; rejects true and false, which Python counts as numbers."""
     if isinstance(value, bool):
         raise ValueError("write a number, not true or false")  # noqa: TRY004 - pydantic reports ValueError
     return value
 
 
 def duration_s(value: Any) -> Any:
-    """The seconds of a duration that is text; what is no text stays as it is, for a number is seconds."""
+    """The seconds of a duration in text; other values stay, since a number is seconds."""
     return seconds_of(value) if isinstance(value, str) else no_switch(value)
 
 
 def place(text: str) -> str:
-    """The text; one that begins like the place of a URL must name it."""
+    """The text; if it begins like an env:, file: or secret: reference, the name must follow."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "env" and not re.fullmatch(_VARIABLE_NAME, rest):
         raise ValueError("write env: and the name of an environment variable, such as env:SHOP_URL")
@@ -73,11 +73,11 @@ def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 NOT_EMPTY = AfterValidator(_some)
-"""Of a list; pydantic's own min_length finds one with a wrong value in it empty, too."""
+"""For a list; pydantic's own min_length also reports one as empty if it contains an invalid value."""
 
 
 def _empty_is(value: Any) -> WrapValidator:
-    """Takes the value for a word that is left empty."""
+    """Use the value for a key that is left empty."""
 
     def check(written: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         return value if written is None else handler(written)
@@ -86,7 +86,7 @@ def _empty_is(value: Any) -> WrapValidator:
 
 
 class Settings(BaseModel):
-    """A part of a job, as it is written and as it is used: no word that is not known."""
+    """A section of a job, as written and as used: unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -95,7 +95,7 @@ ENDPOINT = r"embedded|dynoxide|https?://.+"
 
 
 def _no_user(text: str) -> str:
-    """Messages name the endpoint, and must not name a password."""
+    """Reject a user in an endpoint: messages show the endpoint, and must not show a password."""
     if "@" in text:
         raise ValueError(
             "an endpoint has no user and no password; credentials come from the environment or a profile"
@@ -116,17 +116,17 @@ _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
 Number = Annotated[float, BeforeValidator(no_switch)]
 IS_DURATION = "x-duration"
-"""The word by which a JSON Schema that is made of settings knows a duration."""
+"""Marks a duration in the JSON Schema of settings."""
 Duration = Annotated[float, BeforeValidator(duration_s), Field(json_schema_extra={IS_DURATION: True})]
-"""Of any setting that says how long, whether its name ends in _s or not: see durations.py."""
+"""Any setting for a length of time, with or without _s in its name: see durations.py."""
 _Timeout = Annotated[Duration, AfterValidator(_limit)]
 
 
 class DocumentSettings(Settings):
-    """Old tables of DynamoDB's, by the names that the account has for them, or by the mapping's names with those beside.
+    """Old DynamoDB tables, by their names in the AWS account, or by the mapping's names, each with the account's.
 
-    `endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `max_read_units`: a second, over all
-    that is read.
+    `endpoint`: None is AWS, 'embedded' or 'dynoxide' our own server, else a URL. `max_read_units`: a second, over all
+    reads.
     """
 
     tables: Annotated[tuple[TableName, ...], NOT_EMPTY] | dict[TableName, TableName]
@@ -137,31 +137,30 @@ class DocumentSettings(Settings):
 
     @property
     def real_names(self) -> dict[str, str]:
-        """By the name that a mapping has for it, what each table is called."""
+        """Each table's name in the AWS account, by its name in the mapping."""
         return dict(self.tables) if isinstance(self.tables, dict) else {name: name for name in self.tables}
 
     @property
     def aws_options(self) -> str:
-        """By which `aws` finds the part of the account, with a space before each."""
+        """Options for `aws` that select the account, each after a space."""
         options = {"region": self.region, "profile": self.profile}
         return "".join(f" --{name} {value}" for name, value in options.items() if value)
 
     @property
     def identity(self) -> str:
-        """What tells these tables from others; two jobs that name the same ones have the same source."""
+        """Identity of these tables; two jobs with the same tables have the same source."""
         where = self.endpoint or self.region or self.profile or "AWS"
         return f"dynamodb {where} {','.join(sorted(self.real_names.values()))}"
 
 
 class SourceSettings(Settings):
-    """`url` and `read_url`: a database's URL, a file's path, or where the URL is found (env:, file:, secret:).
+    """`url` and `read_url`: a database's URL, a file's path, or a reference to the URL (env:, file:, secret:).
 
-    `command`: a program whose output is the URL, or the password of `url` where that is given too.
-    `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once; reads, marks and
-    tickets, and a journal in the source have a part each, of one connection at least.
-    A limit that is None is not set, but for `statement_timeout_s`: ten minutes where the server itself has none; 0 is off.
-    `dynamodb`: old tables of DynamoDB's instead of a database.
-    Whatever may hold a secret is never shown.
+    `command`: a program that prints the URL, or the password if `url` is also set. `read_url`: a replica that pages are
+    read from. `max_connections`: limit for each of the two servers; reads, marks and tickets, and a journal in the source
+    each get a part of it, of one connection at least. A limit of None is not set, except `statement_timeout_s`: ten minutes
+    if the server has no limit; 0 is off. `dynamodb`: old DynamoDB tables instead of a database. Settings that may contain a
+    secret are never shown.
     """
 
     url: _Place = Field("", repr=False)
@@ -191,12 +190,12 @@ class SourceSettings(Settings):
             raise ValueError(f"{what}; leave one of the two out")
 
     def connections(self, wanted: int, *, apart: int = 1) -> int:
-        """How many of `wanted` connections reads may have beside so many parts for other work."""
+        """How many of `wanted` connections reads may use, next to `apart` other pools."""
         limit = self.max_connections
         return wanted if limit is None else max(1, min(wanted, limit - apart * self._part(limit)))
 
     def connections_apart(self, wanted: int, *, at_least: int = 1) -> int:
-        """How many of `wanted` connections work beside the reads may have."""
+        """How many of `wanted` connections each pool other than the reads' may use."""
         limit = self.max_connections
         return wanted if limit is None else max(at_least, min(wanted, self._part(limit)))
 
@@ -205,7 +204,7 @@ class SourceSettings(Settings):
         return max(1, limit // 4)
 
 
-# ── What a job says of its table beside keys and indexes: recovery, protection, stream, tags, capacity ──
+# ── A job's table options: recovery, protection, stream, tags, capacity ──
 
 
 class Units(Settings):
@@ -216,7 +215,7 @@ class Units(Settings):
 
 
 class TableOptions(Settings):
-    """What a new table gets (`target: {options: …}`). `provisioned` None is on demand."""
+    """Options of a new table (`target: {options: …}`). `provisioned` None is on demand."""
 
     pitr: bool = True
     deletion_protection: bool = False
@@ -240,12 +239,12 @@ _Factor = Annotated[Number, Field(ge=1, le=1000)]
 
 
 class WatchSettings(Settings):
-    """When a pattern is moved back by itself. Shares are of calls, 0 to 1; a share counts as passed once chance explains
-    it less than once in a million.
+    """When a pattern is moved back automatically. Shares are of calls, 0 to 1; a share counts as exceeded if its
+    probability by chance is below one in a million.
 
-    `every_s`: how often it looks. `answers_min`: answers that it judges p99 by at least. `lately_s`: beside all calls
-    since the move, those of so long are judged by themselves, so that a late fault does not hide behind good hours.
-    `watched_s`: how long after its move a pattern is watched.
+    `every_s`: interval of the checks. `answers_min`: minimum answers to judge p99. `lately_s`: besides all calls since the
+    move, those of this last period are judged separately, so that good hours do not hide a late fault. `watched_s`: how
+    long a pattern is watched after its move.
     """
 
     every_s: Annotated[Duration, Field(ge=0.1, le=3600)] = 10.0
@@ -258,13 +257,12 @@ class WatchSettings(Settings):
 
 
 class CutoverSettings(Settings):
-    """What a move forward needs. Ages and lags in seconds, shares 0 to 1.
+    """Requirements of a move forward. Ages and lags in seconds, shares 0 to 1.
 
-    `comparisons_min`: answers compared since the last move. `kinds_min`: the share of the parameter kinds that a pattern
-    can have which were compared. `mismatch_max`, `error_max`: shares that must be passed by less than one chance in
-    twenty: 0.003 is none in 1,000. `p99_factor`: of SQL's p99, for a pattern without a budget. `quiet_s`: how long
-    nothing may change in the source before a pattern is complete. `leave`: tables that are not migrated on purpose; a *
-    stands for anything.
+    `comparisons_min`: answers compared since the last move. `kinds_min`: compared share of the parameter kinds that a
+    pattern can have. `mismatch_max`, `error_max`: limits whose excess must have a probability below one in twenty: 0.003 is
+    none in 1,000. `p99_factor`: of SQL's p99, for a pattern without a budget. `quiet_s`: time without a change in the
+    source before a pattern may be complete. `leave`: tables that are not migrated on purpose; a * matches anything.
     """
 
     verify_max_age_s: _Age = Field(86_400.0, alias="verify_max_age")
@@ -287,8 +285,9 @@ def _command_words(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 class Hook(Settings):
-    """A program that is run at events. `command`: its words, or one text for the shell. Never shown: it may hold a
-    secret."""
+    """A program that is run at events. `command`: its words, or one text for the shell. Never shown: it may contain a
+    secret.
+    """
 
     on: Annotated[tuple[EventKind, ...], NOT_EMPTY]
     command: Annotated[str | tuple[str, ...], AfterValidator(_command_words)] = Field(repr=False)
@@ -299,10 +298,10 @@ class Hook(Settings):
 
 
 class ShadowSettings(Settings):
-    """`sample`: the share of calls that are compared, 0 to 1. `at_once`: shadows under way in one process, `per_s`: begun
-    in a second; what comes beyond is dropped. `deadline_s`: after that a shadow counts as an error. `max_rows`: of an answer
-    with more nothing is compared. `breaker_after`: so many errors in a row of a pattern stop its shadows for
-    `breaker_pause_s`. `settle_s`: how long both sides may take to come to the same answer.
+    """`sample`: share of calls that are compared, 0 to 1. `at_once`: concurrent shadow reads of a process, `per_s`: started
+    per second; more are dropped. `deadline_s`: a longer shadow read counts as an error. `max_rows`: larger answers are not
+    compared. `breaker_after`: so many consecutive errors of a pattern stop its shadow reads for `breaker_pause_s`.
+    `settle_s`: time for both sides to reach the same answer.
     """
 
     sample: Annotated[Number, Field(ge=0, le=1)] = 1.0
@@ -316,10 +315,10 @@ class ShadowSettings(Settings):
 
 
 class ReadSettings(Settings):
-    """`phase_cache_s`: how old a phase may be that a service acts by. `connections`: to SQL, for the callers of one process.
+    """`phase_cache_s`: maximum age of a phase in a service. `connections`: to SQL, for the callers of one process.
 
-    `patience_s`: how long a call waits for a side that fails in a way that can pass. `cursor_key`: what cursors are signed
-    with, the same in all processes; `cursor_life_s`: after that one is refused.
+    `patience_s`: how long a call retries a side that fails temporarily. `cursor_key`: signs cursors, the same in all
+    processes; `cursor_life_s`: maximum age of a cursor.
     """
 
     phase_cache_s: Annotated[Duration, Field(ge=0.05, le=3600)] = 5.0
@@ -331,7 +330,7 @@ class ReadSettings(Settings):
 
     @property
     def seen_within_s(self) -> float:
-        """By when every living reader acts by a new phase."""
+        """Time after which every living reader uses a new phase."""
         return self.phase_cache_s + 1.0
 
 
@@ -342,7 +341,7 @@ _VARIABLE = re.compile(
 )
 _JOB_NAME = r"[A-Za-z0-9_-]{1,64}"
 IN_SOURCE = "source"
-"""What `journal:` says where it is in the source's own database."""
+"""Value of `journal:` for a journal in the source's own database."""
 
 
 _Name = Annotated[
@@ -367,10 +366,10 @@ _SessionName = Annotated[
 
 
 class TargetSettings(Settings):
-    """`endpoint`: None is AWS, 'embedded' or 'dynoxide' a server of our own, else a URL. `table` None: the mapping's name.
+    """`endpoint`: None is AWS, 'embedded' or 'dynoxide' our own server, else a URL. `table` None: the mapping's name.
 
     `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
-    `managed_elsewhere`: another tool keeps the table, so that migrate-mapping neither adds nor removes an index.
+    `managed_elsewhere`: another tool manages the table, so migrate-mapping neither adds nor removes an index.
     """
 
     table: TableName | None = None
@@ -387,19 +386,18 @@ class TargetSettings(Settings):
     session_name: _SessionName | None = None
 
     def prefix_for(self, table: str) -> str:
-        """Of objects' names. `table`: its name."""
+        """Prefix of objects' names. `table`: its name."""
         return f"{table}/" if self.prefix is None else self.prefix
 
 
 class Tuning(Settings):
-    """`processes`: of a backfill or a verify on the host that begins it; None: as many as the rows are worth.
-    `relay_processes`: relays that one relay starts, itself among them.
+    """`processes`: of a backfill or a verify on the host that starts it; None: as many as the number of rows justifies.
+    `relay_processes`: relays that one relay starts, itself included.
 
-    `confirm_above`: US dollars. `request_life_s`: the longest time from a request's signature to its effect on the table.
-    `silent_s`: a writer that could not renew its heartbeat in the journal for so long sends nothing more. `lease_s`: how
-    long marks that a relay took are kept from others; those of a dead relay come back after.
-    `max_source_load`, `max_replica_lag_s`: above them backfills and relays wait; the two queries, SELECTs of one number,
-    stand in place of the engine's own question.
+    `confirm_above`: US dollars. `request_life_s`: maximum time from a request's signature to its effect on the table.
+    `silent_s`: a writer without a successful heartbeat for so long stops sending. `lease_s`: a relay's lease on the marks
+    it took; those of a dead relay are free afterwards. `max_source_load`, `max_replica_lag_s`: above them backfills and
+    relays wait; the two queries, SELECTs of one number, replace the engine's own.
     """
 
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
@@ -426,7 +424,7 @@ class Tuning(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`journal` is a database URL, 'source' for the source's own database, None for a file beside the job's."""
+    """`journal` is a database URL, 'source' for the source's own database, None for a file next to the job."""
 
     name: str
     path: Path
@@ -439,21 +437,21 @@ class Job:
     hooks: tuple[Hook, ...] = ()
     reads: ReadSettings = ReadSettings()
     direct: tuple[str, ...] = ()
-    """Entities that the service writes to the table itself; this toolkit neither writes, compares nor captures them."""
+    """Entities that the service writes to the table itself; migrator neither writes, compares nor captures them."""
     leave: tuple[str, ...] = ()
-    """How partition keys of the service's own items begin, such as counters: `verify` does not look for rows of them."""
+    """Prefixes of partition keys of the service's own items, such as counters: `verify` expects no rows for them."""
     keep: tuple[str, ...] = ()
-    """Attributes that services set themselves, and that every write of ours leaves as they are."""
+    """Attributes that services set themselves; our writes leave them unchanged."""
 
     @property
     def pools_apart(self) -> int:
-        """How many pools share the source's limit of connections with that of the reads."""
+        """Number of pools that share the source's connection limit with the reads' pool."""
         return 2 if self.journal == IN_SOURCE else 1
 
     def with_sessions(self, sessions: int | None) -> Job:
-        """The same with a connection for marks and tickets for each of so many sessions that may commit at the same time.
+        """The same job with a connection for marks and tickets for each of so many sessions that may commit concurrently.
 
-        Whether the source lets there be so many is looked at before (stages/live/service.py).
+        stages/live/service.py checks first that the source allows so many.
         """
         if sessions is None:
             return self
@@ -462,8 +460,9 @@ class Job:
 
 
 class Writes(Settings):
-    """What the service writes to the table itself. `direct`: entities, by their names in the mapping; `leave`: how partition
-    keys of items begin that are of no entity; `keep`: attributes that no column has, which every write leaves."""
+    """What the service writes to the table itself. `direct`: entities, by name in the mapping; `leave`: prefixes of
+    partition keys of items without an entity; `keep`: attributes without a column, which every write leaves unchanged.
+    """
 
     direct: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     leave: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -471,7 +470,7 @@ class Writes(Settings):
 
 
 class JobFile(Settings):
-    """A job file; what it says of one thing each is a value already."""
+    """A job file; each field is already validated on its own."""
 
     job: Literal[1]
     name: _Name | None = None
@@ -497,16 +496,16 @@ _WORDS = {
 
 
 def is_job(path: Path) -> bool:
-    """Whether the file is a job, and no mapping. Raises: SettingsError when it cannot be read."""
+    """Whether the file is a job, not a mapping. Raises: SettingsError if it cannot be read."""
     return is_job_text(_text(path, "job or mapping"))
 
 
 def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True) -> Job:
-    """The job that a file describes, with ${NAME} and ${NAME:-default} taken from `environ`.
+    """The job in a file, with ${NAME} and ${NAME:-default} taken from `environ`.
 
-    `asks_source` False: variables of the source need not be set, and nothing may be asked of it.
+    `asks_source` False: variables of the source need not be set, and the source cannot be used.
 
-    Raises: SettingsError when the file cannot be read; MappingError with every fault in it at once.
+    Raises: SettingsError if the file cannot be read; MappingError with all its faults.
     """
     document = load_document(_text(path), str(path), _OURS)
     faults: list[Fault] = []
@@ -536,7 +535,7 @@ def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True
 
 
 def _twice(form: JobFile) -> Iterator[str]:
-    """What is wrong where the target is one of the old tables."""
+    """The fault if the target is one of the old tables."""
     old, target = form.source.dynamodb, form.target
     if old is None or target.table not in old.real_names.values():
         return
@@ -545,9 +544,9 @@ def _twice(form: JobFile) -> Iterator[str]:
 
 
 def mapping_named(path: Path, environ: Mapping[str, str]) -> Path:
-    """The mapping that a job file names, whatever else stands in the file.
+    """The mapping that a job file names, regardless of the file's other content.
 
-    Raises: SettingsError when the file cannot be read; MappingError where it names none.
+    Raises: SettingsError if the file cannot be read; MappingError if it names none.
     """
     document = load_document(_text(path), str(path), _OURS)
     faults: list[Fault] = []
@@ -595,7 +594,7 @@ def _text(path: Path, what: str = "job") -> str:
 
 
 def _short_forms(data: Any) -> Any:
-    """`source: URL` and `target: embedded` written out; a part that is left empty left out."""
+    """The data with `source: URL` and `target: embedded` expanded, and empty sections removed."""
     data = {name: value for name, value in data.items() if value is not None}
     if isinstance(data.get("source"), str):
         data["source"] = {"url": data["source"]}
@@ -611,7 +610,7 @@ def _filled(
     document: Document,
     faults: list[Fault],
 ) -> Any:
-    """`value` with its variables replaced; one that is not set is a fault at its line."""
+    """`value` with its variables replaced; an unset one is a fault at its line."""
     if isinstance(value, dict):
         return {name: _filled(item, (*path, name), environ, document, faults) for name, item in value.items()}
     if isinstance(value, list):
@@ -640,5 +639,5 @@ def _filled(
 
 
 def _is_reported(fault: Fault, faults: list[Fault]) -> bool:
-    """Whether the place has a fault already: a variable that is not set makes a wrong value, too."""
+    """Whether the place has a fault already: an unset variable also makes an invalid value."""
     return any(fault.where.startswith(other.where) or other.where.startswith(fault.where) for other in faults)

@@ -1,7 +1,7 @@
-"""What each role may do on the table and in the source: the rights that its commands or its service need, and no other.
+"""The rights of each role on the table and in the source: those that its commands or its service need, and no others.
 
-Tables by hand: tests run each role's commands with exactly these rights, and with each of them taken away. Source
-of the rights' names: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB".
+Written by hand: tests run each role's commands with exactly these rights, and with each of them removed. Source of the
+names: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB".
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from msgspec import Struct
 
 from migrator.runtime.values import replace
 
-if TYPE_CHECKING:  # the command line lists the roles, and waits for no mapping
+if TYPE_CHECKING:  # the command line lists the roles, without loading mappings
     from migrator.mapping.model.mapping import DocumentQuestion, Pattern
     from migrator.mapping.model.mapping import Mapping as MappingModel
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 RIGHT_OF = {"TransactWriteItems": "PutItem", "BatchExecuteStatement": "PartiQLInsert"}
-"""The right that an operation needs where it is not called like it: transactions and statements of ours only put."""
+"""Rights that differ from their operation's name: our transactions and statements only put."""
 
 _READ_BY = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
 _OPEN = ("DescribeTable", "DescribeTimeToLive")
 _BESIDE_OTHERS = ("GetItem", "PartiQLInsert", "PutItem")
-"""Of a writer that others write beside: the control item, conditional puts, inserts."""
+"""Rights of a writer next to others: the control item, conditional puts, inserts."""
 
 
 class Role(Struct, frozen=True):
-    """`does`: what acts in it. `table`: its rights on the table. `asks`: whether it asks the mapping's access patterns,
-    which adds Query, GetItem and BatchGetItem where they need them. `objects`: its rights on the job's bucket; `files`: on
-    the place of exported items; `logs`: on the log of imports; `stream`: on the table's stream. `old_tables`, `old_streams`:
-    where the source is old tables of DynamoDB, on each of them and on its stream; a role that `asks` has there what the
-    patterns ask besides.
+    """`does`: its commands or service. `table`: its rights on the table. `asks`: whether it reads the mapping's access
+    patterns, which adds Query, GetItem and BatchGetItem as needed. `objects`: its rights on the job's bucket; `files`: on
+    the location of exported items; `logs`: on the log of imports; `stream`: on the table's stream. `old_tables`,
+    `old_streams`: for a source of old DynamoDB tables, on each of them and on its stream; `asks` adds the patterns' rights
+    there.
     """
 
     does: str
@@ -49,9 +49,9 @@ class Role(Struct, frozen=True):
 
 _READ_OLD = ("BatchGetItem", "DescribeTable", "Query", "Scan")
 _LOOK_OLD = ("dynamodb:DescribeStream", "dynamodb:GetShardIterator")
-"""Whether a stream tells of all changes since capture was installed."""
+"""To check whether a stream contains all changes since capture was installed."""
 _COPY_OLD = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-"""The changes, or the last of them."""
+"""To read the changes, or the last of them."""
 _PUT_OBJECTS = ("s3:GetObject", "s3:ListBucket", "s3:PutObject")
 
 ROLES = {
@@ -72,7 +72,7 @@ ROLES = {
         ),
         objects=_PUT_OBJECTS,
         files=("s3:DeleteObject", *_PUT_OBJECTS),
-        # The service writes its log with the rights of who asks for the import.
+        # The service writes its log with the rights of the user who requests the import.
         logs=(
             *("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogGroups", "logs:DescribeLogStreams"),
             *("logs:GetLogEvents", "logs:PutLogEvents", "logs:PutRetentionPolicy"),
@@ -87,7 +87,8 @@ ROLES = {
         "relay", (*_OPEN, *_BESIDE_OTHERS), objects=_PUT_OBJECTS, old_tables=_READ_OLD, old_streams=_COPY_OLD,
     ),
     "verify": Role(
-        # Puts the control item alone: a repair after `recover JOB source-restored` says there that the table is whole again.
+        # Puts the control item only: a repair after `recover JOB source-restored` records there that the table is complete
+        # again.
         "verify, with --repair too", (*_OPEN, "BatchGetItem", "GetItem", "PutItem", "Scan"),
         objects=("s3:GetObject", "s3:ListBucket"), old_tables=_READ_OLD, old_streams=_COPY_OLD,
     ),
@@ -121,13 +122,12 @@ ROLES = {
 
 
 class Rights(Struct, frozen=True):
-    """What a role may do.
+    """The rights of a role.
 
-    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted.
-    `objects`, `files`: rights of S3 on the job's bucket, and on the place of exported items.
-    `logs`: of CloudWatch on the log of imports. `stream`: on the table's stream.
-    `old_tables`, `old_streams`: on each old table that is the source, and on its stream.
-    `old_indexes`: (table by the mapping's name, index or * for any) of the old indexes that it queries.
+    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted. `objects`, `files`: rights of S3
+    on the job's bucket, and on the location of exported items. `logs`: of CloudWatch on the log of imports. `stream`: on
+    the table's stream. `old_tables`, `old_streams`: on each old table of the source, and on its stream. `old_indexes`:
+    (table by the mapping's name, index or * for any) of the old indexes that it queries.
     """
 
     table: Sequence[str]
@@ -157,9 +157,9 @@ def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> Rights
 
 
 def with_old_rights(rights: Rights, role: Role, mapping: MappingModel) -> Rights:
-    """With what the role needs on the old tables that the mapping declares; the same where the source is a database.
+    """The rights with those on the old tables that the mapping declares; unchanged for a database.
 
-    Which indexes the patterns ask, the mapping says; by which ones children and parents are found, the tables alone know.
+    The mapping names the indexes of its patterns; those for children and parents depend on the tables.
     """
     if not mapping.documents or not role.old_tables:
         return rights
@@ -181,10 +181,11 @@ def _asked_of_old(question: DocumentQuestion) -> set[str]:
 
 
 class SqlRole(Struct, frozen=True):
-    """`does`: what acts in it. `rows`: whether it reads the tables that items are made of; `asks`: those that the SQL of
-    access patterns names; `ticket`, `mark`: rights on our tables; `installs`: whether it makes them, and triggers; `looks`:
-    whether it makes sure that triggers are there; `counts`: whether it asks how many marks there ever were; `writes`:
-    whether it makes rows of items."""
+    """`does`: its commands or service. `rows`: whether it reads the tables that items are made of; `asks`: those in the SQL
+    of access patterns; `ticket`, `mark`: rights on our tables; `installs`: whether it creates them, and triggers; `looks`:
+    whether it checks that triggers exist; `counts`: whether it reads the total number of marks; `writes`: whether it makes
+    rows from items.
+    """
 
     does: str
     rows: bool = False
@@ -221,15 +222,15 @@ SQL_ROLES = {
 
 
 MARK = '"Sid": "Migrator'
-"""What a policy of ours has in it: JSON has no comments, so the names of its statements say what it was made of."""
+"""Start of our statements' names in a policy: JSON has no comments, so the names record the origin."""
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 
 
 class TablePlace(Struct, frozen=True):
-    """Where the table is. `account`: 12 digits, or * for any, which is the role's own.
+    """The location of the table. `account`: 12 digits, or * for any, which is the role's own.
 
-    `bucket`: of the job, with the prefix of its objects; '' where it has none. `items_at`: bucket and prefix of exported
-    items, as bucket/prefix; '' where they are in a folder. `old`: the place of each old table by its name in the mapping.
+    `bucket`: of the job, with the prefix of its objects; '' if it has none. `items_at`: bucket and prefix of exported
+    items, as bucket/prefix; '' if they are in a folder. `old`: the location of each old table by its name in the mapping.
     """
 
     table: str
@@ -269,7 +270,7 @@ def policy(role: str, rights: Rights, place: TablePlace, revision: str) -> str:
         ("OldIndexes", ["dynamodb:Query"], old_indexes),
         ("OldStreams", list(rights.old_streams), [f"{table}/stream/*" for table in old_tables]),
     ]
-    # Letters and digits alone are allowed in a Sid.
+    # A Sid allows only letters and digits.
     made = f"{role.title().replace('-', '')}{revision}"
     listed = [
         {"Sid": f"Migrator{what}{made}", "Effect": "Allow", "Action": actions, "Resource": places}
@@ -280,7 +281,7 @@ def policy(role: str, rights: Rights, place: TablePlace, revision: str) -> str:
 
 
 _OF_IMPORTS = ("DescribeImport", "ListImports")
-"""Rights on imports, whose ARNs are below the table's."""
+"""Rights on imports, with ARNs below the table's."""
 
 
 def _named(rights: Sequence[str]) -> list[str]:

@@ -29,9 +29,7 @@ from migrator.runtime.system import small_text
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
 
-# ──
-# A mapping read from its file, and the functions that its entities name in `transform`: found, and checked
-# to be pure.
+# A mapping read from its file, and the functions that its entities name in `transform`: loaded, and checked to be pure.
 
 _IMPURE_MODULES = frozenset(
     {
@@ -53,9 +51,9 @@ _IMPURE_NAMES = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "open", "
 
 
 def read_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file, faults in it included.
+    """The mapping of a file, its faults included.
 
-    Raises: SettingsError when the file cannot be read as text.
+    Raises: SettingsError if the file cannot be read as text.
     """
     try:
         text = small_text(path)
@@ -71,7 +69,7 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 
 def sound_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file. Raises: as read_mapping does; MappingError where its form has faults."""
+    """The mapping of a file. Raises: as read_mapping does; MappingError if its form has faults."""
     parsed = read_mapping(path)
     if parsed.faults:
         raise MappingError(parsed.faults)
@@ -79,7 +77,7 @@ def sound_mapping(path: Path) -> ParsedMapping:
 
 
 def table_of(job: Job) -> str:
-    """What the job's table is called; '' where nothing says so."""
+    """The name of the job's table; '' if neither job nor mapping sets it."""
     with suppress(MigratorError):
         return job.target.table or sound_mapping(job.mapping).mapping.table.name
     return ""
@@ -87,15 +85,15 @@ def table_of(job: Job) -> str:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, file: str) -> ParsedMapping:
-    """Parsed once, however many parts of a command ask: the same text of the same file is the same mapping."""
+    """Parsed once for all parts of a command: the same text of the same file is the same mapping."""
     return examine_mapping(text, file)
 
 
 def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Transform]]:
-    """The mapping under a revision that knows the functions' code, and the functions by module:function.
+    """The mapping with a revision that includes the functions' code, and the functions by module:function.
 
-    Modules are looked for where Python looks, then beside the mapping's file. A function that cannot be had, or is not
-    pure, is one more fault of the mapping.
+    Modules are looked up on Python's path, then next to the mapping's file. A function that cannot be loaded, or is not
+    pure, is a fault of the mapping.
     """
     named = {
         entity.transform: entity.written for entity in parsed.mapping.entities.values() if entity.transform
@@ -115,10 +113,10 @@ def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Tra
 
 
 def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
-    """The function, or what is wrong with its name."""
+    """The function, or the fault in its name."""
     module_name, _, name = text.partition(":")
     if str(folder) not in sys.path:
-        # At the end: a file beside the mapping must not stand in for a module of Python's own.
+        # At the end: a file next to the mapping must not replace one of Python's own modules.
         sys.path.append(str(folder))
     try:
         module = importlib.import_module(module_name)
@@ -137,7 +135,7 @@ def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
 
 
 def _impurities(text: str, function: FunctionType, visited: set[str]) -> Iterator[str]:
-    """What the function, or one of its module that it calls, uses and a pure one does not."""
+    """Impure uses in the function, or in functions of its module that it calls."""
     visited.add(function.__name__)
     for name in _names(function.__code__):
         value = function.__globals__.get(name, getattr(builtins, name, None))
@@ -162,7 +160,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
-    """The mapping's revision, changed where a module with a transform has other text than before."""
+    """The mapping's revision, changed if the text of a module with a transform has changed."""
     if not functions:
         return parsed.mapping.revision
     digest = hashlib.sha256(parsed.mapping.revision.encode())
@@ -172,18 +170,18 @@ def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
     return digest.hexdigest()[:12]
 
 
-# ── What DynamoDB costs in a region, by the dated file beside this module ──
+# ── DynamoDB prices by region, from the dated file in this folder ──
 
 FILE = "prices.yaml"
 USUAL_REGION = "us-east-1"
-"""Whose prices are shown where no region is set, as for an embedded DynamoDB."""
+"""Region of the prices shown if none is set, such as for an embedded DynamoDB."""
 _NAMES = ("write", "read", "storage", "write_hour", "read_hour")
 _ONCE = ("import", "glue_worker", "emr_worker")
-"""Of filling a table; a region may lack them."""
+"""Prices of filling a table; a region may lack them."""
 
 
 def price_of(region: str | None, table_class: str | None = None) -> Price | None:
-    """The prices of a region for tables of a class (None: standard); None where the file has none."""
+    """The prices of a region for tables of a class (None: standard); None if the file has none."""
     table = _read()
     prices = table["regions"].get(region)
     if region is None or prices is None:
@@ -218,9 +216,9 @@ def _read() -> Any:
 
 
 def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFacts | None = None) -> Checked:
-    """The mapping checked against an open source, its transforms loaded. `facts`: its schema, where that is read already.
+    """The mapping checked against an open source, its transforms loaded. `facts`: its schema, if already read.
 
-    Raises: MappingError with every fault, those that the source finds in the SQL of computed columns among them.
+    Raises: MappingError with every fault, including those that the source finds in the SQL of computed columns.
     """
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts or source.facts(), transforms)
@@ -236,7 +234,7 @@ def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFact
 
 
 def volatile_warnings(source: ComputingSource, parsed: ParsedMapping, checked: Checked) -> list[Fault]:
-    """A warning for each computed column whose SQL gives another value though nothing changes that could leave a mark."""
+    """A warning for each computed column whose value can change without a change that could leave a mark."""
     return [
         parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what, warning=True)
         for plan in checked.plans

@@ -1,4 +1,4 @@
-"""A migration for tests of a service: a test says the phases and what each side answers, and sees what was asked."""
+"""A migration for a service's tests: a test sets phases and answers of each side, and inspects the calls."""
 
 from __future__ import annotations
 
@@ -59,15 +59,16 @@ if TYPE_CHECKING:
 
 Records: TypeAlias = "Sequence[Any] | Record | DataclassInstance | None"
 Given: TypeAlias = "Records | Mapping[str, Records] | Callable[..., Any]"
-"""What a side answers: records; of a pattern with parts such by part; or a function of the pattern's parameters that
-gives these."""
+"""The answer of a side: records; for a pattern with parts, records by part; or a function of the pattern's parameters that
+returns these.
+"""
 
 _MOST = 1_000_000
 _KEY = "a key of the fake's own"
 
 
 class Read(Struct, frozen=True):
-    """A call that a service made. `side`: the one that was asked."""
+    """A call that a service made. `side`: the one that answered."""
 
     pattern: str
     params: Mapping[str, Any]
@@ -75,11 +76,11 @@ class Read(Struct, frozen=True):
 
 
 class FakeMigration(Migration):
-    """Stands wherever a `Migration` does, without a database, a journal or DynamoDB. Each pattern begins in `off`.
+    """A `Migration` without a database, a journal or DynamoDB. Each pattern begins in `off`.
 
-    A read goes by the phase as in the real one; its parameters, sizes and cursors are checked alike. The answer is what the
-    test said with `give`. Nothing is compared in the shadow, and no mark is left. `calls`: the reads that were made;
-    `writes`: the rows that were changed through what `dual_write` was given, and by hand, also where they were rolled back.
+    A read follows the phase, and its parameters, sizes and cursors are checked, as in the real one. The answer is the one
+    set with `give`. Shadow reads compare nothing, and no mark is left. `calls`: the reads that were made; `writes`: rows
+    changed through the objects passed to `dual_write`, and by hand, including rolled back ones.
     """
 
     def __init__(self, mapping: str | Path, *, service: str = "", version: str = "") -> None:
@@ -96,7 +97,7 @@ class FakeMigration(Migration):
 
     @classmethod
     def load(cls, job: str | Path, *, service: str = "", version: str = "") -> FakeMigration:
-        """The fake of a job file: of its mapping. Variables of the environment that the job names need not be set."""
+        """The fake for a job file's mapping. Environment variables in the job need not be set."""
         return cls(mapping_named(Path(job), os.environ), service=service, version=version)
 
     # ── what a test says ──
@@ -104,8 +105,9 @@ class FakeMigration(Migration):
     def set_phase(
         self, pattern: str, phase: Phase, percent: int = 0, *, audience: Sequence[str] = ()
     ) -> None:
-        """The pattern is in the phase from now on, whatever it was in. `audience`: of a ramp, as `--for` of the command
-        takes it, such as 'user_id=42'. Raises: SettingsError."""
+        """Set the pattern's phase. `audience`: of a ramp, as the command's `--for` takes it, such as 'user_id=42'. Raises:
+        SettingsError.
+        """
         asked = question_named(self._asked, pattern).pattern
         if phase not in get_args(Phase):
             raise SettingsError(f"phase '{phase}' not found{did_you_mean(phase, get_args(Phase))}")
@@ -115,10 +117,10 @@ class FakeMigration(Migration):
         self._phases.put(pattern, state)
 
     def give(self, pattern: str, answer: Given, *, side: Side | None = None) -> None:
-        """What the side (None: each of them) answers from now on: records, or a function of the parameters.
+        """Set the answer of the side (None: of both): records, or a function of the parameters.
 
-        Records are dicts, dataclasses, named tuples or rows with the attributes that the pattern returns, a missing one is
-        None; values may be datetime, UUID and so on, which callers get as `read` and `typed()` give them.
+        Records are dicts, dataclasses, named tuples or rows with the attributes that the pattern returns; a missing one is
+        None. Values may be datetime, UUID and so on, which callers receive as from `read` and `typed()`.
         Raises: SettingsError for a record that the pattern cannot return.
         """
         question = question_named(self._asked, pattern)
@@ -128,7 +130,7 @@ class FakeMigration(Migration):
             question.given[each] = answer if callable(answer) else partial(_always, answer)
 
     def fail(self, pattern: str, error: Exception, *, side: Side | None = None) -> None:
-        """A read that the side (None: each of them) answers raises the error, until `give` says what it answers."""
+        """Make reads of the side (None: of both) raise the error, until `give` sets an answer."""
         for each in _sides(side):
             question_named(self._asked, pattern).given[each] = partial(_raise, error)
 
@@ -144,7 +146,7 @@ class FakeMigration(Migration):
         longest_transaction_s: float = 30.0,
         longest_write_s: float = 2.0,
     ) -> DualWrite:
-        """From now on every change through the sessions stands in `writes`. Raises: SettingsError."""
+        """Record every further change through the sessions in `writes`. Raises: SettingsError."""
         self._refuse_closed()
         refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
         recording = Sessions(cast("EventHooks", Recording(self.writes.append)))
@@ -176,7 +178,7 @@ class FakeMigration(Migration):
         self._refuse_closed()
 
     def pattern(self, name: str, /) -> Callable[[Callable[..., Any]], RoutedPattern]:
-        """As `Migration.pattern`; what `give` says is given in place of the function's own answer."""
+        """Like `Migration.pattern`; an answer set with `give` replaces the function's own."""
         question, shadow = question_named(self._asked, name), self._settings.shadow
         return lambda function: _FakeRouted(function, question, lambda: self._reads().reads, shadow)
 
@@ -204,7 +206,7 @@ class FakeMigration(Migration):
 
 
 class FakeQuestion(Question):
-    """A pattern whose sides answer what a test gave."""
+    """A pattern with answers set by a test."""
 
     def __init__(self, mapping: MappingModel, pattern: Pattern) -> None:
         super().__init__(mapping, pattern, Designs())
@@ -213,14 +215,14 @@ class FakeQuestion(Question):
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        """Raises: SettingsError where the test gave nothing, or no answer of this pattern; what the test wants raised."""
+        """Raises: SettingsError if the test set no answer, or an invalid one; the error that the test set."""
         if side not in self.given:
             what = f"FakeMigration: {self.pattern.name} is answered by '{side}', and nothing was given for it"
             raise SettingsError(f"{what}; call give('{self.pattern.name}', [...])")
         return self.rows_of(self.given[side](**params))
 
     def rows_of(self, answer: Any) -> dict[str, Rows]:
-        """Raises: SettingsError for what the pattern cannot return."""
+        """Raises: SettingsError for an answer that the pattern cannot return."""
         records = records_of(self.pattern, answer, _MOST)
         for part in self.pattern.parts:
             self._refuse_unknown(part, records[part.name])
@@ -235,7 +237,7 @@ class FakeQuestion(Question):
 
 
 class FakePhases(PhaseCache):
-    """The phases that a test sets. No thread asks for them."""
+    """The phases that a test sets. No thread refreshes them."""
 
     def __init__(self) -> None:
         super().__init__(cast("Phases", None), lambda: "", 3600.0)
@@ -248,8 +250,6 @@ class FakePhases(PhaseCache):
 
 @dataclass(frozen=True)
 class _FakeReads(Reads):
-    """Notes the calls."""
-
     calls: list[Read] = field(default_factory=list)
 
     def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
@@ -276,7 +276,7 @@ class _FakePage(PageCall):
 
 
 class _FakeRouted(RoutedPattern):
-    """The service's own functions, where the test gave no answer."""
+    """The service's own functions, used if the test set no answer."""
 
     def _function(self, side: Side) -> Function:
         question = cast("FakeQuestion", self._question)

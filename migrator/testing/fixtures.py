@@ -13,6 +13,6 @@ from migrator.testing.fake import FakeMigration
 
 @pytest.fixture
 def fake_migration() -> Iterator[Callable[[str | Path], FakeMigration]]:
-    """Makes fakes: `fake_migration("mappings/shop.yaml")`. They are closed as the test ends."""
+    """A factory of fakes: `fake_migration("mappings/shop.yaml")`. They are closed at the end of the test."""
     with ExitStack() as stack:
         yield lambda mapping: stack.enter_context(FakeMigration(mapping))
