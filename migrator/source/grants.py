@@ -1,4 +1,4 @@
-"""The grants of each role in a job's source: which it needs for the tables of a mapping, and which its user lacks."""
+"""The grants of each role in a job's source: those that its tables need, and those that its user lacks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _WHERE_ALL_LOOK = ("information_schema", "pg_catalog")
 
 
 class SqlGrants:
-    """What roles need for the tables of a mapping. `captured`: those whose changes are, of the mapping's whole; `written`:
-    those that get rows of items; `facts`: of all tables, for those that refer to a row that goes."""
+    """Grants that roles need for a mapping's tables. `captured`: tables with captured changes, of the whole mapping;
+    `written`: tables that get rows from items; `facts`: of all tables, for those that refer to a deleted row.
+    """
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class SqlGrants:
         self._facts = facts
 
     def needed(self, role: str) -> list[Grant]:
-        """All that the role needs, sorted. Raises: SettingsError where the source has no users."""
+        """All grants of the role, sorted. Raises: SettingsError if the source has no users."""
 
         def work(connection: Connection, ddl: Ddl) -> list[Grant]:
             own = SQL_ROLES[role]
@@ -65,7 +66,6 @@ class SqlGrants:
         return self._writing.look("looking for what a role needs", work)
 
     def missing(self, grants: Sequence[Grant]) -> list[Grant]:
-        """Those that the source's user lacks."""
         return self._writing.look(
             "looking for rights", lambda connection, _: _of(connection).missing(connection, grants)
         )
@@ -80,7 +80,7 @@ class SqlGrants:
         return self._writing.look("looking for what a role needs", work)
 
     def lacking(self, role: str) -> dict[str, str]:
-        """By each right that the role needs the GRANT that gives it to its user; '' where the user has it."""
+        """By each right of the role, the GRANT that its user lacks; '' if the user has it."""
         needed = self.needed(role)
         missing = self.missing(needed)
         return {
@@ -93,12 +93,12 @@ class SqlGrants:
             yield from plan.tables
 
     def _referring(self) -> Iterator[TableFacts]:
-        """Tables that are looked at before a row goes: none of theirs may refer to it."""
+        """Tables that are checked before a row is deleted: none may refer to it."""
         found = self._facts.referring({table.name for table in self._written})
         yield from dict.fromkeys(table for table, _ in found)
 
     def _asked(self, connection: Connection) -> list[tuple[str, str]]:
-        """Tables that the SQL of access patterns names."""
+        """Tables in the SQL of access patterns."""
         dialect = connection.dialect.name
         found = []
         for pattern in self._mapping.patterns.values():
@@ -133,7 +133,7 @@ def _of(connection: Connection) -> Granting:
 
 
 def _readable(grant: Grant) -> str:
-    """What a check of the grant is called."""
+    """The name of the grant's check."""
     if grant.kind == "attribute":
         return f"attribute {grant.right} of the user"
     if grant.kind == "owner":

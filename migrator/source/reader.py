@@ -84,13 +84,13 @@ def count_select(plan: EntityPlan, conditions: Conditions = ()) -> selects.State
 
 
 def all_select(plan: EntityPlan) -> selects.Statement:
-    """Something of every row that takes part; only its plan is of interest."""
+    """A minimal SELECT of every selected row; only its plan is used."""
     root = named(plan.table, "root")
     return sa.select(sa.literal_column("1")).select_from(root).where(*where_of(root, plan.where))
 
 
 def without_key_select(plan: EntityPlan) -> selects.Statement:
-    """The count of rows that have NULL in a column of their key that may hold it."""
+    """The count of rows with NULL in a nullable column of their key."""
     root = named(plan.table, "root")
     no_key = sa.or_(
         sa.false(), *(is_null(column_of(root, column.real)) for column in plan.key if column.nullable)
@@ -99,7 +99,7 @@ def without_key_select(plan: EntityPlan) -> selects.Statement:
 
 
 def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = True) -> selects.Statement:
-    """How many (different) keys rows have: compared by the source as values, or as the texts that it gives for them."""
+    """Number of (distinct) keys: compared by the source as values, or as the texts that it returns for them."""
     root = named(plan.table, "root")
     columns = [exact(column_of(root, column.real)) for column in plan.key]
     keys = (
@@ -111,12 +111,12 @@ def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = Tru
 
 
 def whole_select(table: TableFacts) -> selects.Statement:
-    """The count of all rows of a table, of those too that an entity's `where` leaves out."""
+    """The count of all rows of a table, including those that an entity's `where` excludes."""
     return sa.select(sa.func.count()).select_from(named(table, "root"))
 
 
 def twins_select(plan: EntityPlan, limit: int) -> selects.Statement:
-    """Keys that several of the rows that take part have, and how many."""
+    """Keys shared by several selected rows, and the number of rows."""
     root = named(plan.table, "root")
     key, many = key_of(plan, root), sa.func.count()
     conditions = [*with_key(plan, root), *where_of(root, plan.where)]
@@ -131,7 +131,7 @@ def twins_select(plan: EntityPlan, limit: int) -> selects.Statement:
 
 
 def computed_select(table: TableFacts, column: Column) -> selects.Statement:
-    """No rows, but all that the database says against the column's SQL."""
+    """Returns no rows, but raises the database's errors in the column's SQL."""
     plain = replace(
         table, columns=tuple(other for other in table.columns if other.sql is None or other == column)
     )
@@ -139,7 +139,7 @@ def computed_select(table: TableFacts, column: Column) -> selects.Statement:
 
 
 def no_rows_select(tables: Sequence[TableFacts]) -> selects.Statement:
-    """Nothing, but all that the database says against reading the tables."""
+    """Returns no rows, but raises the database's errors in reading the tables."""
     nothing: sa.Select[Any] = sa.select(sa.literal_column("1")).limit(0)
     names = (unnamed(replace(table, columns=())) for table in tables)
     return sa.select(*(nothing.select_from(name).scalar_subquery() for name in names))
@@ -161,7 +161,7 @@ def text_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """The column's text, compared by its bytes."""
     plain = Where("collates", sa.func.quote(column), sa.cast(column, sa.Text()).collate("C"))
     kind = kind_of(column)
-    # MySQL's HEX rounds a number; and bytes that are no text would be cast to one of question marks.
+    # MySQL's HEX rounds a number; and invalid bytes would be cast to a text of question marks.
     written = sa.cast(column, sa.CHAR()) if kind is None or kind.name in _WRITTEN else column
     return Where("compares in hex", plain, sa.func.hex(written))
 
@@ -170,7 +170,7 @@ _WRITTEN = frozenset({"integer", "number", "float", "boolean", "date", "time", "
 
 
 def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether the column holds NULL. MySQL's IS NULL takes a zero date of a column that is NOT NULL for it, too.
+    """Whether the column is NULL. MySQL's IS NULL is also true for a zero date in a NOT NULL column.
 
     Source: MySQL Reference Manual, "Comparison Functions and Operators", IS NULL.
     """
@@ -181,18 +181,18 @@ def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 class SqlTotals:
-    """What is asked by one reading. Raises, from every method: SourceError, without values, parameters or passwords."""
+    """Totals, each from one reading. Raises, from every method: SourceError, without values, parameters or passwords."""
 
     takes_rows = True
 
     _reading: Reading | InTransaction
 
     def count(self, plan: EntityPlan) -> int:
-        """Rows that take part, by plain SQL; rows without a key among them."""
+        """Number of selected rows, by plain SQL; rows without a key included."""
         return self.count_where(plan, ())
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """As `count`; where that takes too long, what the database expects. SQLite expects nothing."""
+        """`count`; if that takes too long, the database's estimate. SQLite has none."""
         try:
             return self.count(plan)
         except TooSlowError:
@@ -201,12 +201,12 @@ class SqlTotals:
             raise
 
     def rows_expected(self, plan: EntityPlan) -> int:
-        """By the database's own estimate; SQLite has none, and counts."""
+        """The database's own estimate; SQLite has none, and counts."""
         estimated = self._rows_expected(plan)
         return self.count(plan) if estimated is None else estimated
 
     def count_where(self, plan: EntityPlan, conditions: Conditions) -> int:
-        """Rows that take part and fit `conditions` (as in `EntityPlan.where`), by plain SQL."""
+        """Number of selected rows that match `conditions` (as in `EntityPlan.where`), by plain SQL."""
         return int(self._first_row(plan, count_select(plan, conditions))[0])
 
     def rows_without_key(self, plan: EntityPlan) -> int:
@@ -215,7 +215,7 @@ class SqlTotals:
         return int(self._first_row(plan, without_key_select(plan))[0])
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """All three of one snapshot."""
+        """All three from one snapshot."""
         statements = (
             keys_select(plan, distinct=False),
             keys_select(plan),
@@ -228,7 +228,7 @@ class SqlTotals:
         return self._reading.read(entity_words(plan), work)
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
-        """Counted only where statistics say something."""
+        """Counted only if statistics are useful."""
 
         def work(connection: Connection) -> RowsSeen:
             at_least = rows_at_least(connection, table)
@@ -239,12 +239,12 @@ class SqlTotals:
         return self._reading.read(f"table {table.name}", work)
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
-        """Keys that several of the rows that take part have, as the source compares them, and how many rows."""
+        """Keys shared by several selected rows, as the source compares them, and the number of rows."""
         rows = self._rows(entity_words(plan), twins_select(plan, at_most))
         return [(self._key_text(plan, row[:-1]), int(row[-1])) for row in rows]
 
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """By column name, the sum over the rows that take part and have a key, by plain SQL; None where all is NULL."""
+        """By column name, the sum over the selected rows with a key, by plain SQL; None if all are NULL."""
         if not columns:
             return {}
         row = self._first_row(plan, sums_select(plan, columns))
@@ -280,7 +280,7 @@ def reading_of(address: Address, connection_options: ConnectionOptions, retry: R
 def replica_of(
     address: Address, connection_options: ConnectionOptions, retry: Retry, primary: Reading
 ) -> Reading:
-    """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
+    """A reading of pages on the replica, on connections that have replayed everything the primary had at the first one."""
     engine = read_engine(address, connection_options)
     kind = engine_at(engine)
     if kind is not engine_at(primary.engine) or kind.is_file:
@@ -296,22 +296,22 @@ def replica_of(
 # ── The source of row trees on a real database: `model.edges.Source` by SQLAlchemy ──
 
 TOGETHER = 50
-"""Short statements in one transaction."""
+"""Short statements per transaction."""
 KEYS_A_SELECT = 200
-"""Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
+"""Keys per SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
 
 _Fetched: TypeAlias = Callable[[Connection, Executable, frozenset[int]], RawPage]
 Value = TypeVar("Value")
 PLANS_KEPT = 500
-"""Plans whose SELECT is kept: a mapping has one for each entity."""
+"""Cached SELECTs: a mapping has one per entity."""
 
 
 class SqlSource(SqlTotals):
-    """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
+    """Reads by SQL; each call is one read-only snapshot. Thread-safe.
 
-    `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
-    the default one. `replica`: the URL of one that pages are read from. `pace`: the rate limit, waited for before
-    pages, and told of their rows, children included.
+    `url`: from `source_url`, or its provider; the first call connects. `schemas`: to read in addition to the default one.
+    `replica`: the URL of one that pages are read from. `pace`: the rate limit; waits before pages, and counts their rows,
+    children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -338,7 +338,7 @@ class SqlSource(SqlTotals):
 
     @property
     def database(self) -> str:
-        """The database's name; of SQLite the file's, without its folder and ending."""
+        """The database's name; for SQLite the file's, without folder and extension."""
         return Path(self._address.url().database or "").stem
 
     @property
@@ -347,33 +347,33 @@ class SqlSource(SqlTotals):
 
     @property
     def hides_rows(self) -> bool:
-        """Whether the database may hide rows from a user by policies."""
+        """Whether policies may hide rows from a user."""
         return engine_of(self.dialect).server.hides_rows
 
     @property
     def engine(self) -> Engine:
-        """The primary's, by which others may look too: within the limit of connections."""
+        """The primary's; others may also use it, within the limit of connections."""
         return self._reading.engine
 
     def facts(self) -> SchemaFacts:
         return self._reading.read("reading the schema", lambda connection: reflect(connection, self._schemas))
 
     def views(self) -> set[str]:
-        """By their real names."""
+        """By real name."""
         return self._reading.read("listing views", view_names)
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
-        """What the database has against the SQL of a computed column; '' for nothing."""
+        """The database's error in the SQL of a computed column; '' for none."""
         try:
             self._rows("its SQL", computed_select(table, column))
         except HiddenRowsError:
-            return ""  # no fault of the SQL's; reads of rows raise it
+            return ""  # not a fault of the SQL; reads of rows raise it
         except (SettingsError, SourceError) as error:
             return str(error)
         return ""
 
     def hidden_faults(self, tables: Sequence[TableFacts]) -> list[str]:
-        """For each table or view, what would leave rows of it out for this user; '' for nothing."""
+        """For each table or view, the reason why rows may be hidden from this user; '' for none."""
         return [fault for some in _groups(tables) for fault in self._hidden(some)]
 
     def _hidden(self, tables: Sequence[TableFacts]) -> list[str]:
@@ -388,13 +388,13 @@ class SqlSource(SqlTotals):
         return [""] * len(tables)
 
     def volatile_parts(self, column: Column) -> list[str]:
-        """What in the SQL of a computed column gives another value though the row is the same, each with why."""
+        """Parts of a computed column's SQL that change although the row does not, each with the reason."""
         return self._reading.read("its SQL", lambda connection: volatile_parts(connection, column.sql or ""))
 
     def page_bounds(
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
-        """The last key of every full page; each is a snapshot of its own, so a long walk holds no transaction open."""
+        """The last key of every full page; each is its own snapshot, so a long walk holds no transaction open."""
         select = self._root_select(plan)
         while True:
             statement = select.bound(KeyRange(_key(after), _key(upto)), page_rows)
@@ -409,7 +409,7 @@ class SqlSource(SqlTotals):
             yield bound
 
     def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        """Up to so many different keys of rows chosen by chance, in the source's order; see random_keys.py."""
+        """Up to so many different keys of randomly chosen rows, in the source's order; see random_keys.py."""
         keys = self._reading.read(
             entity_words(plan), lambda connection: random_keys(connection, plan, number, rows, seed)
         )
@@ -444,7 +444,7 @@ class SqlSource(SqlTotals):
 
     @property
     def _fetched(self) -> _Fetched:
-        """Inside a service's transaction, rows come as its connection gives them."""
+        """Inside a service's transaction, rows come as its connection returns them."""
         return _as_usual if self._is_inside else engine_of(self.dialect).connecting.fetched
 
     def _page(
@@ -460,7 +460,7 @@ class SqlSource(SqlTotals):
 
         def page(connection: Connection) -> RawPage:
             chosen = KeyRange(_key(after), _key(upto))
-            # One row more than is asked for: the last one's twin would begin no other page, and no read would see it.
+            # One row more than requested: the last one's twin would begin no other page, and no read would see it.
             read = fetched(connection, select.of(chosen, limit and limit + 1), raw)
             if twins_of(plan, read.rows):
                 self._need_no_twins(plan, list(map(read.whole, read.rows)))
@@ -481,13 +481,13 @@ class SqlSource(SqlTotals):
         return read
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the keys, as many as there are; all of one snapshot."""
+        """Row trees of the existing keys; all from one snapshot."""
         return [row for page in self._of_keys(plan, keys, _as_usual, frozenset()) for row in page.rows]
 
     def read_raw_rows(
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
-        """The same, with these places raw; none of them where the columns have other types meanwhile."""
+        """read_rows() with these places raw; none are raw if the columns have other types meanwhile."""
         return self._of_keys(plan, keys, self._fetched, raw)
 
     def _of_keys(
@@ -526,7 +526,7 @@ class SqlSource(SqlTotals):
         return [self._key_text(plan, row) for row in self._rows(entity_words(plan), statement)]
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
-        """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""
+        """The database's plans for the SELECTs of the first page. If it is the only page, reading a whole table is fine."""
         bound = next(self.page_bounds(plan, page_rows), None)
         chosen, root = KeyRange(None, _key(bound)), {"root": plan.table}
         page_selects = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
@@ -554,10 +554,11 @@ class SqlSource(SqlTotals):
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
-        """Rows of one SELECT in the source's own names, values as the driver gives them. A list after IN is its values.
+        """Rows of one SELECT in the source's own names, values as the driver returns them. A list after IN becomes its
+        values.
 
-        `schema`: of tables that name none. `at_most`: so many, and one more where there are more. `what`: errors call it so.
-        Raises: SettingsError when it is no SELECT that only reads.
+        `schema`: of tables without one. `at_most`: maximum rows, plus one if there are more. `what`: its name in errors.
+        Raises: SettingsError if it is not a read-only SELECT.
         """
         sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
         self.pace.wait()
@@ -567,10 +568,10 @@ class SqlSource(SqlTotals):
         return rows
 
     def strain(self, measure: str, sql: str | None = None) -> float:
-        """How much the source has to do, now. `measure`: 'load' or 'replica lag', by the engine's own question; `sql`: the
-        user's, instead of it.
+        """The source's present load. `measure`: 'load' or 'replica lag', by the engine's own query; `sql`: the user's,
+        instead of it.
 
-        Raises: SettingsError where neither is there; SourceError where there is no number, or this user may not see it.
+        Raises: SettingsError if neither exists; SourceError if it returns no number, or this user may not see it.
         """
         server, title = engine_of(self.dialect).server, engine_of(self.dialect).title
         setting = f"tuning.{'source_load' if measure == 'load' else 'replica_lag'}_query"
@@ -580,7 +581,7 @@ class SqlSource(SqlTotals):
             raise SettingsError(f"{what}; write one SELECT that gives it as a number: {setting}")
         need = f"look at {setting}" if sql else server.strains_need
         try:
-            # Ours looks at the server's sessions, which the gate lets no statement of a user do.
+            # Ours reads the server's sessions, which a user's statement must not.
             ask = partial(asked, str(ours))
             rows = self.query(sql, {}, at_most=1) if sql else self._reading.read(f"its {measure}", ask)
             return float(rows[0][0])
@@ -600,11 +601,11 @@ class SqlSource(SqlTotals):
         return rows
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """For each call of `query`, which is not run, the database's objection; '' for none."""
+        """For each call of `query`, which is not run, the database's error; '' for none."""
         return [fault for some in _groups(calls) for fault in self._faults(some)]
 
     def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """One transaction for all of them, and one for each only if one is refused."""
+        """One transaction for all of them, and one for each only if one fails."""
         try:
             checked = [
                 (checked_statement(str(call.statement), self.dialect, call.schema), call.params)
@@ -616,18 +617,18 @@ class SqlSource(SqlTotals):
         return [""] * len(calls)
 
     def pooling(self) -> Pooling:
-        """What stands between us and the server."""
+        """The pooler between us and the server, if there is one."""
         engine = self._reading.engine
         return self._reading.read("looking for a pooler", lambda connection: pooling_of(connection, engine))
 
     def at_primary(self) -> SqlSource:
-        """The same source, its pages read from the primary too: a replica may be behind a ticket drawn just now."""
+        """The same source with pages also read from the primary: a replica may lag a ticket drawn just now."""
         same = copy.copy(self)
         same._pages = self._reading
         return same
 
     def with_own_connections(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
-        """The same source on connections of its own, without a rate limit; what was read of the schema is shared."""
+        """The same source on its own connections, without a rate limit; the schema that was read is shared."""
         same = copy.copy(self)
         same._reading = same._pages = reading_of(self._address, connection_options, retry)
         same.pace = RateLimit()
@@ -635,7 +636,7 @@ class SqlSource(SqlTotals):
 
     @contextmanager
     def inside(self, connection: Connection) -> Iterator[SqlSource]:
-        """The same source as a service's open transaction shows it, until the block ends."""
+        """The same source inside a service's open transaction, until the block ends."""
         from migrator.source.adapter.in_transaction import within  # a service's, which loads the ORM
 
         with within(self._reading, connection) as reading:
@@ -650,7 +651,7 @@ class SqlSource(SqlTotals):
         self._pages.close()
 
     def _root_select(self, plan: EntityPlan) -> RootSelect:
-        """Of this very plan, whose select keeps it alive: so its id names no other one."""
+        """Cached by the plan's id; the cached select references the plan, so the id stays unique."""
         select = self._root_selects.get(id(plan))
         if select is None:
             if len(self._root_selects) >= PLANS_KEPT:
@@ -660,7 +661,7 @@ class SqlSource(SqlTotals):
         return select
 
     def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:
-        """Raises: TwinRowsError where rows that were read together have one key. No page ends between two such rows."""
+        """Raises: TwinRowsError if rows read together share a key. No page ends between two such rows."""
         if repeated := twins_of(plan, roots):
             keys = [(self._key_text(plan, key), count) for key, count in repeated.items()]
             raise TwinRowsError(f"{self._reading.place}: {entity_words(plan)}", plan.entity.name, keys)

@@ -1,1 +1,1 @@
-"""Old tables of DynamoDB as a source of row trees, and their streams as marks."""
+"""Old DynamoDB tables as a source of row trees, and their streams as marks."""

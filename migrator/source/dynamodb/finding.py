@@ -1,4 +1,4 @@
-"""Documents found by the values of some columns: by their table's key, by an index, or by a scan where neither serves."""
+"""Find documents by column values: by the table's key, by an index, else by a scan."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from migrator.runtime.retry import RateLimit, Retry, in_context
 # ── Values of documents, by their column's path and declared type, as rows of other sources have them; keys made of them ──
 
 Wire = Mapping[str, Any]
-"""One value in DynamoDB's form: {"S": …}."""
+"""One value in DynamoDB JSON: {"S": …}."""
 
 
 def value_of(item: WiredItem, column: Column) -> Any:
-    """The column's value as a row tree has it: a text, an int or a Decimal, a boolean, bytes, a list, a dict; sets are
-    sorted lists. None where the attribute, or a map on the way to it, is missing or NULL.
+    """The column's value for a row tree: a text, an int or a Decimal, a boolean, bytes, a list, a dict; sets are sorted
+    lists. None if the attribute, or a map on its path, is missing or NULL.
 
-    What is of another type than declared becomes an Undecodable: items cannot be made of the row, which is refused then.
+    A value of another type than declared becomes an Undecodable, which refuses the row.
     """
     found = _at(item, column.real)
     if found is None or isinstance(found, Undecodable):
@@ -42,12 +42,12 @@ def value_of(item: WiredItem, column: Column) -> Any:
         what = f"the document has {TYPE_NAMES[type_]} there, and it is declared {column.declared}"
         return Undecodable(None, f"{what}; correct the document, or declare it 'any'")
     value = decode(found)  # type: ignore[arg-type]
-    # The decoder of JSON parses a text, as SQL sources give one.
+    # JSON's decoder parses a text, as SQL sources return one.
     return json_text(value) if column.declared == "json" and isinstance(value, str) else value
 
 
 def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
-    """What stands at the path: an attribute of that name goes before a place in maps."""
+    """The value at a path: an attribute with that whole name takes precedence over a path through maps."""
     if path in item or "." not in path:
         return item.get(path)
     level, names, here = item, path.split("."), ""
@@ -69,25 +69,25 @@ def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
 
 
 def wire_value(value: Any, type_: str) -> Wire | None:
-    """A value in DynamoDB's form, as a key attribute of that type (S, N or B) has it; None where it can be no such one."""
+    """A value as a key attribute of that type (S, N or B) in DynamoDB JSON; None if it is not a valid one."""
     if type_ == "S" and isinstance(value, str):
         return {"S": value}
     if type_ == "B" and isinstance(value, (bytes, bytearray, memoryview)):
         return {"B": bytes(value)}
     if type_ == "N" and isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        # Without an exponent, as DynamoDB answers numbers: a server that compares texts finds the key also.
+        # Without an exponent, as DynamoDB returns numbers: a server that compares texts also finds the key.
         return {"N": format(Decimal(number_text(value)), "f")}
     return None
 
 
 def wired_key(table: TableFacts, values: Mapping[str, Any]) -> WiredItem | None:
-    """The table's key of values by its attributes' names; None where one is missing, or can be no key."""
+    """The table's key from values by attribute name; None if one is missing or not a valid key."""
     wired = {name: wire_value(values.get(name), key_type_of(table, name)) for name in table.primary_key}
     return None if None in wired.values() else wired
 
 
 def key_of_text(table: TableFacts, key: SourceKey) -> WiredItem:
-    """The key that a source key names. Raises: UnfitValueError where it can be none of this table."""
+    """The key in a source key. Raises: UnfitValueError if it is not a valid key of this table."""
     values = dict(zip(table.primary_key, decode_key(key), strict=False))
     wired = wired_key(
         table, {name: _number_of(value, key_type_of(table, name)) for name, value in values.items()}
@@ -103,7 +103,7 @@ def key_type_of(table: TableFacts, name: str) -> str:
 
 
 def _number_of(value: Any, type_: str) -> Any:
-    """A source key has a number that is not whole as text."""
+    """A source key stores a fractional number as text."""
     return Decimal(value) if type_ == "N" and isinstance(value, str) and _is_number(value) else value
 
 
@@ -116,11 +116,11 @@ def _is_number(text: str) -> bool:
 
 Values = tuple[Any, ...]
 AT_ONCE = 8
-"""Queries side by side, of one page."""
+"""Concurrent queries of one page."""
 
 
 class AccessPath(Struct, frozen=True):
-    """How documents are found by some columns. `key`: those that the request names; the others are compared by us."""
+    """How documents are found by some columns. `key`: columns in the request; migrator compares the others."""
 
     kind: Literal["key", "query", "index", "scan"]
     key: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class AccessPath(Struct, frozen=True):
 
 
 def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
-    """The cheapest one: an index serves where one of the columns is its partition key."""
+    """The cheapest access path: an index is usable if one of the columns is its partition key."""
     table_key = tuple(described.key)
     if set(table_key) <= set(columns):
         return AccessPath("key", table_key)
@@ -152,9 +152,9 @@ def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
 
 
 class Finder:
-    """The old tables, read by a TableReader under the names that the account has for them.
+    """Finds documents in the old tables, by their names in the AWS account.
 
-    `real`: by the mapping's name of each table. What each table is was asked once, or is asked now.
+    `real`: these names by the mapping's table names. Each table is described once.
     """
 
     def __init__(self, reader: TableReader, real: Mapping[str, str]) -> None:
@@ -163,13 +163,13 @@ class Finder:
         self._described: dict[str, DescribedTable] = {}
 
     def patient(self, retry: Retry) -> Finder:
-        """The same, which tries as long as `retry` says, and waits for no pace."""
+        """The same, without a rate limit, and with this retry."""
         same = copy.copy(self)
         same.reader = TableReader(self.reader.client, retry, RateLimit())
         return same
 
     def real_name(self, table: TableFacts) -> str:
-        """Raises: MissingNameError where the job does not name it."""
+        """Raises: MissingNameError if the job does not name the table."""
         if table.name not in self.real:
             what = f"the mapping declares table {table.name}, and the job does not name it"
             raise MissingNameError(f"{what}; write it among source: dynamodb: tables:")
@@ -184,7 +184,7 @@ class Finder:
         return way_by(columns, self.described(table))
 
     def by_keys(self, table: TableFacts, keys: Iterable[WiredItem]) -> dict[Values, WiredItem]:
-        """Documents by what `name_of` gives of their keys."""
+        """Documents by `name_of` their keys."""
         wanted = {name_of(key): key for key in keys}
         found = self.reader.get(self.real_name(table), list(wanted.values()))
         return {name_of({name: item[name] for name in table.primary_key}): item for item in found}
@@ -192,7 +192,7 @@ class Finder:
     def find(
         self, table: TableFacts, columns: Sequence[str], wanted: Iterable[Values]
     ) -> dict[Values, list[WiredItem]]:
-        """Documents whose columns hold any of the tuples of values, by these. A tuple with a None in it finds nothing."""
+        """Documents by those of the wanted tuples that their columns match. A tuple with a None matches nothing."""
         asked = [values for values in dict.fromkeys(wanted) if None not in values]
         if not asked:
             return {}
@@ -210,7 +210,7 @@ class Finder:
     def grouped(
         self, table: TableFacts, columns: Sequence[str], asked: frozenset[Values] | None = None
     ) -> dict[Values, list[WiredItem]]:
-        """The same by a scan of the whole table. `asked` None: all documents that have these columns."""
+        """Like find, by a scan of the whole table. `asked` None: all documents that have these columns."""
         pages = self.reader.scan(self.real_name(table))
         return _by_values(table, columns, (item for page in pages for item in page.items), asked)
 
@@ -232,7 +232,7 @@ class Finder:
             found = [item for future in futures for item in future.result()]
         if way.index is None or (way.index.is_local and way.index.whole):
             return found
-        # A global index may be behind its table, and may lack attributes: what it names is read by its key.
+        # A global index may lag its table, and may lack attributes, so its documents are read by their keys.
         return self.by_keys(
             table, ({name: item[name] for name in table.primary_key} for item in found)
         ).values()
@@ -256,7 +256,7 @@ def _by_values(
 
 
 def reader_of(table: TableFacts, columns: Sequence[str]) -> Callable[[WiredItem], Values | None]:
-    """Gives the values of these columns (by real name) of a document; None where one is missing, or no value to look for."""
+    """A function that returns these columns (real names) of a document; None if one is missing or not a searchable value."""
     by_real = {column.real: column for column in table.columns}
     chosen = [by_real[name] for name in columns]
 
@@ -272,10 +272,10 @@ def _is_no_name(value: Any) -> bool:
 
 
 def name_of(key: WiredItem) -> Values:
-    """The same for equal keys; of different types there are no equal ones."""
+    """A hashable form, equal for equal keys; values of different types are never equal."""
     return tuple(_name(*next(iter(wire.items()))) for wire in key.values())
 
 
 def _name(type_: str, value: Any) -> tuple[str, Any]:
-    """Binary is bytes, or base64 text in answers that were read as JSON."""
+    """Binary is bytes, or base64 text in answers parsed as JSON."""
     return type_, value if type_ == "S" else decode({type_: value})

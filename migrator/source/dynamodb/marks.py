@@ -1,4 +1,4 @@
-"""Marks of DynamoDB tables: records of their streams, copied into the journal and worked from there like any marks."""
+"""Marks of DynamoDB tables: stream records, copied into the journal and processed from there like any marks."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from migrator.runtime.values import replace
 from migrator.source.dynamodb.reader import StreamReader, Work
 
 READER_LEASE_S = 20.0
-"""How long a reader of a stream has its shards without a word; it tells the journal three times as often how far it is."""
+"""Lease of a reader on its shards; it reports its position to the journal three times as often."""
 UNSEEN_S = 15.0
-"""A shard of which the journal has not heard for so long is behind; one that is read is told of sooner."""
+"""A shard without a report for this long is behind; a shard that is being read reports sooner."""
 COPY_S = 1.0
-"""Records are copied this often at least, also while marks wait: a stream keeps them for 24 hours."""
+"""Minimum frequency of copying, also while marks are pending: a stream keeps records for 24 hours."""
 SETTLE_S = 1.0
-"""A record comes to its stream a little after the change: all shards have to be passed so much later than the moment."""
+"""A record reaches its stream slightly after the change: all shards must be past the moment by this much."""
 SURE_S = 15.0
-"""The same where something goes for good because no mark names it; as a way back has it (stages/reverse/stage.py)."""
+"""Like SETTLE_S, before a permanent deletion because no mark names it; as in reverse (stages/reverse/stage.py)."""
 _PAUSE_S = 0.2
 _CLOCKS_DIFFER_S = 10.0
 
 # ── A record as a mark, and its images as text ──
 
 ValueOf: TypeAlias = Callable[[WiredItem, Column], Any]
-"""From an item and a declared column to its value, as rows hold it; an Undecodable where it is of another type."""
+"""From an item and a declared column to its value in a row; an Undecodable for another type."""
 
 
 class RecordImages(Struct, frozen=True):
-    """Makes marks of records, whose images hold the columns that keys and links are made of.
+    """Makes marks from records; their images contain the columns of keys and links.
 
-    An image is kept as the attributes that these columns stand in, in DynamoDB's own form, and read by the declared types
-    when it is taken: so it becomes what reading the item itself would give.
+    An image is stored as the attributes of these columns, in DynamoDB JSON, and read by the declared types when it is
+    taken: so it equals a read of the item itself.
     """
 
     captured: Mapping[str, Captured]
     value_of: ValueOf
 
     def kept(self, table: str, record: StreamRecord) -> KeptMark | None:
-        """None where nothing changed that any item is made of."""
+        """The mark; None if nothing changed that any item is made of."""
         captured = self.captured[table]
         if self._is_unwatched(captured, record):
             return None
@@ -71,7 +71,7 @@ class RecordImages(Struct, frozen=True):
         return KeptMark(table, before, after, record.created_at)
 
     def read(self, table: str, text: str) -> Image:
-        """The image; an empty one where it is none, or of a table that is not captured any more."""
+        """The image; empty if it is invalid, or its table is no longer captured."""
         captured = self.captured.get(table)
         if captured is None:
             return {}
@@ -84,8 +84,7 @@ class RecordImages(Struct, frozen=True):
             return {}
 
     def _value(self, item: WiredItem, column: Column) -> Any:
-        """None for a value of another type than declared: such a document is refused, so that it has no items and no row is
-        linked by it."""
+        """The value, None for another type than declared: such a document is refused, so it has no items and no links."""
         value = self.value_of(item, column)
         return None if isinstance(value, Undecodable) else value
 
@@ -112,7 +111,7 @@ def _columns(captured: Captured, names: Sequence[str]) -> list[Column]:
 
 
 def _attributes(columns: Sequence[Column]) -> set[str]:
-    """Attributes of an item that the columns are, or are within (address.city): an attribute may have a dot in its name."""
+    """Attributes with these columns, or maps around them (address.city): an attribute's own name may contain a dot."""
     return {name for column in columns for name in (column.real, column.real.partition(".")[0])}
 
 
@@ -126,8 +125,9 @@ def _base64(value: Any) -> str:
 
 
 class SourceStream(Struct, frozen=True):
-    """`reader`: makes one that works records so. `again_after_s`: where rows are found by an index of the source, which
-    follows the table a little later, each change is looked at a second time after so long; 0 for never."""
+    """`reader`: makes a reader that passes records to its argument. `again_after_s`: if rows are found by an index of the
+    source, which lags its table, each change is processed again after so long; 0 for never.
+    """
 
     table: str
     checkpoints: StreamJournal
@@ -137,11 +137,11 @@ class SourceStream(Struct, frozen=True):
 
 @dataclass
 class StreamMarks:
-    """Copies records into the journal, and is its marks for everything else. Safe to use from many threads.
+    """Copies records into the journal, and delegates everything else to its marks. Thread-safe.
 
-    A record is copied before its checkpoint goes on, and may be copied twice. Nothing reads a stream before marks are taken,
-    so that a process which only counts them claims no shard; close it, and others have its shards at once.
-    `is_over`: whether no relay is to read the streams any more.
+    A record is copied before its checkpoint moves on, and may be copied twice. Streams are read only once marks are taken,
+    so a process that only counts them claims no shard; closing it frees its shards at once.
+    `is_over`: whether no further relay will read the streams.
     """
 
     kept: MarkKeeper
@@ -161,9 +161,9 @@ class StreamMarks:
     # ── what is taken ──
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Raises: LostRecordsError, SettingsError where a stream no longer contains all changes; StoppedError."""
+        """Raises: LostRecordsError, SettingsError if a stream no longer contains all changes; StoppedError."""
         self._drain_where_asked()
-        # First: were it to fail afterwards, marks that were taken would wait for the end of their lease.
+        # First: after a failure here, taken marks would wait for the end of their lease.
         if self._is_short or self.clock() >= self._copy_at:
             self._copy()
         taken = self.kept.take(count, lease_s)
@@ -171,18 +171,18 @@ class StreamMarks:
         return taken
 
     def from_the_first(self) -> None:
-        """What is next asked of the marks, a take or a count, is asked when all that streams hold by now is among them."""
+        """The next take or count first copies everything that the streams contain by now."""
         self._drain_asked_at = self.clock()
         self.kept.from_the_first()
 
     def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
         if not after:
-            # Nobody is to be told that no mark names a row while a record does.
+            # An empty answer would be wrong while a record that names the row is still in a stream.
             self._drain(self.clock(), SURE_S)
         return self.kept.look(after, count, free=free)
 
     def state(self) -> MarksState:
-        """A shard that is behind counts as a mark, as old as what it may hold; not where no relay is to read it any more."""
+        """A shard that is behind counts as a mark with the age of its lag; not if no further relay will read it."""
         self._drain_where_asked()
         state = self.kept.state()
         behind = [lag_s for stream in self.streams for lag_s in self._lags_s(stream) if lag_s > UNSEEN_S]
@@ -210,7 +210,7 @@ class StreamMarks:
         self.kept.add(roots)
 
     def probe(self) -> None:
-        """Raises: SettingsError where a stream was not begun with."""
+        """Raises: SettingsError if reading a stream was not begun."""
         for stream in self.streams:
             _refuse_unbegun(stream)
         self.kept.state()
@@ -223,7 +223,7 @@ class StreamMarks:
     # ── what is copied ──
 
     def _copy(self) -> None:
-        """A turn of each reader; none where another thread is at it."""
+        """Run one turn of each reader, unless another thread is doing so."""
         if not self._copying.acquire(blocking=False):
             return
         try:
@@ -241,8 +241,9 @@ class StreamMarks:
             self._drain(self._drain_asked_at, SETTLE_S)
 
     def _drain(self, asked_at: float, settle_s: float) -> None:
-        """Copies until every shard has passed this moment, those that other readers have included: the journal hears of them
-        within seconds, and what one that died had is claimed when its lease ends."""
+        """Copy until every shard has passed this moment, those of other readers included: their progress reaches the
+        journal within seconds, and shards of a dead reader are claimed when its lease ends.
+        """
         with self._copying:
             if settle_s == SETTLE_S and self._drained_at >= asked_at:
                 return  # another thread has done it meanwhile
@@ -254,7 +255,9 @@ class StreamMarks:
             self._drained_at = begun_at
 
     def _is_drained(self, moments: Sequence[float], *, was_empty: bool) -> bool:
-        """Records are dated by the service's clock: where they never end, it may show that much more than the journal's."""
+        """Records have timestamps of the service's clock; on a stream that never ends, it may be ahead of the journal's by
+        the constant.
+        """
         ahead_s = 0.0 if was_empty else _CLOCKS_DIFFER_S
         return all(
             passed_at >= moment + ahead_s
@@ -267,7 +270,9 @@ class StreamMarks:
         yield from (max(0.0, now - passed_at) for passed_at in shards.values())
 
     def _passed(self, stream: SourceStream) -> tuple[float, dict[str, float]]:
-        """Now, and by shard that is not finished up to when it is copied, as the journal knows, or this process's reader."""
+        """The time now, and per unfinished shard the time up to which it is copied, from the journal or this process's
+        reader.
+        """
         known = stream.checkpoints.read(stream.checkpoints.stream())
         reader = self._readers.get(stream.table)
         own = {} if reader is None else reader.passed()
@@ -295,7 +300,6 @@ class StreamMarks:
 
 
 def _refuse_unbegun(stream: SourceStream) -> None:
-    """Raises: SettingsError."""
     if not stream.checkpoints.stream():
         what = f"the stream of table {stream.table} is not read yet, so its changes are not recorded"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")

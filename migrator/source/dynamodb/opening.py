@@ -1,4 +1,4 @@
-"""Old tables of DynamoDB: opened with a client and paces, their changes captured by streams."""
+"""Open old DynamoDB tables with a client and rate limits, and capture their changes by streams."""
 
 from __future__ import annotations
 
@@ -68,25 +68,25 @@ from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, D
 
 
 class SwitchedStream(StreamSource, Protocol):
-    """A stream that can be switched on."""
+    """A stream that can be enabled."""
 
     def switch_on(self) -> None:
-        """With both images; returns when all that is written from then on is in it."""
+        """Enable it with both images; return once it records all further writes."""
 
 
 class CapturedStream(Struct, frozen=True):
-    """The stream of one table of the source, and how far it is read."""
+    """The stream of one source table, and the reading position."""
 
     source: SwitchedStream
     checkpoints: StreamJournal
 
     def is_lost(self, state: StreamState) -> bool:
-        """Whether it tells no more of all changes since it was begun with: by the rule by which a reader stops."""
+        """Whether it no longer contains all changes since reading began, by the rule at which a reader stops."""
         begun = self.checkpoints.stream()
         return bool(begun) and (not state.is_on or state.arn != begun or self.has_gap(begun))
 
     def has_gap(self, begun: str) -> bool:
-        """Whether it was not read for so long that it may have dropped records which no reader has seen."""
+        """Whether it was unread for so long that it may have dropped unread records."""
         known = self.checkpoints.read(begun)
         old = [
             shard
@@ -105,7 +105,7 @@ class CapturedStream(Struct, frozen=True):
         return True
 
     def begin(self) -> None:
-        """What is written from here on is read; its shards are known, so that it counts as waiting until one reads it."""
+        """Start reading with the next write; known shards count as pending until they are read."""
         state = self.source.state()
         self.checkpoints.begin(state.arn)
         self.checkpoints.list_shards(state.arn, state.shards, 0.0)
@@ -133,9 +133,10 @@ LIMITS = (
 
 
 class StreamCapture(Struct, frozen=True):
-    """`model.live.Capture` by streams. `stream_of`: of a table by its name.
+    """`model.live.Capture` by streams. `stream_of`: a table's, by name.
 
-    A stream is never switched off by us: others may read it, and it costs nothing where nobody reads."""
+    migrator never disables a stream: others may read it, and an unread stream is free.
+    """
 
     stream_of: Callable[[str], CapturedStream]
     record: CaptureRecord
@@ -174,11 +175,10 @@ class StreamCapture(Struct, frozen=True):
                 steps.append(
                     Step(table.name, tuple(text.format(table=stream.source.table) for text in texts))
                 )
-        # First: were a stream begun with and the record not changed, nobody would know what was lost.
+        # First: if reading began without this record, later losses would go unnoticed.
         return [Step("", (_RECORD,), (_FORGET,)), *steps] if is_new or is_anything_lost else steps
 
     def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
-        """Raises: SettingsError."""
         names = ", ".join(table.name for table in tables)
         what = f"{names}: nothing can refuse what others write to a DynamoDB table"
         raise SettingsError(f"{what}, and rows that follow items are for SQL databases; leave `reverse` out")
@@ -215,7 +215,7 @@ class StreamCapture(Struct, frozen=True):
         return "captured" if is_read else "unread"
 
     def _unfit(self, table: str) -> str:
-        """Why the table's changes cannot be captured; '' for nothing."""
+        """Why the table's changes cannot be captured; '' if they can."""
         source = self.stream_of(table).source
         try:
             state = source.state()
@@ -234,7 +234,7 @@ class StreamCapture(Struct, frozen=True):
 
 _AT_MOST = 1_000
 _CALLS = 4
-"""Several may be needed to come to records, and nothing says how many (docs/decisions/0029-streams.md)."""
+"""Several may be needed to reach records; their number is unknown (docs/decisions/0029-streams.md)."""
 _AWS = (".amazonaws.com", ".api.aws")
 _COUNTED_BY = "the last records of the tables' streams"
 _DENIED = (
@@ -249,9 +249,9 @@ _DENIED = (
 
 
 class StreamActivity(Struct, frozen=True):
-    """model.live.Activity. DynamoDB keeps no transaction open, and does not tell who writes.
+    """model.live.Activity. DynamoDB keeps no transaction open, and does not report who writes.
 
-    `real`: the account's name of each table that the job names. `marks`: those that wait, by table.
+    `real`: each table's name in the AWS account. `marks`: pending ones, by table.
     """
 
     stream_of: Callable[[str], CapturedStream]
@@ -260,7 +260,7 @@ class StreamActivity(Struct, frozen=True):
     aws: AwsCalls
 
     def look(self, tables: Sequence[str]) -> ActivityCounts:
-        """Raises: SourceError where a stream cannot be read; StoppedError."""
+        """Raises: SourceError if a stream cannot be read; StoppedError."""
         if unbegun := [name for name in tables if not self.stream_of(name).checkpoints.stream()]:
             blind = f"the streams of {', '.join(unbegun)} are not read"
             return ActivityCounts({}, None, _COUNTED_BY, blind)
@@ -276,7 +276,7 @@ class StreamActivity(Struct, frozen=True):
         return set(self.real)
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """Marks, and records that no relay has copied yet: of each shard a thousand at most."""
+        """Pending marks, and records not copied yet: at most a thousand per shard."""
         ahead = self._ahead(tables)
         if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
             raise SourceError(_not_told(gaps))
@@ -284,7 +284,7 @@ class StreamActivity(Struct, frozen=True):
         return +(Counter(self.marks()) + unread)
 
     def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
-        """Raises: SourceError where a table has another stream than the one that was begun with, or none."""
+        """Raises: SourceError if a table's stream is missing, or is not the one that reading began with."""
         try:
             ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
             for _ in range(_CALLS):
@@ -299,7 +299,7 @@ class StreamActivity(Struct, frozen=True):
     # ── the end of the old tables, printed and never run ──
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
-        """A policy of each table that nobody may write it by; whoever may change that policy still can."""
+        """A policy for each table that denies all writes; users who may change that policy can still lift it."""
         return [line for name in tables for line in self._denied(self.real[name], self._arn(name))]
 
     def _denied(self, table: str, arn: str) -> Iterator[str]:
@@ -310,7 +310,7 @@ class StreamActivity(Struct, frozen=True):
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
 
     def _arn(self, table: str) -> str:
-        """As the stream's name says it that was begun with."""
+        """The ARN of the table, from the stream that reading began with."""
         arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
         return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
 
@@ -323,7 +323,7 @@ class StreamActivity(Struct, frozen=True):
 
 
 class AwsCalls(Struct, frozen=True):
-    """Lines for `aws`. `options`: region and profile, a space before each. `endpoint`: of DynamoDB, None is AWS."""
+    """Lines for `aws`. `options`: region and profile, each after a space. `endpoint`: of DynamoDB, None is AWS."""
 
     options: str = ""
     endpoint: Callable[[], str | None] = lambda: None
@@ -332,14 +332,14 @@ class AwsCalls(Struct, frozen=True):
         return f"aws dynamodb {command}{self._options(is_aws=False)}"
 
     def drop(self, table: str, stream: str) -> Iterator[str]:
-        """`stream`: its ARN, '' for none. Scaling and alarms first: what watches a table that is gone wakes somebody.
+        """`stream`: its ARN, '' for none. Scaling and alarms first: alarms on a deleted table would go off.
 
-        Scaling has alarms of its own, which go with it.
+        Scaling's own alarms go with it.
         """
         named, endpoint = shlex.quote(table), self.endpoint()
         words = {
             "dynamodb": self._options(is_aws=False),
-            # A server that is not AWS's has all services, or none; AWS must not be asked in its place.
+            # A server other than AWS has all services or none; AWS must not be called in its place.
             "other": self._options(is_aws=any(domain in endpoint for domain in _AWS) if endpoint else True),
             "dimension": f"--namespace AWS/DynamoDB --dimensions Name=TableName,Value={named}",
             "daily": "--period 86400 --statistics Sum --start-time FROM --end-time TO",
@@ -360,7 +360,7 @@ class AwsCalls(Struct, frozen=True):
 
 @dataclass
 class _ShardPlace:
-    """How far a shard is read here: its first page of records, and where that ends or none was found yet."""
+    """Reading position in a shard: its first page of records, or how far the search for one has come."""
 
     shard: Checkpoint
     iterator: str | None
@@ -373,7 +373,7 @@ class _ShardPlace:
 
 @dataclass
 class _Ahead:
-    """`has_gap`: the stream has dropped what no relay has read. Nothing is claimed or kept by reading on."""
+    """`has_gap`: the stream has dropped unread records. Reading on claims and stores nothing."""
 
     stream: CapturedStream
     arn: str
@@ -395,14 +395,14 @@ class _Ahead:
 
     @property
     def last(self) -> str:
-        """A text that is another one after every change: of each shard's last record, read by a relay or not."""
-        # A shard without a record is no change: shards are closed and opened while nothing is written.
+        """A text that changes with every change: from each shard's last record, read by a relay or not."""
+        # A shard without records is not a change: shards are closed and opened without writes.
         last = sorted(f"{place.shard.shard}={place.sequence}" for place in self.places if place.sequence)
         return hashlib.blake2b("\n".join(last).encode(), digest_size=8).hexdigest()
 
 
 def _ahead_of(stream: CapturedStream) -> _Ahead:
-    """Of a stream that was not begun with nothing."""
+    """Empty for a stream that reading has not begun with."""
     arn, state = stream.checkpoints.stream(), stream.source.state()
     if not arn:
         return _Ahead(stream, "", [], has_gap=False)
@@ -417,8 +417,9 @@ def _ahead_of(stream: CapturedStream) -> _Ahead:
 
 
 def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None:
-    """Behind the checkpoint; where the stream has dropped that record, at the first that it holds; None where it holds the
-    shard no more."""
+    """An iterator after the checkpoint; if that record was dropped, at the first one available; None if the shard is
+    gone.
+    """
     if shard.is_finished:
         return None
     after = [StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
@@ -448,7 +449,7 @@ _SAMPLED_SEGMENTS = 16
 
 
 def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple[TableReader, int]:
-    """What reads the account's tables, and how many segments they are divided into, at most."""
+    """The reader of the account's tables, and the maximum number of segments of a table."""
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
         region=settings.region,
@@ -462,7 +463,7 @@ def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple
 
 
 def sample_of(reader: TableReader, table: str, most_segments: int, number: int) -> list[WiredItem]:
-    """Documents of a table, `number` at most, from the beginnings of segments all over it; the same ones each time."""
+    """Documents of a table, at most `number`, from the beginnings of segments all over it; the same ones each time."""
     of = min(most_segments, _SAMPLED_SEGMENTS)
     each = -(-number // of)
     found: list[WiredItem] = []
@@ -475,7 +476,7 @@ def sample_of(reader: TableReader, table: str, most_segments: int, number: int) 
 def open_document_source(
     settings: SourceSettings, mapping: MappingModel, workers: int, retry: Retry
 ) -> DocumentSource:
-    """Raises: SettingsError where the mapping declares no tables, or others than the job names."""
+    """Raises: SettingsError if the mapping declares no tables, or others than the job names."""
     documents = settings.dynamodb
     if documents is None or not mapping.documents:
         what = f"{mapping.name}: the source is tables of DynamoDB's, which the mapping must declare"
@@ -491,7 +492,7 @@ def open_document_source(
 # ── Live change: streams of the tables; marks and tickets in the job's journal ──
 
 AGAIN_AFTER_S = 60.0
-"""An index of an old table follows it within a second as a rule; nothing says at most when."""
+"""An index of an old table usually follows it within a second; without an upper bound."""
 
 
 class _Where(TypedDict):
@@ -501,7 +502,7 @@ class _Where(TypedDict):
 
 
 class OldStreams(Struct, frozen=True, dict=True):
-    """The streams of the job's old tables. Nothing is asked, and no client is made, before one of them is."""
+    """The streams of the job's old tables. Makes a client with the first use."""
 
     job: str
     settings: DocumentSettings
@@ -537,7 +538,7 @@ class OldStreams(Struct, frozen=True, dict=True):
 
 
 class DocumentLive(Struct, frozen=True):
-    """Capture's edges of old tables; close them, and others have the shards of their streams at once."""
+    """Capture's edges of old tables; closing them frees their streams' shards at once."""
 
     capture: StreamCapture
     marks: StreamMarks
@@ -556,8 +557,8 @@ def open_document_live(
     source: object,
     is_over: Callable[[], bool],
 ) -> DocumentLive:
-    """`source`: the open tables, which know their indexes; None: each change is looked at a second time. `is_over`: whether
-    no relay is to read the streams any more.
+    """`source`: the open tables, which know their indexes; None: each change is processed twice. `is_over`: whether no
+    further relay will read the streams.
 
     Raises: MappingError.
     """
@@ -575,7 +576,7 @@ def open_document_live(
 
 
 def _plans(job: Job) -> list[EntityPlan]:
-    """Of the job's mapping, laid over what it declares: no table is asked."""
+    """Plans of the job's mapping from its own declarations, without a request to the tables."""
     parsed = sound_mapping(job.mapping)
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
@@ -583,5 +584,5 @@ def _plans(job: Job) -> list[EntityPlan]:
 
 
 def _late(plans: Sequence[EntityPlan], source: DocumentSource) -> Collection[str]:
-    """Tables of whose changes something follows that is found by an index, which may not know yet what was just written."""
+    """Tables with changes that affect rows found by an index, which may not contain the latest write yet."""
     return captured_tables([plan for plan in plans if source.goes_by_index(plan)]).keys()

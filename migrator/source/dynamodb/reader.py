@@ -1,4 +1,4 @@
-"""A reader of a DynamoDB stream: works records in order, children after parents, and keeps checkpoints under a lease."""
+"""A reader of a DynamoDB stream: processes records in order, children after parents, with checkpoints under a lease."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from migrator.runtime.values import replace
 
 Check: TypeAlias = Callable[[], None]
 Work: TypeAlias = Callable[[Sequence[StreamRecord], Check], None]
-"""Works records of one shard, in their order, which it must take twice: a crash before the checkpoint repeats them. It calls
-the check before each of its writes, which raises StoppedError where another reader may have the shard by now."""
+"""Processes records of one shard, in order, and must be idempotent: a crash before the checkpoint repeats them. It calls
+the check before each of its writes, which raises StoppedError if another reader may have the shard by now.
+"""
 
 LEASE_S = 60.0
 LIST_S = 10.0
-"""How often the stream is asked for new shards. The service gives a shard a child some four hours after it began."""
+"""How often shards are listed. The service gives a shard a child some four hours after it began."""
 PAGE_RECORDS = 1000
 _log = get_logger("streams")
 
@@ -49,9 +50,9 @@ _log = get_logger("streams")
 
 
 def begin(source: StreamSource, journal: StreamJournal) -> str:
-    """The stream, which is begun now: what is written from here on is read, by whichever reader, whatever was read before.
+    """Begin reading: all further writes will be read, by any reader, regardless of earlier reading. Returns the stream.
 
-    Raises: SettingsError where it does not fit.
+    Raises: SettingsError if it does not fit.
     """
     state = source.state()
     _refuse_unfit(source, state)
@@ -60,7 +61,6 @@ def begin(source: StreamSource, journal: StreamJournal) -> str:
 
 
 def _refuse_unfit(source: StreamSource, state: StreamState) -> None:
-    """Raises: SettingsError."""
     table = source.table
     if not state.is_on:
         off = "has no stream" if not state.arn else "has a stream that is switched off"
@@ -72,7 +72,6 @@ def _refuse_unfit(source: StreamSource, state: StreamState) -> None:
 
 
 def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
-    """Raises: SettingsError."""
     _refuse_unfit(source, state)
     if state.arn != begun:
         what = f"the table {source.table} has another stream than the one that was begun with"
@@ -84,7 +83,7 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
 
 
 class Turn(Struct, frozen=True):
-    """`records`: worked in this turn. `shards`: that the reader held. Where there were no records, let a moment pass."""
+    """`records`: processed in this turn. `shards`: held by the reader. Without records, pause before the next turn."""
 
     records: int
     shards: int
@@ -92,23 +91,23 @@ class Turn(Struct, frozen=True):
 
 @dataclass
 class _Held:
-    """A shard that the reader has; `iterator`: None before the first page, and where it has to be taken anew."""
+    """A shard of the reader; `iterator`: None before the first page, and if it must be fetched again."""
 
     checkpoint: Checkpoint
     iterator: str | None = None
 
 
 def owner_here() -> str:
-    """A name that no other reader has, of this process or of another."""
+    """A unique name for a reader, over all processes."""
     return f"{socket.gethostname()[:30]}.{os.getpid()}.{os.urandom(8).hex()}"
 
 
 @dataclass
 class StreamReader:
-    """Reads its part of the stream's shards, turn by turn, in one thread; others do so beside it, in any process.
+    """Reads its part of the stream's shards, turn by turn, in one thread; other readers run concurrently in any process.
 
-    Use as a context manager: what it has is free for others as soon as it ends. A reader that raised StoppedError or
-    SourceError may go on with the next turn. `clock`: seconds that only grow.
+    A context manager: at its end its shards are free for others. After a StoppedError or SourceError the next turn may be
+    tried. `clock`: monotonic seconds.
     """
 
     source: StreamSource
@@ -126,10 +125,10 @@ class StreamReader:
     _renew_at: float = float("-inf")
     _claim_at: float = float("-inf")
     _ahead_s: float = 0.0
-    """How much the journal's clock shows more than `clock`."""
+    """How far the journal's clock is ahead of `clock`."""
 
     def __enter__(self) -> StreamReader:
-        """Raises: SettingsError where nothing was begun with."""
+        """Raises: SettingsError if reading was not begun."""
         self._stream = self.journal.stream()
         if not self._stream:
             raise SettingsError(
@@ -138,17 +137,17 @@ class StreamReader:
         return self
 
     def __exit__(self, *ended: object) -> None:
-        # A lease that is not given back runs out by itself, and must not hide what ended the reader.
+        # A lease that is not released expires, and must not hide the error that ended the reader.
         with suppress(MigratorError):
-            # How far it came over pages without records, too, is known to whoever asks after it is gone.
+            # Store progress over empty pages as well.
             self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
             self.journal.leave(self._stream, self.owner)
 
     def turn(self) -> Turn:
-        """One page of each shard that the reader holds is read, worked and checkpointed.
+        """Read, process and checkpoint one page of each shard that the reader holds.
 
-        Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry mends; StoppedError where
-        an edge gave up or a lease ran out; what `work` raises.
+        Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry fixes; StoppedError if an
+        edge gave up or a lease ran out; what `work` raises.
         """
         self._list_shards()
         if self.clock() >= self._claim_at:
@@ -157,8 +156,8 @@ class StreamReader:
         return Turn(records, len(self._held))
 
     def passed(self) -> Mapping[str, float]:
-        """By shard that the reader holds, the time (the journal's) up to which all is worked; the journal is told later."""
-        # A copy: another thread may ask while shards come and go.
+        """Per held shard, the journal time up to which all is processed; the journal learns it later."""
+        # A copy: another thread may iterate while shards come and go.
         return {shard: held.checkpoint.passed_at for shard, held in dict(self._held).items()}
 
     # ── shards ──
@@ -173,9 +172,9 @@ class StreamReader:
         self._listed_at = asked_at
 
     def _claim(self) -> None:
-        """Between two pages: what is given to other readers here must not be under way.
+        """Claim shards, between two pages: a shard that is released here must not be in use.
 
-        Of what it has, it renews the lease first: what another reader had meanwhile begins with that one's checkpoint.
+        Renews its own leases first: a shard that another reader had meanwhile continues at that one's checkpoint.
         """
         if self._held:
             self._renew()
@@ -197,11 +196,11 @@ class StreamReader:
         self._leased_at(asked_at)
 
     def _leased_at(self, asked_at: float) -> None:
-        """By the time before the call: others count the lease from a moment after it, never before."""
+        """By the time before the call: other readers count the lease from a later moment."""
         self._valid_until, self._renew_at = asked_at + self.lease_s, asked_at + self.lease_s / 3
 
     def _check(self, shard: str) -> None:
-        """Raises: StoppedError where another reader may have the shard."""
+        """Raises: StoppedError if another reader may have the shard."""
         if self._renew_at <= self.clock() < self._valid_until:
             self._renew()
         if shard not in self._held or self.clock() >= self._valid_until:
@@ -213,10 +212,10 @@ class StreamReader:
     # ── pages ──
 
     def _read(self, shard: str) -> int:
-        """How many records of the shard were worked: a page of them."""
+        """Process one page; returns its number of records."""
         held = self._held.get(shard)
         if held is None:
-            return 0  # given up while another one was worked
+            return 0  # given up while another one was processed
         self._check(shard)
         held.iterator = held.iterator or self._iterator(held.checkpoint)
         asked_at = self.clock() + self._ahead_s
@@ -234,8 +233,9 @@ class StreamReader:
         return len(page.records)
 
     def _iterator(self, checkpoint: Checkpoint) -> str:
-        """After the checkpoint. What the stream has dropped is older than a day. So where all is worked up to a moment that
-        is not as long ago, what it still has begins with records that are worked, or with the next one."""
+        """After the checkpoint. The stream only drops records older than a day: if everything up to a later moment is
+        processed, what it still contains begins with processed records, or with the next one.
+        """
         shard, is_fresh = checkpoint.shard, self._is_fresh(checkpoint)
         if checkpoint.sequence:
             after = StreamPosition("AFTER_SEQUENCE_NUMBER", checkpoint.sequence)
@@ -255,10 +255,9 @@ class StreamReader:
         return self.clock() + self._ahead_s - checkpoint.passed_at < FRESH_S
 
     def _save(self, held: _Held, page: RecordPage, asked_at: float) -> None:
-        """The checkpoint, after the work: a crash between them repeats a page, the other order would lose one.
+        """Save the checkpoint, after the work: a crash between them repeats a page; the other order would lose one.
 
-        A page without records is taken for the end of what there was when it was asked for; how far that brings the shard
-        is saved with the lease.
+        An empty page counts as the end of the shard at the time of the request; that progress is saved with the lease.
         """
         before, is_finished = held.checkpoint, page.next_iterator is None
         last, until = before.sequence, asked_at
@@ -270,6 +269,6 @@ class StreamReader:
         if not is_kept or is_finished:
             self._held.pop(before.shard, None)
         if is_finished:
-            # Its children are free now, and may be yet to be named.
+            # Its children can be read now, and may not be listed yet.
             self._listed_at = self._claim_at = float("-inf")
         held.checkpoint, held.iterator = done, page.next_iterator

@@ -1,4 +1,4 @@
-"""The port of rows, CountedRows, on old tables of DynamoDB's: pages are segments of a scan, totals are counted by scans."""
+"""The port CountedRows on old DynamoDB tables: pages are scan segments, totals are counted by scans."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NOWHERE = Document("", {}, {})
 
 
 class _AskedQuestion(Struct, frozen=True):
-    """A question, compiled. `places`: of its columns in the row trees."""
+    """A compiled question. `places`: of its columns in the row trees."""
 
     question: DocumentQuestion
     requests: Requests
@@ -50,9 +50,9 @@ class _AskedQuestion(Struct, frozen=True):
 
 
 class DocumentAnswers:
-    """model.edges.Questions; safe to call from many threads at once. It waits for no pace: it reads as a service does.
+    """model.edges.Questions; thread-safe. Reads like a service, without a rate limit.
 
-    Raises, from every method: MissingNameError where a table is gone; StoppedError, TargetError, Interrupted.
+    Raises, from every method: MissingNameError if a table is gone; StoppedError, TargetError, Interrupted.
     """
 
     def __init__(self, mapping: MappingModel, finder: Finder) -> None:
@@ -69,10 +69,10 @@ class DocumentAnswers:
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> Rows:
-        """Rows of the columns that the question names, in its order. Parents are read consistently.
+        """Rows of the question's columns, in order. Parents are read consistently.
 
-        Raises: SettingsError where a parameter of the key is not set or does not fit it; SourceError where a document
-        has another type than declared.
+        Raises: SettingsError if a parameter of the key is missing or does not fit it; SourceError if a document has another
+        type than declared.
         """
         asked = self._asked(statement)
         request = asked.requests.of(params)
@@ -82,7 +82,7 @@ class DocumentAnswers:
         return [self._row(asked, tree, what) for tree in Trees(asked.plan, self.finder).of(documents)]
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """That there is no such index, or one of another key. `params`: are not looked at."""
+        """Faults: a missing index, or one with another key. Ignores `params`."""
         return [self._fault(call.statement) for call in calls]
 
     def _fault(self, statement: Statement) -> str:
@@ -105,7 +105,7 @@ class DocumentAnswers:
         return ""
 
     def _asked(self, statement: Statement) -> _AskedQuestion:
-        """Compiled once: questions live as long as their mapping, which this holds."""
+        """Compiled once: questions live as long as their mapping, which this object references."""
         assert isinstance(statement, DocumentQuestion), "check_mapping refuses SQL"
         if id(statement) not in self._compiled:
             mapping, entity = self._mapping, statement.entity
@@ -161,14 +161,14 @@ def _in_order(keys: Iterable[WiredItem], items: Iterable[WiredItem]) -> Iterator
 MOST_SEGMENTS = 1_000_000
 """Source: API reference, Scan, TotalSegments."""
 MOST_SEGMENTS_HERE = 32
-"""Of a server on this machine: MiniStack walks through the whole table for each request of a segment."""
+"""For a server on this machine: MiniStack walks the whole table for each request of a segment."""
 _SEGMENT = "segment"
 _PARTS = 3
-"""More than a key of DynamoDB has attributes, so that no key looks like the end of a segment."""
+"""More than a DynamoDB key has attributes, so that no key looks like the end of a segment."""
 
 
 class SegmentEnd(Struct, frozen=True):
-    """Behind the last document of segment `number`, from 0, of `of`."""
+    """The position after the last document of segment `number`, from 0, of `of`."""
 
     number: int
     of: int
@@ -187,7 +187,7 @@ def place_of(text: SourceKey | None) -> SegmentEnd | SourceKey | None:
 
 
 class Stretch(Struct, frozen=True):
-    """What one scan reads: a segment of `of`, or, undivided, what is behind the key `start`, up to the key `stop`."""
+    """What one scan reads: a segment of `of`, or, undivided, everything after the key `start`, up to the key `stop`."""
 
     segment: int = 0
     of: int = 1
@@ -196,7 +196,7 @@ class Stretch(Struct, frozen=True):
 
 
 def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
-    """The scans that read what is behind one place, up to another. Raises: SourceError for places of two orders."""
+    """The scans from one position up to another. Raises: SourceError for positions of two orders."""
     begin, end = place_of(after), place_of(upto)
     segments = [place for place in (begin, end) if isinstance(place, SegmentEnd)]
     if not segments:
@@ -215,7 +215,7 @@ def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
 def segment_bounds(
     rows: int, page_rows: int, most: int, after: SourceKey | None, upto: SourceKey | None
 ) -> Iterator[SourceKey]:
-    """Ends of segments of about `page_rows` of about `rows` documents; what is behind the last bound is one more page.
+    """Ends of segments of about `page_rows` of about `rows` documents; one more page follows the last bound.
 
     Between ends of segments: those of the same number of segments.
     """
@@ -228,17 +228,17 @@ def segment_bounds(
 
 
 def segments_of(rows: int, page_rows: int, most: int) -> int:
-    """How many pages of about `page_rows` about `rows` documents are."""
+    """Number of pages of about `page_rows` for about `rows` documents."""
     return min(most, MOST_SEGMENTS, max(1, math.ceil(rows / page_rows)))
 
 
 Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
 _PLACES = 64
-"""Segments that random keys are drawn from; each costs a request."""
+"""Segments from which random keys are drawn; each costs a request."""
 
 
 class ReadPace:
-    """The limits of reads: documents a second, and read units a second. Both are divided among processes as one."""
+    """Read limits: documents a second, and read units a second. Both are divided among processes together."""
 
     def __init__(self, rows: RateLimit, units: RateLimit) -> None:
         self.rows = rows
@@ -254,16 +254,16 @@ class ReadPace:
 
 
 class DocumentSource(DocumentAnswers, WholeRows):
-    """model.edges.Source; safe to call from many threads at once. Every read is consistent, document by document.
+    """model.edges.Source; thread-safe. Every read is consistent, per document.
 
-    `mapping`: declares the tables. `most_segments`: that a table is divided into, at most.
-    Raises, from every method: MissingNameError where a table is gone; StoppedError, TargetError, Interrupted.
+    `mapping`: declares the tables. `most_segments`: maximum segments of a table.
+    Raises, from every method: MissingNameError if a table is gone; StoppedError, TargetError, Interrupted.
     """
 
     dialect = DIALECT
     hides_rows = False
     takes_rows = False
-    """Rows are made of items for databases alone."""
+    """Rows can be written back to databases only."""
     _closes = True
 
     def __init__(
@@ -279,7 +279,9 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── what is there ──
 
     def facts(self) -> SchemaFacts:
-        """As declared, once each table is there with the key that is declared. Raises: SettingsError, with all faults."""
+        """The declared facts, after a check that each table exists with the declared key. Raises: SettingsError, with all
+        faults.
+        """
         faults = [fault for table in self._declared.tables.values() for fault in self._key_faults(table)]
         if faults:
             raise SettingsError("\n".join(faults))
@@ -295,7 +297,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
             yield f"{what}; correct source: tables: {table.name} there"
 
     def table_ids(self) -> dict[str, str]:
-        """By the id of each table, its real name."""
+        """Each table's real name, by its id."""
         tables = self._declared.tables.values()
         return {self.finder.described(table).id: self.finder.real_name(table) for table in tables}
 
@@ -314,29 +316,29 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── counts ──
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """Documents of the table, as DynamoDB counted them within the last six hours; by a scan where that was none."""
+        """Number of documents as DynamoDB counted them within the last six hours; by a scan if that is 0."""
         return self.finder.described(plan.table).items or self._counted(plan.table)
 
     def rows_expected(self, plan: EntityPlan) -> int:
         return self.rows_about(plan)
 
     def _counted(self, table: TableFacts) -> int:
-        """By a scan, once: as large as the table was when it was first looked at."""
+        """Counted once, by a scan."""
         if table.name not in self._rows:
             pages = self.finder.reader.scan(self.finder.real_name(table), counts=True)
             self._rows[table.name] = sum(page.count for page in pages)
         return self._rows[table.name]
 
     def rows_without_key(self, plan: EntityPlan) -> int:
-        """None: DynamoDB takes no document without its key."""
+        """0: DynamoDB takes no document without its key."""
         return 0
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
-        """None: DynamoDB holds one document under a key."""
+        """None: DynamoDB stores one document per key."""
         return []
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """Nothing is counted: two documents never have one key, whatever is done."""
+        """Zeros, without counting: two documents never have one key."""
         return KeyCounts(0, 0, 0)
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
@@ -362,7 +364,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
     def page_bounds(
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
-        """Ends of segments of about so many documents, none of which is read; behind a document's key, keys of others."""
+        """Ends of segments of about so many documents, without reading any; after a document's key, keys of others."""
         places = [place_of(place) for place in (after, upto) if place is not None]
         if any(not isinstance(place, SegmentEnd) for place in places):
             yield from self._key_bounds(plan, page_rows, after, upto)
@@ -379,7 +381,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
                 yield self._key_text(plan, item)
 
     def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        """Of documents at the beginning of segments that are drawn; of the same seed they are the same ones."""
+        """Keys of documents at the beginning of randomly drawn segments; the same ones for the same seed."""
         if number < 1:
             return []
         chance = Random(seed)
@@ -434,7 +436,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return sorted(key for key in found if after is None or key > after)[:limit]
 
     def _items(self, plan: EntityPlan, stretch: Stretch, limit: int | None) -> Iterator[WiredItem]:
-        """Documents of one scan, in its order. `limit`: of one request."""
+        """Documents of one scan, in its order. `limit`: per request."""
         table, real = plan.table, self.finder.real_name(plan.table)
         start = None if stretch.start is None else key_of_text(table, stretch.start)
         ends = self._ends(plan, stretch)
@@ -447,7 +449,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
                 yield item
 
     def _ends(self, plan: EntityPlan, stretch: Stretch) -> frozenset[SourceKey]:
-        """Keys at which the stretch ends: its last one, and the one behind that, should the last one be gone by then."""
+        """Keys at which the stretch ends: its last one, and the one after that, in case the last one is gone by then."""
         if stretch.stop is None:
             return frozenset()
         real, last = self.finder.real_name(plan.table), key_of_text(plan.table, stretch.stop)
@@ -471,7 +473,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── costs ──
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
-        """How each part of a row tree is read, and what a pass over all of it takes."""
+        """How each part of a row tree is read, and the cost of a pass over all of them."""
         rows, reading = self.rows_about(plan), self.finder.described(plan.table)
         size = f"about {rows:,} documents, {reading.bytes:,} bytes, {self.scan_units(plan.table):,.0f} read units"
         told = [Explained("rows", (f"a scan of {self.finder.real_name(plan.table)}: {size}",))]
@@ -492,11 +494,13 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return told
 
     def scan_units(self, table: TableFacts) -> float:
-        """Read units of one consistent scan of the whole table, by the size that DynamoDB told within the last six hours."""
+        """Read units of one consistent scan of the whole table, by the size that DynamoDB reported within the last six
+        hours.
+        """
         return float(math.ceil(self.finder.described(table).bytes / READ_UNIT_BYTES))
 
     def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
-        """Read units of one pass over all row trees, about: of its scans, and a read for each parent and each Query."""
+        """Estimated read units of one pass over all row trees: its scans, and a read for each parent and each Query."""
         units = 0.0
         scanned: set[tuple[str, tuple[str, ...]]] = set()
         for plan in plans:
@@ -537,23 +541,24 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return segments_of(self.rows_about(plan), page_rows, self._most_segments)
 
     def goes_by_index(self, plan: EntityPlan) -> bool:
-        """Whether row trees, or the rows that a change concerns, are found by a global index of a table: it follows its
-        table a little later, so what it does not name yet is found when it is looked at again."""
+        """Whether row trees, or the rows that a change concerns, are found by a global index. It lags its table, so changes
+        are processed a second time.
+        """
         ways = (self.finder.way(table, columns) for table, columns in _found_by(plan))
         return any(way.index is not None and not way.index.is_local for way in ways)
 
     # ── other forms of the same ──
 
     def at_primary(self) -> DocumentSource:
-        """The same source, for which each page scans anew what only a scan finds: a page is then as it was after its ticket
-        was drawn (rule 2), and never as an earlier page saw it."""
+        """The same source without shared scans: each page then shows the state after its ticket was drawn (rule 2), never
+        what an earlier page read.
+        """
         same = copy.copy(self)
         same._shared = None
         return same
 
     def with_own_connections(self, _: object, retry: Retry) -> DocumentSource:
-        """The same source with a patience of its own, and without a limit of rates. Its connections are the same ones: of a
-        client's there are enough."""
+        """The same source with another retry, and without a rate limit. It shares the connections; a client has enough."""
         same = copy.copy(self)
         same.finder = self.finder.patient(retry)
         same._closes = False
@@ -570,7 +575,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
 
 
 def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
-    """By which columns documents of which tables are found, for row trees and on the way back from a change."""
+    """Tables and the columns by which their documents are found, for row trees and for roots of a change."""
     yield from _found_by_joins(plan)
     for collection in plan.collections:
         yield collection.table, [ours for ours, _ in collection.link]
@@ -590,7 +595,7 @@ def _found_by_joins(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[TableFa
 
 
 def _holds(item: WiredItem, conditions: Conditions) -> bool | Undecodable:
-    """Whether the document holds the conditions; an Undecodable where a value is of another type than declared."""
+    """Whether the document matches the conditions; an Undecodable if a value is of another type than declared."""
     for column, allowed in conditions:
         value = value_of(item, column)
         if isinstance(value, Undecodable):
@@ -605,9 +610,10 @@ def _same(value: Any, allowed: Value) -> bool:
 
 
 def _refused(plan: EntityPlan, tree: RowTree, why: Undecodable) -> RowTree:
-    """The tree with the fault in place of all that is no key: whether it takes part cannot be told, so it makes nothing.
+    """The tree with the fault in place of all values except the key: its conditions cannot be evaluated, so it makes no
+    items.
 
-    Raises: SourceError where it is all key.
+    Raises: SourceError if all columns are part of the key.
     """
     key = {column.real for column in plan.key}
     free = [n for n, slot in enumerate(plan.slots) if slot.alias or slot.column.real not in key]

@@ -1,4 +1,4 @@
-"""Row trees of documents: joins, collections, ancestors read from other tables; and the roots that a document concerns."""
+"""Row trees of documents: joins, collections and ancestors from other tables; and the roots that a document concerns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from migrator.mapping.model.table import CLIMB_LEVELS, RowTree
 from migrator.source.dynamodb.finding import Finder, Values, reader_of, value_of
 
 Found = Mapping[str, "WiredItem | Undecodable | None"]
-"""The documents of one row by alias, '' its own; None where there is no parent."""
+"""The documents of one row by alias, '' its own; None for a missing parent."""
 _EXACT = Context(prec=400)
 
 
 class SharedScans:
-    """Whole child tables, grouped by the columns that roots find them by: read once by all pages of a run, and kept."""
+    """Whole child tables, grouped by the columns that roots find them by: read once for all pages of a run."""
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
@@ -44,15 +44,16 @@ class SharedScans:
 
 
 class Trees(Struct, frozen=True):
-    """Row trees of one entity. `shared`: where children that only a scan finds are read; None: by a scan of each call's own,
-    which sees all that was committed before."""
+    """Row trees of one entity. `shared`: where children that need a scan are read; None: each call does its own scan, which
+    sees all earlier commits.
+    """
 
     plan: EntityPlan
     finder: Finder
     shared: SharedScans | None = None
 
     def of(self, roots: Sequence[WiredItem]) -> list[RowTree]:
-        """One tree for each root, in their order."""
+        """One tree per root, in order."""
         plan = self.plan
         rows = self._joined(plan, roots)
         parts = [self._collected(collection, roots) for collection in plan.collections]
@@ -115,7 +116,7 @@ class Trees(Struct, frozen=True):
         lists: dict[Values, tuple[RowTree, ...]] = {}
         for values, children in found.items():
             cells = [(_cells(collection.slots, next(rows)), child) for child in children]
-            # Those that are equal so far follow their key, so that the list has one order.
+            # Equal ones are ordered by key, so that the list has one order.
             cells.sort(key=lambda one: (order(one[0]), key(one[1])))
             lists[values] = tuple(cell for cell, _ in cells)
         return lists
@@ -134,7 +135,7 @@ class Trees(Struct, frozen=True):
     # ── ancestors ──
 
     def _climbed(self, collection: CollectionPlan, roots: Sequence[WiredItem]) -> list[tuple[RowTree, ...]]:
-        """Each root and those above it, the topmost first; one more than is allowed where they do not end."""
+        """Each root and its ancestors, the topmost first; one more than allowed if they do not end."""
         table = collection.table
         ours, theirs = zip(*collection.link, strict=True)
         above = reader_of(table, ours)
@@ -156,7 +157,7 @@ class Trees(Struct, frozen=True):
 def _values(
     table: TableFacts, columns: tuple[str, ...], item: WiredItem | Undecodable | None
 ) -> Values | Undecodable | None:
-    """What a link is followed by; None where a part of it is missing, an Undecodable where one is of another type."""
+    """The values that a link follows; None if a part is missing, an Undecodable if one has another type."""
     if item is None or isinstance(item, Undecodable):
         return item
     by_real = {column.real: column for column in table.columns}
@@ -177,7 +178,7 @@ def _cell(item: WiredItem | Undecodable | None, slot: Slot) -> Any:
 
 
 def _order_of(collection: CollectionPlan) -> Callable[[RowTree], tuple[Any, ...]]:
-    """By the columns of order_by: nothing first, then numbers, texts in the order of their bytes, binaries."""
+    """The order of order_by's columns: missing first, then numbers, texts by their bytes, binaries."""
     places = {slot.path: place for place, slot in enumerate(collection.slots)}
     by = [places[path] for path in collection.order_by]
     return lambda child: tuple(_rank(child[place]) for place in by)
@@ -219,7 +220,7 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def _wrong(collection: CollectionPlan, why: Undecodable) -> Any:
-    """What refuses the row: a list of one child that has nothing right, or a number that is none."""
+    """A value that refuses the row: a list of one invalid child, or an invalid number."""
     return (tuple(why for _ in collection.slots),) if collection.collection.is_list else why
 
 
@@ -233,7 +234,7 @@ def _of_none(collection: CollectionPlan) -> int | None:
 def roots_of(
     finder: Finder, plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]
 ) -> list[WiredItem]:
-    """Documents of the root table that the lookup reaches from any of the values; some may come twice."""
+    """Documents of the root table that the lookup reaches from any of the values; may contain duplicates."""
     wanted = [tuple(row) for row in values if all(value is not None for value in row)]
     if lookup.is_root:
         return _items(finder, plan.table, tuple(column.real for column in plan.key), wanted)
@@ -259,7 +260,7 @@ def _back(
     columns: Sequence[str],
     wanted: Iterable[Values],
 ) -> list[WiredItem]:
-    """Documents of the table whose alias, through its joins, holds these values in these columns."""
+    """Documents of the table whose alias, through its joins, has these values in these columns."""
     by_alias = {join.alias: join for join in joins}
     at = by_alias[alias].table if alias else table
     found = _items(finder, at, columns, wanted)
@@ -271,7 +272,7 @@ def _back(
 
 
 def _below(finder: Finder, climb: CollectionPlan, found: Sequence[WiredItem]) -> list[WiredItem]:
-    """These, and all that have one of them among their ancestors."""
+    """These, and all their descendants."""
     ours, theirs = zip(*climb.link, strict=True)
     every, level = list(found), list(found)
     seen = set(_held(climb.table, theirs, found))

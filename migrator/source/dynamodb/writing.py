@@ -1,4 +1,4 @@
-"""What a service changes in old tables through its boto3 clients: documents before and after each call that writes."""
+"""Changes that a service makes to old tables through its boto3 clients: documents before and after each writing call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALONE = {"PutItem": "Item", "UpdateItem": "Key", "DeleteItem": "Key"}
 _STATEMENTS = frozenset({"ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction"})
 
 Documents = dict[str, dict[Values, tuple[WiredItem, WiredItem | None]]]
-"""By table of the mapping and by key: the key, and the document under it (None: there is none)."""
+"""By table of the mapping and by key: the key, and its document (None: there is none)."""
 
 
 class OldDocuments(Struct, frozen=True):
@@ -42,19 +42,20 @@ class OldDocuments(Struct, frozen=True):
         return found
 
     def keys_of(self, written: Iterable[tuple[str, WiredItem]]) -> dict[str, list[WiredItem]]:
-        """`written`: by the account's names, or ARNs, of the tables; of those that are not captured nothing."""
+        """`written`: by table name or ARN in the AWS account; tables that are not captured are ignored."""
         names = {real: name for name, real in self.finder.real.items() if name in self.images.captured}
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for real, item in written:
             name = names.get(real.rpartition("/")[2])
             key = () if name is None else self.images.captured[name].table.primary_key
-            if name is not None and all(part in item for part in key):  # DynamoDB refuses one without its key
+            if name is not None and all(part in item for part in key):  # DynamoDB rejects one without its key
                 keys[name].append({part: _key_value(item[part]) for part in key})
         return keys
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        """model.live.ShownMarks, as a relay would have them of the stream's records. A change has, as `before`, the key and
-        the document as it was; how it is now is read here."""
+        """model.live.ShownMarks, equal to a relay's marks from the stream's records. A change's `before` is the key and the
+        document as it was; its present state is read here.
+        """
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for change in changes:
             keys[change.table].append(change.before[0])
@@ -74,11 +75,11 @@ class OldDocuments(Struct, frozen=True):
 
 @dataclass
 class Clients:
-    """Listens to boto3 clients and resources. `check`: raises where this service may write no more; asked before each call
-    that writes to an old table. `changed`: told of each such call's changes once it has been answered.
+    """Listens to boto3 clients and resources. `check`: called before each call that writes to an old table; raises if this
+    service must stop writing. `changed`: called with the changes of each such call after its answer.
 
-    A document is read before the call and after it. What others change between is told by the stream. `is_strict`: a call
-    is not sent where that cannot be read.
+    A document is read before the call and after it; the stream reports changes that others make between. `is_strict`: a
+    call is not sent if that read fails.
     """
 
     documents: OldDocuments
@@ -88,7 +89,7 @@ class Clients:
     _attached: list[Any] = field(default_factory=list)
 
     def attach(self, clients: Any) -> None:
-        """`clients`: a client or resource of boto3, or a list of such. Raises: SettingsError for anything else."""
+        """`clients`: a boto3 client or resource, or a list of them. Raises: SettingsError for anything else."""
         for events in [_events_of(one) for one in _listed(clients)]:
             for name, handler in self._handlers.items():
                 events.register(name, handler, unique_id=f"migrator-{name}-{id(self)}")
@@ -104,7 +105,7 @@ class Clients:
     def _handlers(self) -> dict[str, Callable[..., None]]:
         return {"before-call.dynamodb": self._before, "after-call.dynamodb": self._after}
 
-    # botocore calls both with these words; an answer of `_before` would be taken for the call's
+    # botocore passes these keywords to both; a result of `_before` would become the call's
 
     def _before(self, model: Any, params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> None:
         """Raises: UnmarkedError for a statement that changes old tables; what `check` raises."""
@@ -154,7 +155,7 @@ def _events_of(client: Any) -> Any:
 
 
 def _written(operation: str, body: Mapping[str, Any]) -> Iterator[tuple[str, WiredItem]]:
-    """Of a call, each table as it names it, with the item or key that it writes."""
+    """Each table of a call, as the call names it, with the item or key that it writes."""
     if operation in _ALONE:
         yield body["TableName"], body[_ALONE[operation]]
     elif operation == "BatchWriteItem":

@@ -29,15 +29,14 @@ from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 class RowWriting(Struct, frozen=True):
     """How rows are written.
 
-    `prepare`: what a new connection is set to. `begin`, `end`: what is done first and last in a transaction,
-    so that triggers of ours which refuse others let it pass. `bound`: a decoded value as
-    the driver takes it for a column; raises ValueError where the column would hold another value. `upserts`: there is ON
-    CONFLICT of one key alone; without it a row is updated, and inserted where there is none, for MySQL's ON DUPLICATE KEY
-    would change another row that has the same value in another unique index. `overriding`: words that let an identity
-    column take a value. `locks`: SQL at the end of a SELECT that locks its rows. `refusal`: of an error of the driver's,
-    None where it does not concern the row. `move_counters`: moves a table's counters of new rows past the rows that are
-    there, where an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a table by
-    its name in SQL. `defer`: SQL that defers the foreign keys of a transaction that may be; '' if none may be.
+    `prepare`: configures a new connection. `begin`, `end`: run first and last in a transaction, so that our triggers that
+    refuse other writers let it pass. `bound`: a decoded value for a column in the driver's form; raises ValueError if the
+    column would store another value. `upserts`: ON CONFLICT takes a single key; without it a row is updated, else inserted,
+    because MySQL's ON DUPLICATE KEY would change another row with the same value in another unique index. `overriding`:
+    clause that lets an identity column take a value. `locks`: SQL at the end of a SELECT that locks its rows. `refusal`: of
+    a driver error, None if it does not concern the row. `move_counters`: moves a table's counters for new rows past the
+    existing rows, if an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a
+    table by its name in SQL. `defer`: SQL that defers a transaction's deferrable foreign keys; '' if none can be deferred.
     """
 
     prepare: Callable[[Any], None]
@@ -68,7 +67,7 @@ def refuse_inexact(column: Column, value: Any) -> None:
 
 
 def refuse_longer(column: Column, value: Any) -> None:
-    """Raises: ValueError for a text that is longer than the column; servers cut spaces without an error."""
+    """Raises: ValueError for a text longer than the column; servers cut spaces without an error."""
     length = column.kind.length if column.kind.name == "text" else None
     if isinstance(value, str) and length is not None and len(value) > length:
         raise ValueError("the text is longer than the column")
@@ -81,12 +80,12 @@ def _refuse_rounded(value: Decimal, kind: Kind) -> None:
 
 
 def single(value: Decimal) -> float:
-    """The nearest number of 32 bits, all of whose digits are given. Raises: OverflowError."""
+    """The nearest 32-bit float, with all its digits. Raises: OverflowError."""
     return float(struct.unpack("f", struct.pack("f", float(value)))[0])
 
 
 def _of_single(value: Decimal) -> bool:
-    """Whether the number is the shortest one of its 32 bits."""
+    """Whether the number is the shortest form of its 32-bit float."""
     try:
         return bool(decoder(Kind("float", single=True))(single(value)) == value)
     except OverflowError:
@@ -110,8 +109,9 @@ GrantObject = Literal["table", "sequence", "schema", "database", "owner", "attri
 
 
 class Grant(Struct, frozen=True, order=True):
-    """One right on one thing. `schema`: of a table; `name`: of what `kind` says. Of an `owner`, whom the tables belong to,
-    the right is to be a member of it; an `attribute` is one of the role itself."""
+    """One right on one object. `schema`: of a table; `name`: of an object of that `kind`. For an `owner`, the tables'
+    owner, the right is membership in it; an `attribute` is one of the role itself.
+    """
 
     kind: GrantObject
     schema: str
@@ -124,9 +124,9 @@ Place = tuple[str, str]
 
 
 class Granting(Struct, frozen=True):
-    """Rights on one kind of database. `needed`: what a role needs to read the first tables, to capture the second ones and
-    to write rows of the third ones; `missing`: those that the connection's user lacks; `statement`: one GRANT of rights on
-    one thing to a user.
+    """Rights on one kind of database. `needed`: rights a role needs to read the first tables, to capture the second and to
+    write rows of the third; `missing`: those that the connection's user lacks; `statement`: one GRANT of rights on one
+    object to a user.
     """
 
     needed: Callable[
@@ -144,9 +144,9 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
 
 
 class Mark(Struct, frozen=True):
-    """The primary when the run began: its cluster, the server, the database, and how far it had written.
+    """The primary's identity and log position when the run began.
 
-    `system`: an id that a replica shares with its primary ('' where there is none); `server`: the id of this server only.
+    `system`: an id that a replica shares with its primary ('' if there is none); `server`: the id of this server only.
     """
 
     system: str
@@ -156,13 +156,13 @@ class Mark(Struct, frozen=True):
 
 
 Verdict = Literal["ready", "behind"]
-"""The state of a replica; a server that is no replica of ours raises an error instead."""
+"""The state of a replica; a server that does not replicate from ours raises an error instead."""
 
 
 class Replication(Struct, frozen=True):
-    """`mark`: reads the primary's; raises SourceError when a replica cannot be compared with it. `server`: SQL for an id of
-    the server and its start. `verdict`: raises SourceError when the server is neither a replica of the mark's primary nor
-    the primary itself.
+    """`mark`: reads the primary's; raises SourceError if a replica cannot be compared with it. `server`: SQL for an id of
+    the server and its start. `verdict`: raises SourceError if the server is neither a replica of the mark's primary nor the
+    primary itself.
     """
 
     mark: Callable[[Ask], Mark]
@@ -178,7 +178,9 @@ def no_replica(why: str) -> SourceError:
 
 APPLICATION_NAME = "migrator"
 LONGEST_ANSWER_BYTES = 2**28
-"""Of one answer as the database sends it, so also of one value. SQLite's own limit is 10⁹, of the memory of this process."""
+"""Maximum bytes of one answer as the database sends it, so also of one value. SQLite's own limit is 10⁹ bytes of this
+process's memory.
+"""
 LONGEST_STATEMENT_S = 600.0
 """A page takes milliseconds; a statement of ten minutes is a mistake, or too much for a busy server."""
 LONGEST_NAME = 63
@@ -213,7 +215,7 @@ class ConnectionOptions(Struct, frozen=True):
         return self.statement_timeout_s or None
 
     def answering_within(self, answer_s: float | None) -> ConnectionOptions:
-        """These options with statements limited to `answer_s`, and the server's silence, too; unchanged for None."""
+        """These options with statements and the server's silence limited to `answer_s`; unchanged for None."""
         if answer_s is None:
             return self
         limit_s = min(self.statement_timeout_s or answer_s, answer_s)
@@ -279,14 +281,13 @@ class Address:
 
 
 class Connecting(Struct, frozen=True):
-    """The form of the engine's URLs, and how connections are made.
+    """The engine's URLs, and how connections are made.
 
-    `form`: an example URL for messages. `schemes`: how a URL may begin. `driver`: a message that names the only supported
-    driver, '' where there is no other.
-    `port`: the server's default port, 0 for a file. `rds`: the engine's names in secrets of AWS RDS. `extra`: our package's
-    extra that installs the driver, and the driver's module; None where none is needed.
-    `checked_url`: the URL with our driver's name, from the URL and the allowed forms as text; raises SettingsError where it
-    is none of this engine. `open`: the SQLAlchemy engine with these options, not connected yet. `raw`: kinds that can be
+    `form`: an example URL for messages. `schemes`: prefixes of its URLs. `driver`: a message that names the only supported
+    driver, '' if others work. `port`: the server's default port, 0 for a file. `rds`: the engine's names in secrets
+    of AWS RDS. `extra`: our package's extra that installs the driver, and the driver's module; None if none is needed.
+    `checked_url`: the URL with our driver's name, from the URL and the allowed forms as text; raises SettingsError if it is
+    not one of this engine's. `open`: the SQLAlchemy engine with these options, not connected yet. `raw`: kinds that can be
     read as the server's own text; `fetched`: the rows of a SELECT, with the columns at these places read so.
     """
 
@@ -494,8 +495,9 @@ class Sessions(Struct, frozen=True):
 
 Lock = Literal["key", "row", "own", "met", "upserted", "none"]
 """`key`: the row may be deleted, or its key change; `row`: only other columns change; `own`: it was written in this
-transaction; `met`: an upsert will write it; `upserted`: an upsert just did, and whether it met the row is read, too;
-`none`: only its existence is read."""
+transaction; `met`: an upsert will write it; `upserted`: an upsert just did, and whether it met the row is also read;
+`none`: only its existence is read.
+"""
 
 
 class Outcomes(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Catalogue of a schema: tables and columns by real names, kinds of columns, keys, links; and files beside an engine."""
+"""Catalogue of a schema: tables and columns by real names, kinds of columns, keys, links; and an engine's data files."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def _kind(written: Mapping[str, Any]) -> Kind:
 
 
 def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
-    """The (first, second) argument of a type, None where there is none."""
+    """The (first, second) argument of a type, None for a missing one."""
     texts = arguments.groups() if arguments else (None, None)
     return tuple(None if text is None else int(text) for text in texts)
 
 
-# ── Queries of an engine: those of queries.sql beside it ──
+# ── Queries of an engine, from its queries.sql ──
 
 _NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENTS = re.compile(r"^--.*\n", re.MULTILINE)
@@ -152,7 +152,7 @@ class Queries(Struct, frozen=True, dict=True):
         }
 
 
-# ── Functions of an engine's SQL: those of functions.toml beside it ──
+# ── Functions of an engine's SQL, from its functions.toml ──
 
 
 class FunctionNames(Struct, frozen=True):
@@ -274,9 +274,9 @@ class Links(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: what stands in
-    place of a statement that this user may not read, '' where nothing does. `advice`: what makes the server record; `grant`:
-    what lets a user read it.
+    """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: text in place of
+    a statement that this user may not read, '' if the server has none. `advice`: how to enable recording; `grant`: the
+    right to read it.
     """
 
     select: str

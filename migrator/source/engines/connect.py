@@ -1,4 +1,4 @@
-"""How a source is connected to: the table of databases, its URL or secret, engines; and its schema as a mapping sees it."""
+"""Connections to a source: supported databases, its URL or secret, engines; and its schema as a mapping sees it."""
 
 from __future__ import annotations
 
@@ -100,8 +100,9 @@ _LOCAL = ("", "localhost", "127.0.0.1", "::1")
 
 
 def url_identity(text: str) -> str:
-    """What tells a source from others, in words: kind, file or host, port and database; no user, no password, so that these
-    may change. '' where the text is no URL of a source. Nothing is connected to or looked for."""
+    """Identity of a source: kind, file or host, port and database; no user or password, so that these may change. '' if the
+    text is not a source's URL. Makes no connection.
+    """
     try:
         url = make_url(text) if "://" in text else URL.create(SQLITE.name, database=text)
         engine = engine_for_scheme(url.drivername)
@@ -119,7 +120,7 @@ def url_identity(text: str) -> str:
 
 
 def _host(name: str) -> str:
-    """One name for this very machine: by its socket, too."""
+    """One name for this machine, also for a socket path."""
     plain = name.lower().rstrip(".")
     return "localhost" if plain in _LOCAL or plain.startswith("/") else plain
 
@@ -131,13 +132,13 @@ def _unsupported(drivername: str) -> str:
     return f"source: this kind of database is not supported; write {SUPPORTED}"
 
 
-# ── The database's URL: from the job, or asked from a secret provider whenever it is needed ──
+# ── The database's URL: from the job, or from a secret provider on demand ──
 
 COMMAND_LIMIT_S = 30.0
 
 
 class SecretProviders(Struct, frozen=True):
-    """What is asked for a URL: the environment, files below `folder`, and `secret`, which reads one by its ARN."""
+    """The sources of URLs: the environment, files below `folder`, and `secret`, which reads one by its ARN."""
 
     folder: Path
     environ: Mapping[str, str]
@@ -155,8 +156,9 @@ def address_of(text: str, command: Sequence[str], secret_providers: SecretProvid
 
 
 def identity_of(text: str, secret_providers: SecretProviders) -> str:
-    """What tells the source that a job's `url` means from others (see `url_identity`); the secret's name where it is in one,
-    '' where it cannot be known without running a program. No provider is asked."""
+    """Identity of the source in a job's `url` (see `url_identity`); for a secret its name, '' if a program would have to
+    run. Calls no provider.
+    """
     kind, colon, rest = text.partition(":")
     if colon and kind == "secret":
         return f"what secret {rest.strip()} names"
@@ -389,7 +391,7 @@ class _Schema(Struct, frozen=True):
 
 
 def _any_case(names: Collection[str], written: str) -> str | None:
-    """The real name that `wanted` means: exactly, else in any case."""
+    """The real name for `wanted`: exact, else in any case."""
     if written in names:
         return written
     return next((name for name in names if name.lower() == written.lower()), None)
@@ -399,7 +401,7 @@ def _any_case(names: Collection[str], written: str) -> str | None:
 
 
 def refuse_documents(mapping: DesignMapping) -> None:
-    """Raises: SettingsError where the mapping declares tables of DynamoDB's, and the source is a database."""
+    """Raises: SettingsError if the mapping declares DynamoDB tables, and the source is a database."""
     if mapping.documents:
         what = f"{mapping.name} declares old tables of DynamoDB's, and the source is a database"
         raise SettingsError(
@@ -411,7 +413,7 @@ Needed = TypeVar("Needed")
 
 
 def of_kind(edge: object, kind: type[Needed]) -> Needed:
-    """The edge of a source, as one that speaks SQL. Raises: SettingsError where it is another one."""
+    """The edge of a source, as one that supports SQL. Raises: SettingsError for any other."""
     if not isinstance(edge, kind):
         what = "this needs SQL, and the source of this job is tables of DynamoDB"
         raise SettingsError(f"{what}; see docs/documents.md for what runs on them")

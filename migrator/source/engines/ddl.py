@@ -42,7 +42,7 @@ class ExistingTrigger(Struct, frozen=True):
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses what others than `migrator reverse` write, and leaves no mark."""
+        """Whether it refuses writes of others than `migrator reverse`, and leaves no mark."""
         return f"_{REFUSES}" in self.name
 
 
@@ -51,7 +51,9 @@ REFUSES = "refuse"
 
 
 def refusal(table: str) -> str:
-    """What a service is told that writes rows which follow items: at most 128 letters, as MySQL lets a trigger say."""
+    """The error for a service that writes rows which follow items: at most 128 characters, MySQL's limit for a trigger's
+    message.
+    """
     return f"migrator: rows of {table[:37]} are made of items in DynamoDB; write those instead (see docs/reverse.md)"
 
 
@@ -73,7 +75,7 @@ class Ddl(Protocol):
     def triggers(self, captured: Captured) -> list[Trigger]: ...
 
     def refusing(self, captured: Captured) -> list[Trigger]:
-        """Triggers that refuse what others than `migrator reverse` write to the table."""
+        """Triggers that refuse writes to the table by others than `migrator reverse`."""
 
     def quoted(self, name: str) -> str: ...
 
@@ -95,20 +97,21 @@ def _plain(name: str) -> str:
 
 
 def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
-    """By column the words by which its values are spelled, if there are any; by `MADE_BY` those of definitions."""
+    """By column, the words that spell its values, if there are any; by `MADE_BY`, those of definitions."""
     read = names_of(captured) if captured.watched is None else [*captured.columns, *captured.watched]
     words = {column.name: column.words for column in columns_of(captured, read) if column.words}
     return words | ({MADE_BY: captured.made_by} if captured.made_by else {})
 
 
 MADE_BY = "definition of"
-"""In the place of a column's name: functions and views that values are made by."""
+"""In place of a column's name: functions and views that values are made by."""
 _NAME = re.compile(r"[\w$]+")
 
 
 def made_by(texts: Sequence[str], definitions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A word for each definition that these texts name, or that one of these names. `definitions`: by name in small letters,
-    the texts of all functions and views that have it."""
+    """A word for each definition named in these texts, directly or through others. `definitions`: by lower-case name, the
+    texts of all functions and views with that name.
+    """
     found: dict[str, str] = {}
     waiting = list(texts)
     while waiting:
@@ -121,28 +124,28 @@ def made_by(texts: Sequence[str], definitions: Mapping[str, Sequence[str]]) -> t
 
 
 def columns_note(captured: Captured, digest: str) -> str:
-    """A comment of SQL, one line, that keeps the table's columns in their order, which two that swap their names change.
-    `digest`: of the triggers' text without the comment."""
+    """An SQL comment of one line with the table's columns in order, which changes if two columns swap names. `digest`: of
+    the triggers' text without the comment.
+    """
     return f"-- columns: {json.dumps([digest, *names_of(captured)])}"
 
 
 def names_of(captured: Captured) -> list[str]:
-    """The table's columns in their order."""
     return [column.name for column in captured.table.columns if column.sql is None]
 
 
 def are_in_order(now: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether columns that were there before stand as they did: none has swapped its name with another."""
+    """Whether all earlier columns are in the same order: none has swapped its name with another."""
     in_both = {*now} & {*before}
     return [name for name in now if name in in_both] == [name for name in before if name in in_both]
 
 
 _ORDER = ""
-"""In the place of a column's name: the columns of the table in their order."""
+"""In place of a column's name: the table's columns in order."""
 
 
 def spelling_of(captured: Captured) -> dict[str, tuple[str, ...]]:
-    """What an install without triggers keeps of a table: the words of values, and the order of columns."""
+    """What an install without triggers records of a table: the words of values, and the order of columns."""
     return {**words_of(captured), _ORDER: tuple(names_of(captured))}
 
 
@@ -173,7 +176,7 @@ def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
 
 
 def words_note(captured: Captured) -> str:
-    """A comment of SQL, one line, that keeps these words; '' for none."""
+    """An SQL comment of one line with these words; '' for none."""
     words = words_of(captured)
     text = json.dumps(words, sort_keys=True).replace("$", "\\u0024")
     return f"-- words: {text}" if words else ""
@@ -183,7 +186,7 @@ _NOTE = re.compile(r"-- words: (\{.*\})$", re.MULTILINE)
 
 
 def noted_words(*texts: str) -> set[tuple[str, str]] | None:
-    """(column, word) for each that the triggers' texts keep; None where none keeps any."""
+    """The (column, word) pairs in the triggers' texts; None if they contain none."""
     notes = [json.loads(note) for text in texts for note in _NOTE.findall(text)]
     pairs = {(column, word) for note in notes for column, words in note.items() for word in words}
     return pairs if notes else None

@@ -1,4 +1,4 @@
-"""What several engines share: texts and comments in SQL, clock functions, reasons of errors, connections to a server."""
+"""Shared by several engines: texts and comments in SQL, clock functions, reasons of errors, server connections."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ from migrator.runtime.server_errors import refuses_login
 from migrator.runtime.system import how_to_install
 from migrator.source.engines.base import LONGEST_ANSWER_BYTES, Address, ConnectionOptions
 
-# ──
-# What the SQL of most engines shares: texts, comments, parameters, functions that read the clock,
-# values as text.
 # ── SQL of most engines: texts, comments, parameters, clock functions, values as text ──
 
 BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"
@@ -37,7 +34,7 @@ MYSQL_AT_WORK = (
     "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND NOT IN ('Sleep', 'Daemon', 'Binlog Dump')"
     " AND ID <> CONNECTION_ID() AND (SELECT COUNT(*) FROM information_schema.INNODB_TRX) >= 0"
 )
-"""Without PROCESS a user sees its own sessions alone, and the number would be too low; INNODB_TRX refuses such a user."""
+"""Without PROCESS a user sees its own sessions only, and the number would be too low; INNODB_TRX rejects such a user."""
 BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--[^\r\n]*)*", re.DOTALL)
 """Blanks and comments, as standard SQL has them."""
 
@@ -59,7 +56,7 @@ CLOCKS = frozenset(
     }
     | {"utc_time", "current_user", "session_user", "current_role"}
 )
-"""Words that are functions without parentheses, too."""
+"""Names of clock functions that need no parentheses."""
 AS_TEXT: Mapping[type, Callable[[Any], Any]] = {
     # PostgreSQL converts text to the type it is compared with; SQLite by custom stores such values as text.
     datetime: lambda moment: moment.isoformat(" "),
@@ -81,7 +78,7 @@ _ERRORS = (files("migrator.source.engines") / "errors.toml").read_text(encoding=
 
 @cache
 def explanations(kind: str) -> Mapping[str, str]:
-    """Why an error came and what helps, by what it is known by: a table of errors.toml, `sqlstate` and others."""
+    """Cause and fix of errors, by identifier: a table of errors.toml, `sqlstate` and others."""
     tables = tomllib.loads(_ERRORS)
     named: dict[str, str] = {}
     for name, text in tables["reasons"].items():
@@ -102,24 +99,24 @@ def by_sqlstate(cause: BaseException) -> Iterator[str]:
             yield explanations(kind)[key]
 
 
-# ── Engines with a server: connections whose address is asked anew, checks of URLs, statistics ──
+# ── Engines with a server: connections that resolve their address again, checks of URLs, statistics ──
 
 CONNECT_TIMEOUT_S = 10
 OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
-"""Names of triggers of ours where no schema of our own tells them; the digest is in them."""
+"""Names of our triggers, which include a digest, on engines where we have no schema."""
 
 
 def server_engine(
     address: Address, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
 ) -> sa.Engine:
-    """`arguments`: what a connection is made with beside what its URL says."""
+    """`arguments`: of each connection, in addition to its URL."""
     first = address.url()
 
     def current_url() -> URL:
         try:
             url = address.url()
         except SettingsError as error:
-            # It was right when the run began, so the run can go on when it is right again.
+            # It was right when the run began, so the run can continue once it is right again.
             raise SourceError(f"{error}; then run the same command again") from None
         if url.drivername != first.drivername:
             raise SourceError("source: the URL is now one of another kind of database; correct it")
@@ -136,7 +133,7 @@ def server_engine(
         except dialect.loaded_dbapi.Error as error:
             if not refuses_login(error):
                 raise
-            # The password may have been changed within the time that an answer is believed.
+            # The password may have changed within the time that an answer is cached.
             address.forget()
             if (now := current_url()) == url:
                 raise
@@ -153,14 +150,14 @@ def unless_in(url: URL, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_stray_at(url: URL) -> None:
-    """Raises: SettingsError where an '@' ended the password too early."""
+    """Raises: SettingsError if an '@' ends the password too early."""
     if any("@" in part for part in (url.host or "", url.database or "")):
         what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
         raise SettingsError(what)
 
 
 def need_driver(module: str, what: str, extra: str) -> None:
-    """Raises: SettingsError where the driver, which SQLite does without, is not installed."""
+    """Raises: SettingsError if the driver, which SQLite does not need, is not installed."""
     try:
         import_module(module)
     except ImportError:
@@ -168,23 +165,23 @@ def need_driver(module: str, what: str, extra: str) -> None:
 
 
 def split(connection: Connection, name: str) -> tuple[str, str]:
-    """Schema and table; the default schema where the name has none."""
+    """Schema and table; the default schema if the name has none."""
     schema, _, table = name.rpartition(".")
     return schema or str(sa.inspect(connection).default_schema_name), table
 
 
 def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
-    """Statements that drop tables one by one, while foreign keys are not looked at."""
+    """Statements that drop tables one by one, with checks of foreign keys off."""
     return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]
 
 
 FEW = 100
-"""Statistics of fewer rows say nothing: what they count is late by as many."""
+"""Statistics of fewer rows are useless: their counts lag by as many."""
 
 
 def part_of(
     connection: Connection, statement: sa.TextClause, table: TableFacts, *, of: int, by: int
 ) -> int | None:
-    """The share `of`/`by` of the rows that the statement counts; None where there are too few to say anything."""
+    """The share `of`/`by` of the rows that the statement counts; None if there are too few."""
     rows = connection.execute(statement, {"schema": table.schema, "name": table.real}).scalar()
     return None if rows is None or int(rows) < FEW else int(rows) * of // by

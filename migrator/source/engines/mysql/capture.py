@@ -59,7 +59,7 @@ _FORMS: dict[str, tuple[str, str]] = {
 class MysqlDdl:
     """`home`: the database that our tables are in."""
 
-    # Exact whatever zone the session has, unlike UNIX_TIMESTAMP(NOW(6)).
+    # Exact for any session time zone, unlike UNIX_TIMESTAMP(NOW(6)).
     now = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6)"
     quoted = staticmethod(quoted)
 
@@ -105,7 +105,7 @@ class MysqlDdl:
 
     @property
     def allowed(self) -> str:
-        """Whether the session is the way back's own; by database, for each may have a job of its own."""
+        """SQL for whether the session belongs to reverse; by database, since each may have its own job."""
         return f"@migrator_reverse = {literal(self.home)}"
 
     def refusing(self, captured: Captured) -> list[Trigger]:
@@ -199,7 +199,7 @@ class Cascade(Struct, frozen=True):
     """A foreign key with an action on rows of `child`. `name`: of the constraint.
 
     `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: an index of the child that
-    begins with these columns; '' where there is none.
+    begins with these columns; '' if it has none.
     """
 
     child: Name
@@ -561,7 +561,7 @@ CAPTURING = Capturing(
     limits=("TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables",),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
-    # With FORCE INDEX (PRIMARY), too, it waits for marks of transactions that are still open.
+    # With FORCE INDEX (PRIMARY) it would still wait for marks of transactions that are open.
     # By a list of ids these servers may read the whole table, and then wait for marks of open transactions.
     updates_listed="UPDATE {mark} FORCE INDEX (PRIMARY) SET {values} WHERE id IN ({ids})",
     deletes_listed=(

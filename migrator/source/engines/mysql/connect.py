@@ -311,7 +311,7 @@ def from_text(type_code: int, text: str) -> Any:
 
 
 def arguments(password: str | None) -> dict[str, Any]:
-    """Arguments of every connection, whatever the URL says."""
+    """Arguments of every connection; the URL cannot change them."""
     options = {
         "charset": "utf8mb4",
         "use_unicode": True,

@@ -28,7 +28,7 @@ from migrator.source.engines.postgresql.server import named
 SCHEMA = "migrator"
 _SQL = Queries("migrator.source.engines.postgresql", "capture.sql")
 
-# Whatever the settings of the service's session, images are written with those of our own connections.
+# Images are written with our own connections' settings, not those of the service's session.
 _SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     **{name: value if value.isdecimal() else f"'{value}'" for name, value in TEXTS.items()},
@@ -100,7 +100,7 @@ class PostgresqlDdl:
         ]
 
     def refusing(self, captured: Captured) -> list[Trigger]:
-        """For each row, so that partitions have it, too, and what a cascade deletes is refused."""
+        """Per row, so that partitions have it as well, and deletes by cascade are refused."""
         body = _body("refusing", refusal=refusal("%"))
         digest, table = digest_of(body), _table(captured)
         function = f"{SCHEMA}.{REFUSES}_{digest}"
@@ -154,7 +154,7 @@ def function_name(table: str, digest: str) -> str:
 
 
 def literal(text: str) -> str:
-    # The form with E keeps a backslash whatever standard_conforming_strings is.
+    # The form with E keeps a backslash with any standard_conforming_strings.
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

@@ -35,7 +35,7 @@ _SETTINGS = {
     # A page and a query of the catalogue take milliseconds; compiling their plans would take a third of a second each.
     "jit": "off",
 }
-"""One text for a key whatever a role's defaults are, and every row or none."""
+"""Settings with which a key has one text for any role's defaults, and reads return every row or fail."""
 _WRITES = {"synchronous_commit": "on"}
 """A ticket lost in a crash of the server would be drawn twice."""
 _LEVELS = {True: "READ COMMITTED READ WRITE", False: "REPEATABLE READ READ ONLY"}
@@ -186,7 +186,7 @@ _HAS_OWN_LIMIT = "migrator_has_own_limit"
 def _opening(connection_options: ConnectionOptions, *, has_own: bool, any_bytes: bool) -> str:
     settings = {
         **_SETTINGS,
-        # The server would refuse a whole page for one text that is no UTF-8.
+        # The server would reject a whole page for one text that is not valid UTF-8.
         **({"client_encoding": _ANY_BYTES} if any_bytes else {}),
         **(_WRITES if connection_options.writes else {}),
         **_limits(connection_options, has_own=has_own),
@@ -207,7 +207,8 @@ def prepare_values(context: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> No
 
 def _limits(connection_options: ConnectionOptions, *, has_own: bool) -> dict[str, str]:
     """Time limits as settings, in milliseconds; 0 would be no limit, so they are 1 at least. `has_own`: whether the server
-    ends long statements of this role by itself."""
+    limits statements of this role.
+    """
     limits_s = {
         "statement_timeout": connection_options.limit_s(1 if has_own else 0),
         "lock_timeout": connection_options.lock_wait_s,
@@ -241,7 +242,7 @@ def _tolerant_loader(type_name: str) -> type[Loader]:
     return TolerantLoader
 
 
-# ── Databases without an encoding (SQL_ASCII): texts that are no UTF-8 refuse their row, and no page ──
+# ── Databases without an encoding (SQL_ASCII): texts that are not UTF-8 refuse their row, not the page ──
 
 _ANY_BYTES = "SQL_ASCII"
 _UNKNOWN = 705

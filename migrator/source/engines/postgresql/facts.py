@@ -86,7 +86,7 @@ class Types(Struct, frozen=True):
         return replace(kind, read_as=base.qualified) if base.form == "e" and base.oid != oid else kind
 
     def alike(self, oid: int) -> tuple[Alike, ...]:
-        """Differences between texts that the type ignores, whatever the collation."""
+        """Differences between texts that the type ignores, for any collation."""
         return _ALIKE.get(self._base(oid).name, ())
 
     def _base(self, oid: int) -> sa.Row[Any]:

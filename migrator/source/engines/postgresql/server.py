@@ -210,15 +210,16 @@ SEES_ALL_ROWS = (
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    # PyMySQL's errors have a state, too, but the server's own number says more.
+    # PyMySQL's errors also have an SQLSTATE, but the server's own number is more specific.
     if not mysql_number(cause):
         yield from shared.by_sqlstate(cause)
 
 
 def _hidden_rows(cause: BaseException) -> str | None:
-    """The explanation where PostgreSQL refuses to leave rows out: `row_security` is off on all our connections.
+    """The explanation if PostgreSQL would hide rows: `row_security` is off on all our connections.
 
-    Source: PostgreSQL's src/backend/utils/misc/rls.c, the one function that says so; its text is in the server's language.
+    Source: PostgreSQL's src/backend/utils/misc/rls.c, the only function with this message, which is in the server's
+    language.
     """
     diag = getattr(cause, "diag", None)
     if getattr(diag, "source_function", None) != "check_enable_rls":

@@ -198,7 +198,7 @@ def _sqlite_columns(
     alike = _alike(connection, table, [column["name"] for column in columns])
     for column in columns:
         name = column["name"]
-        # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
+        # INTEGER PRIMARY KEY is the rowid, which is never NULL, regardless of the declaration.
         declared = rows[name].type
         rowid = [name] == list(key) and declared.upper() == "INTEGER"
         yield Column(
@@ -317,7 +317,7 @@ class SqliteDdl:
         table = captured.table
         wider = [conflict.columns for conflict in table.unique_conflicts if conflict.whole]
         keys = [_real(captured, key) for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
-        # A key that a unique conflict covers, too, would not be looked up by an index.
+        # A key that a unique conflict also covers would not be looked up by an index.
         columns = [[catalogue.quoted(name) for name in key] for key in keys if key not in wider]
         conditions = [
             " AND ".join(f"gone.{column_name} = NEW.{column_name}" for column_name in names)
@@ -626,7 +626,9 @@ _HAS_MARKS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migra
 
 
 def _begin_row(connection: Connection) -> None:
-    """A session has no settings here that a trigger could ask for; nobody else sees a row that goes before the commit."""
+    """Sessions have no settings that a trigger could read; other sessions never see a row that is deleted before the
+    commit.
+    """
     if connection.exec_driver_sql(_HAS_MARKS).first():
         connection.exec_driver_sql("INSERT INTO migrator_mark (id) VALUES (0)")
 
@@ -870,8 +872,8 @@ def sqlite_file(text: str, supported: str) -> URL:
 
 
 def _not_of_sqlite(path: Path) -> str:
-    """What the file is where it is no database. SQLite reads it: whoever opens and closes it plainly takes all locks of the
-    process on it away, those of a service's connections included.
+    """The message for a file that is not a database. SQLite reads it: opening and closing the file directly would release
+    all locks of this process on it, including a service's.
 
     Source: sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()".
     """
@@ -881,7 +883,7 @@ def _not_of_sqlite(path: Path) -> str:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as file:
             file.execute("PRAGMA schema_version")
     except sqlite3.DatabaseError as error:
-        # Whatever else it is (locked, or a log that cannot be made), opening it to work with says so.
+        # Any other fault (locked, or a log that cannot be created) shows when it is opened for work.
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             return "is not a SQLite database, or an encrypted one"
     return ""
