@@ -32,7 +32,7 @@ _SAME = "the same command"
 _PRIVATE = frozenset({"keys", "params", "source", "source_url"})
 """Options whose values may name a person or hold a password: no message repeats them."""
 _NOT_REPEATED = frozenset({"dry_run", "as_json"})
-"""Options that a message which says what to do does not mean; the same command has them."""
+"""Options left out of commands in messages, which differ from the current one."""
 
 
 SOURCE_HELP = (
@@ -66,10 +66,10 @@ Work = Callable[..., int]
 
 
 class Leaf(click.Command):
-    """A command that takes the options of the log, too, and refuses an option with one value that is given twice.
+    """A command that also takes the options of the log, and refuses a single-valued option that is passed twice.
 
-    Its callback returns the work, which it imports: so a help, a completion or wrong use waits for no SQL and no AWS.
-    `example`: the words of one use, behind the command's name. `for_words`: from the given values, the option that extra
+    Its callback returns the work, which it imports: so help, completion and wrong use wait neither for SQL nor for AWS.
+    `example`: the words of one use, after the command's name. `for_words`: from the given values, the option that extra
     words belong to.
     """
 
@@ -180,7 +180,7 @@ def write_example(formatter: click.HelpFormatter, path: str, words: str) -> None
 
 
 def _summary(command: click.Command | None) -> str:
-    """What its help says first, whole: a line that ends with dots tells nothing."""
+    """The first sentence of its help, uncut."""
     words = " ".join((command.help or "").split()) if command else ""
     return _CLAUSE_END.split(words)[0]
 
@@ -230,7 +230,7 @@ class CommandLine:
         return "--json" in self.words if as_json is None else bool(as_json)
 
     def whole(self, text: str) -> str:
-        """The text, `migrator …` commands in it with the job file that was given; the same command with its options, too."""
+        """The text with the job file added to its `migrator …` commands; the same command also with its options."""
         if self.context is None or "job" not in self.context.params or "`migrator " not in text:
             return text
         is_json = text.startswith("{")
@@ -271,7 +271,7 @@ class CommandLine:
         return " ".join([*names, *rest])
 
     def _arguments(self, command: click.Command) -> Iterator[str]:
-        """What was given for the arguments of that name; the name in capitals where nothing was."""
+        """The values of the arguments; the argument's name in capitals for a missing one."""
         assert self.context is not None
         for param in command.params:
             value = self.context.params.get(str(param.name))
@@ -302,7 +302,7 @@ def _with_value(command: click.Command) -> set[str]:
 
 
 def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
-    """The words that are no options of the command's and no values of them."""
+    """The words that are neither options of the command nor values of options."""
     with_value = _with_value(command)
     is_value = False
     for word in words:

@@ -21,7 +21,7 @@ from migrator.stages.session import job as job_wiring
 
 
 class Allowed(Struct, frozen=True):
-    """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
+    """`max_cost`: the limit in US dollars above which a run does not start; `yes`: start without a question."""
 
     max_cost: Decimal | None = None
     yes: bool = False
@@ -52,10 +52,10 @@ class Bill(Struct, frozen=True):
 
 
 def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed: Allowed) -> Decimal:
-    """US dollars for reading all rows once, told on stderr before anything is read; 0 where reading is not paid for.
-    `source`: as pages are read, which beside other writers takes more.
+    """US dollars for reading all rows once, printed on stderr before the first read; 0 if reads are free. `source`: the
+    source of the pages; reads with concurrent writers cost more.
 
-    Raises: SettingsError where that alone is more than --max-cost.
+    Raises: SettingsError if the cost is above --max-cost.
     """
     if not isinstance(source, DocumentRows) or job.source.dynamodb is None:
         return Decimal(0)
@@ -89,11 +89,8 @@ def bill_of(job: Job, estimate: Estimate, reading: Decimal = Decimal(0)) -> Bill
 
 
 def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
-    """Returns where the run may start.
-
-    Raises: SettingsError above --max-cost, where the price is not known, or without a terminal; RefusedError where
-    the person who is asked says no.
-    """
+    """Raises: SettingsError above --max-cost, if the price is not known, or without a terminal; RefusedError if the user
+    does not confirm."""
     limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
     if limit is None and asks is None:
         return
@@ -111,7 +108,7 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
 
 
 def write_limit(job: Job) -> tuple[float, str]:
-    """(write units a second that a backfill may take, what says so)."""
+    """(write units per second that a backfill may take, the name of what sets them)."""
     options, tuning = job.target.options, job.tuning
     if tuning.max_write_units is not None:
         return float(tuning.max_write_units), "the job's max_write_units"

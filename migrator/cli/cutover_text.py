@@ -32,7 +32,7 @@ _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "
 
 
 class PhaseView(Struct, frozen=True):
-    """A pattern's phase beside what readers confirmed. `is_mapped`: whether the mapping has the pattern."""
+    """A pattern's phase and the phase that readers confirmed. `is_mapped`: whether the mapping has the pattern."""
 
     phase: PatternPhase
     readers: int
@@ -58,7 +58,7 @@ def views(
 
 
 def direct_line(names: Sequence[str]) -> str:
-    """Which entities the job says that the service writes past SQL."""
+    """The entities that, by the job, the service writes past SQL."""
     return f"written to the table by the service itself: {', '.join(names)}"
 
 
@@ -83,7 +83,7 @@ PHASES_FORMAT = 1
 def phases_document(
     job: str, patterns: Sequence[str], phases: Mapping[str, PatternPhase], age_s: float
 ) -> dict[str, Any]:
-    """The phase of every pattern, for a service that migrator is no library of. `age_s`: how long ago they were read."""
+    """The phase of each pattern, for services that do not use migrator as a library. `age_s`: since they were read."""
     known = {
         name: phases.get(name, PatternPhase(name))
         for name in [*patterns, *sorted(set(phases) - set(patterns))]
@@ -142,7 +142,7 @@ def table_share(state: State) -> int:
 
 
 def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
-    """How many lines are ok, and those that are not; `every`: the others, too."""
+    """How many lines are ok, and the other lines; `every`: also those that are ok."""
     ok = sum(line.verdict == "ok" for line in lines)
     count = Text(f"evidence: {ok} of {len(lines)} ok")
     shown = [line for line in lines if every or line.verdict != "ok"]
@@ -190,7 +190,7 @@ def history_lines(moves: Sequence[Move]) -> Iterator[str]:
 
 
 def _by_what(move: Move) -> str:
-    """Which lines of evidence were right and which not, '' where there is none; --json has all of their texts."""
+    """The lines of evidence that were right and those that were not, '' without evidence; --json has their texts."""
     lines = lines_of(move.evidence)
     if lines is None:
         return " (its evidence cannot be read)"
@@ -274,7 +274,7 @@ def instances_table(service_registry: ServiceRegistry, revision: str | None) -> 
 def instances_lines(
     service_registry: ServiceRegistry, revision: str | None, own_version: str
 ) -> Iterator[str]:
-    """What is to be said beside the table: mappings and versions that differ, and instances that fell silent."""
+    """Notes to the table: mappings and versions that differ, and instances that timed out."""
     if others := [
         instance
         for instance in service_registry.living

@@ -32,8 +32,8 @@ from migrator.stages.session.session import JobSession
 
 @dataclass
 class Signs:
-    """Signs of life of a process's workers. `stuck_s`: a worker that gives none for so long is stuck: longer than anything
-    takes that it waits for."""
+    """Heartbeats of a process's workers. `stuck_s`: a worker without a heartbeat for so long is stuck; longer than any
+    wait of a worker."""
 
     stuck_s: float
     clock: Callable[[], float] = time.monotonic
@@ -44,7 +44,7 @@ class Signs:
         self._began = self.clock()
 
     def give(self) -> None:
-        """By the worker itself, whenever a piece of work came to an end, whatever became of it."""
+        """Called by the worker after each piece of work, successful or not."""
         with self._lock:
             self._last[get_ident()] = self.clock()
 
@@ -154,7 +154,7 @@ class RelayReport:
             "relay_lag", waiting=state.waiting, oldest_age_s=age_s, failed=state.failed, **self._since()
         )
         self.seen(state)
-        # Last: this asks the journal, and lag is to be reported while that is away, too.
+        # Last: this reads the journal, and lag must also be reported while the journal is unreachable.
         self._look_at_findings(state)
         self._keep_totals()
         return True
@@ -231,7 +231,7 @@ class RelayReport:
 
 
 def open_line(counts: Mapping[str, int]) -> str:
-    """How much is open of what relays found, by kind; '' where nothing is."""
+    """Number of open findings of relays, by kind; '' for none."""
     if not counts:
         return ""
     listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
@@ -273,10 +273,10 @@ def _findings(worked: Worked) -> list[Finding]:
     return all_findings
 
 
-# ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
+# ── The lag of items and the writers of a table: shown by `migrator status` after the runs ──
 
 STATEMENT_LIMIT_S = 5.0
-"""How long a statement to the source may take: the journal's part is shown without the source, too."""
+"""Timeout of a statement to the source: the journal's part is also shown without the source."""
 
 
 class Lag(Struct, frozen=True):
@@ -369,7 +369,7 @@ class Lag(Struct, frozen=True):
 
 
 def lag_of(session: JobSession) -> Lag:
-    """A source that cannot be reached is reported, and is no failure: the journal's part can be shown all the same."""
+    """The lag. An unreachable source is reported, and is not a failure: the journal's part can still be shown."""
     job, lifetimes = session.job, session.lifetimes
     of_tables = session.writers_of_tables()
     writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]

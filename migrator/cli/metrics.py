@@ -203,8 +203,8 @@ def reads_part(totals: Callable[[], ReadTotals | None]) -> Iterator[Family]:
 
 @dataclass
 class CountedProgress:
-    """A backfill's progress, shown by `shown` and counted by entity. `left`: rows when it began; `give`: tells that the
-    stage's own thread lives."""
+    """A backfill's progress, shown by `shown` and counted by entity. `left`: rows when it began; `give`: heartbeat of the
+    stage's own thread."""
 
     shown: Progress
     left: int

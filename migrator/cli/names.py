@@ -15,7 +15,7 @@ _HEAD = 4096
 
 
 def jobs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Job files that begin with what was typed, here and one folder below; any file where there is none."""
+    """Job files that begin with the typed text, here and one folder below; any file if none does."""
     found = sorted({str(path) for path in _yaml_files(typed) if _is_job(path)})
     return [CompletionItem(name) for name in found] or [CompletionItem(typed, type="file")]
 
@@ -32,7 +32,7 @@ def entities(ctx: click.Context, param: click.Parameter, typed: str) -> list[Com
 
 def runs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     """Numbers of the job's runs, the newest first, with what each was."""
-    # Whatever is wrong with job or journal is said by the command, not while it is typed.
+    # The command reports faults of the job or the journal, not its completion.
     with suppress(Exception):
         return [
             CompletionItem(number, help=kind)

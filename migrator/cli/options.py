@@ -87,7 +87,7 @@ _asking = Event()
 
 @contextmanager
 def stopped_says(what: Callable[[], str]) -> Iterator[None]:
-    """When it is stopped inside, the error says what was done and what was not, which the stages below do not know."""
+    """If stopped inside, raise Interrupted with what was done and what was not, which the stages below do not know."""
     try:
         yield
     except Interrupted:
@@ -127,7 +127,7 @@ def progress() -> Bars | Lines:
 
 
 def print_evidence(lines: Sequence[Line], *, every: bool, console: Console | None = None) -> None:
-    """The evidence for people, who can copy the commands that mend it. `every`: also what is ok."""
+    """Print the evidence with the commands that fix it. `every`: also the lines that are ok."""
     (console or stdout()).print(
         evidence_shown([replace(line, mend=whole(line.mend)) for line in lines], every=every)
     )
@@ -206,10 +206,10 @@ def console_on(stream: TextIO) -> Console:
 
 @contextmanager
 def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
-    """An event (`stop`, if given) that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second one
-    ends at once.
+    """An event (`stop`, if given) that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second
+    one ends at once.
 
-    While a question is asked, Ctrl-C is its answer.
+    While a question waits for its answer, Ctrl-C is the answer.
     """
     stop = stop or Event()
 
@@ -247,7 +247,7 @@ def findings_to_print(
 
 
 def mapping_of(job: Job) -> mappings.Mapping | None:
-    """The job's mapping as far as it can be read: findings are shown even where it cannot be any more."""
+    """The job's mapping if it can be read, else None: findings are shown even with a broken mapping."""
     try:
         return read_mapping(job.mapping).mapping
     except MigratorError:
@@ -260,7 +260,7 @@ def tell_masked(printed: Sequence[Finding], unmasked: Sequence[Finding]) -> None
         click.echo("…: a part of a key that may name a person; --show-keys prints keys whole", err=True)
 
 
-# ── A journal that is not its table's is refused before a command writes items or tells phases ──
+# ── A journal that does not belong to the table is refused before a command writes items or reports phases ──
 
 _REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
 _TABLE_NOT_UPDATED = (
@@ -276,12 +276,13 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's. The command is given the job with the journal that was asked.
+    """Refuse a command if its journal does not belong to the table. The command receives the job with the checked
+    journal.
 
-    `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
-    `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
-    could not be asked ('' where it could). `begins`: it may be the first that the journal hears of a job whose source is
-    captured already (by a migration file), as long as the table is empty.
+    `applies`: whether the passed options need the check. `older`: whether a journal that went back is refused as well.
+    `keeps`: the command may change what the table keeps of the journal. `tells`: the command receives `table_away`, why
+    the table is unreachable ('' if it answered). `begins`: the command may be the journal's first for a job with an
+    already captured source (by a migration file), as long as the table is empty.
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
@@ -292,7 +293,7 @@ def belonging(
                 # What goes with --spark the command itself refuses.
                 if options.get("join") and not options.get("spark"):
                     refuse_absent_journal(session.job)
-                # What tells or moves phases needs the right journal even where it only looks.
+                # Commands that report or move phases need the right journal even for reads.
                 if not applies(options) or (is_dry and not keeps):
                     return command(session, **options)
                 away = refuse_strange(session, older=older, warns=keeps, begins=begins)
@@ -317,7 +318,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
         _ = session.journal
         with _noting_failures(warns=warns) as failures:
             session.refuse_strange(session.target_with_short_wait, older=older)
-        # Also where the table does not answer: this is asked of the source.
+        # Also if the table does not answer: this asks the source.
         try:
             session.refuse_unknown(begins=begins, unless=lambda: begins and _is_empty(session))
         except UnaskedSourceError:
@@ -328,7 +329,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
 
 @contextmanager
 def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
-    """What failed on the way, which is no reason to stop."""
+    """Failures on the way, which do not stop the command."""
     failures: list[str] = []
     try:
         yield failures
@@ -361,7 +362,7 @@ def _warn(error: MigratorError, what: str) -> None:
 
 
 def adopt_repaired(session: JobSession) -> None:
-    """Whatever went back goes on from here: what differs was marked. Raises: AnotherJournalError."""
+    """Continue from the restored state: the differences were marked. Raises: AnotherJournalError."""
     try:
         guard(session)
     except OlderError:

@@ -30,7 +30,7 @@ from migrator.stages.session.session import JobSession
 
 
 class RunEnd:
-    """Keeps how a run ended, whatever ended it, by `end`; log lines carry the run. `hooks` are called for a failure."""
+    """Records by `end` how a run ended, for any reason; log lines carry the run. `hooks` are called for a failure."""
 
     def __init__(self, end: Callable[[Run, RunState], None], run: Run, hooks: Sequence[Hook] = ()) -> None:
         self.end = end
@@ -73,7 +73,7 @@ def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
     if text is None:
         what = f"journal: the text of mapping {revision} is missing"
         raise SettingsError(f"{what}. Run `migrator capture install JOB`, then `migrator backfill JOB`")
-    # Beside the job's file, where modules of its transforms are looked for.
+    # Next to the job's file, so that its transforms' modules are found.
     parsed = examine_mapping(text, older_file(session.job, revision))
     if (now := load_transforms(parsed)[0].mapping.revision) != revision:
         cli.say(

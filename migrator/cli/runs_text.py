@@ -216,7 +216,7 @@ class Bars(_DrawnProgress):
 
 
 def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: bool) -> Live:
-    """A line that is drawn anew twice a second, at one place, until the context ends; all else is printed above it."""
+    """A line that is redrawn twice a second, in one place, until the context ends; other output is printed above it."""
     return Live(
         get_renderable=lambda: Text(plain(text()), no_wrap=True, overflow="ellipsis"),
         console=console,

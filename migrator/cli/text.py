@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _BETWEEN = 2
-"""Blanks that each column has beside it, without a box."""
+"""Blanks of padding of each column, without a box."""
 _FOLDED = 16
 """A longer word may be folded."""
 _SHORT = 10
@@ -59,7 +59,7 @@ class FittedTable(Table):
         yield from self._rows(texts, _widths(narrowest, widest, room))
 
     def _rows(self, columns: Sequence[Sequence[Text]], widths: Sequence[int]) -> RenderResult:
-        """A row is drawn by itself, so that a name before it may be wider than its column."""
+        """Draws each row separately, so that a name before it may be wider than its column."""
         yield self._part(widths)
         for at, row in enumerate(self.rows, 1):
             name, *others = (cells[at] for cells in columns)
@@ -71,7 +71,7 @@ class FittedTable(Table):
     def _part(
         self, widths: Sequence[int], cells: Sequence[Text] = (), style: StyleType | None = None
     ) -> Table:
-        """One row; the title and the headings where there are no cells."""
+        """One row; without cells the title and the headings."""
         part = Table(
             title=None if cells else self.title, title_justify="left", show_header=not cells, box=None
         )
@@ -174,7 +174,7 @@ def _collection(plan: CollectionPlan, value: Any) -> Iterator[str]:
 # ── Findings for people and for programs, with or without the parts of keys that could name a person ──
 
 SHOWN = 20
-"""How many findings a command prints by itself."""
+"""How many findings a command prints by default."""
 
 
 def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
@@ -190,7 +190,7 @@ def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
 
 
 def finding_line(finding: Finding) -> str:
-    """kind, entity and row, item, attribute, reason: one line, whatever stands in them."""
+    """kind, entity and row, item, attribute, reason: on one line."""
     parts = [f"{finding.kind}:", finding.entity, finding.source_key]
     if finding.item_key or finding.item_type:
         parts += ["item", finding.item_type, finding.item_key]
@@ -230,7 +230,7 @@ def traces_lines(traces: RowTraces) -> Iterator[str]:
 
 
 def hint_lines(traces: RowTraces) -> Iterator[str]:
-    # Samples are there, or not, whatever row is meant.
+    # Samples do not depend on the row.
     own = [number for kind, number in traces.counts.items() if kind != "samples"]
     if not any((*own, traces.items, traces.is_there)):
         yield "If you expected something: is the key written as `migrator status --findings --show-keys` shows it?"
@@ -273,7 +273,7 @@ def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
 
 
 def forget_data(traces: RowTraces, done: Forgotten | None, remaining: Sequence[str]) -> dict[str, Any]:
-    """`forgotten` is null where nothing was taken away because only counts were asked for."""
+    """`forgotten` is null if only counts were requested, so that nothing was deleted."""
     return {
         "row_in_source": traces.is_there,
         "items": traces.items,

@@ -51,10 +51,11 @@ KNOWN_FOR_S = 2.0
 
 
 class Readiness:
-    """Whether each store answers now. `asks`: by the store's name what asks it, raising where it does not answer.
+    """Whether each store answers now. `asks`: by the store's name a function that queries it, and raises if it does not
+    answer.
 
-    Answers are kept for KNOWN_FOR_S; one that does not come in ANSWER_S is waited for by nobody, and is not asked again
-    until it came.
+    Answers are kept for KNOWN_FOR_S. A query that takes longer than ANSWER_S no longer blocks callers, and is not
+    repeated until it ends.
     """
 
     def __init__(self, asks: Mapping[str, Callable[[], object]], answer_s: float = ANSWER_S) -> None:
@@ -112,7 +113,7 @@ class Monitored(Struct, frozen=True):
         return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
 
     def healthz(self) -> tuple[int, dict[str, object]]:
-        """503: the process is stuck, and only a restart helps. A store that is away is no reason for one."""
+        """503 only if the process is stuck, so that a restart helps. An unreachable store is not a reason for one."""
         fault = self.signs.fault()
         return (503 if fault else 200), {"status": "stuck" if fault else "ok", "reason": fault}
 
@@ -246,7 +247,7 @@ class KnownPhases:
     asked_at: float = 0.0
 
     def renew(self) -> None:
-        # Before it is asked: they are never younger than they are said to be.
+        # Before the query: phases are at least as new as reported.
         began = time.monotonic()
         self.phases, self.asked_at = self.ask(), began
 

@@ -147,7 +147,7 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
 def _with_others(
     stack: ExitStack, stage: Backfill, run: Run, watched: Watched, flags: BackfillFlags, rows: int, whole: Job
 ) -> Backfill:
-    """The stage as it works beside the run's other processes. `whole`: the job with all its limits."""
+    """The stage with the run's other processes. `whole`: the job with all its limits."""
     session, scope = watched.session, runs.scope_of_run(run)
     job = session.job
     processes = runs.processes_of(whole, rows, (job.tuning.max_write_units, job.source.max_rows_per_s))
@@ -187,7 +187,7 @@ def _tuned(job: Job, flags: BackfillFlags) -> Job:
 
 
 def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
-    """On standard error, beside the progress: the result on standard output stays as it is."""
+    """Explain the plan on standard error, next to the progress: standard output contains the result alone."""
     for entity in entities:
         for line in explained_lines(
             entity.name, session.source.explain(entity.plan, session.job.tuning.page_rows)
@@ -202,7 +202,7 @@ def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> runs.
 
 
 def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
-    """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
+    """Raises: SettingsError if items are no longer made from rows; a dry run writes none."""
     if flags.dry_run:
         return
     ownership = session.ownership

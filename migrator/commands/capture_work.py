@@ -68,7 +68,7 @@ from migrator.stages.session.reverse import gatherer_of, keep_direct
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 
-# Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
+# Triggers are the first step to repair a journal that went back: that does not refuse them.
 @cli.belonging(applies=lambda options: not options["form"], older=False, keeps=True, begins=True)
 def install(
     session: JobSession,
@@ -146,8 +146,8 @@ def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing
     """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
     hold."""
     newest, own = session.newest(), session.own_revision()
-    # An entity that is direct no more, or once more, makes the job what it was before; another mapping than the newest
-    # does not.
+    # An entity that stops or starts being direct returns the job to a former state; another mapping than the
+    # newest does not.
     is_same = newest is not None and newest.revision.mapping == own.mapping
     is_turn = is_same and (take_back or bool(session.job.direct))
     before = session.revisions.register(go_back=go_back or is_turn)
@@ -172,7 +172,7 @@ def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None
         gatherer = gatherer_of(session)
         if set(job.direct) - recorded:
             _need_proof(job, gatherer.direct_lines(job.direct, recorded), as_json=as_json)
-        # Before the triggers go: a process that finds them gone must find the reason, too.
+        # Before the triggers are dropped: a process that finds them missing must also find the reason.
         keep_direct(session, gatherer.table_id)
 
 
@@ -278,8 +278,8 @@ _log = get_logger("relay")
 
 @dataclass
 class CaptureCheck:
-    """`status`: asks the source. Tells of what is not captured at each look, and ends the relay at the second one: a single
-    look may have met an install under way. Of a partition that came it tells once."""
+    """`status`: reads the source. Reports tables without capture at each check, and ends the relay at the second one: a
+    single check may have met a running install. A new partition is reported once."""
 
     status: Callable[[], CaptureStatus]
     clock: Callable[[], float] = time.monotonic
@@ -288,7 +288,7 @@ class CaptureCheck:
     _partitions: set[str] = field(default_factory=set)
 
     def __call__(self) -> None:
-        """Raises: SettingsError where changes leave no mark any more; what `status` raises."""
+        """Raises: SettingsError if changes no longer leave marks; the errors of `status`."""
         started = self.clock()
         if self._next_at is None:
             # The start has looked already.
@@ -487,7 +487,7 @@ def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -
 
 
 def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
-    """`words`: what the relays are given that work beside this one. One that failed is started again, unless `once`."""
+    """`words`: the command line of the other relays. One that failed is restarted, unless `once`."""
     with ExitStack() as beside:
         children = others.start(beside, words, daemon.stop, again=not once)
         # A relay is stopped by an interrupt; what it had taken comes again.

@@ -56,8 +56,8 @@ _LETTERS = 500
 
 
 class MoveOptions(Struct, frozen=True):
-    """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
-    pattern must still be in. `one_way`: whether complete may be without a way back."""
+    """Options of a move forward. `override`: the reason for a move against the evidence. `shown`: the phase that the
+    pattern must still be in. `one_way`: whether complete may be without a rollback."""
 
     shown: str | None
     who: str
@@ -86,9 +86,9 @@ class MoveOptions(Struct, frozen=True):
         return not self.dry_run and (judged.ok or self.override is not None)
 
     def need_yes(self, judged: Judgement) -> None:
-        """Returns where the move is meant after which SQL may no longer be written.
+        """Confirm a move after which SQL must no longer be written.
 
-        Raises: RefusedError where it is not; SettingsError where there is no terminal to ask at.
+        Raises: RefusedError if not confirmed; SettingsError without a terminal.
         """
         if not sys.stdin.isatty():
             raise SettingsError(f"from complete {self._way_back}: no terminal to ask on; pass --yes")
@@ -107,7 +107,7 @@ def fit_reason(reason: str) -> None:
 
 
 def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
-    """Raises: MovedError where the pattern is not in the phase any more that the caller was shown."""
+    """Raises: MovedError if the pattern is no longer in the phase that the caller was shown."""
     if expected is not None and phase.state.phase != expected:
         raise MovedError(
             f"pattern {phase.pattern}: it is in {phase.state}, no longer in {expected}; check it again"
@@ -115,7 +115,7 @@ def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
 
 
 def need_pattern(name: str, patterns: Sequence[str]) -> None:
-    """Raises: SettingsError where there is no such pattern."""
+    """Raises: SettingsError if the pattern does not exist."""
     if name not in patterns:
         advice = did_you_mean(name, patterns) or "; `migrator cutover status JOB` lists them"
         raise SettingsError(f"the mapping has no access pattern '{name}'{advice}")
@@ -167,9 +167,9 @@ def print_moves(
     wait: bool,
     as_list: bool = False,
 ) -> int:
-    """Prints what was moved and by when readers see it; with `wait` it waits for them, for all moves at once.
+    """Print the moves and by when readers see them; with `wait`, wait for them, for all moves at once.
 
-    `as_list`: programs get a list, whatever their number.
+    `as_list`: programs get a list, even of one move.
     """
     seen_s = session.job.reads.seen_within_s
     if not as_json:
@@ -256,7 +256,7 @@ def ramp(
     more, fewer = (_audience(session.job, pattern, given) for given in (aimed, no_more))
 
     def after(now: State) -> State:
-        """Those that the ramp has stay its own until they are taken away, whatever its share."""
+        """The ramp's parameters stay its own until they are removed, at any share."""
         for name, text in sorted(fewer - set(now.audience)):
             raise SettingsError(f"pattern {pattern}: it is not for {name}={text}; it is in {now}")
         state = State("ramp", percent, tuple(sorted({*now.audience, *more} - fewer)))

@@ -85,7 +85,7 @@ def check_on_source(
     faults += _unmapped(
         parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]
     )
-    count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
+    count = len(checked.entities)  # also compiled: a check must find all that prevents items
     return [*checked.warnings, *doubts, *faults], f"{amount(count, 'entity', 'fit')} the source"
 
 

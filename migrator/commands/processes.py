@@ -52,7 +52,7 @@ _AGAIN_S = 5.0
 
 
 class ProcessPart(Struct, frozen=True):
-    """What a process is told that another one has started: its name in the journal, and its connections."""
+    """What a child process receives from its parent: its name in the journal, and its connections."""
 
     id: str
     connections: int
@@ -67,10 +67,10 @@ class ProcessPart(Struct, frozen=True):
 
 
 class Children:
-    """Use as a context manager around the work: so many more processes, which end when this one does, however it ends.
+    """Use as a context manager around the work: child processes, which end with this one in any case.
 
-    `words`: their command line. `ended`: told of one that has ended before this one, by its name in the journal. `again`:
-    one that was killed, or failed, is started anew. `printed`: what they said on standard output, when they have ended.
+    `words`: their command line. `ended`: receives the journal's name of a child that ended before this process. `again`:
+    a killed or failed child is restarted. `printed`: their standard output, after they have ended.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Children:
             self._over.wait(_AGAIN_S)
 
     def _started(self, part: ProcessPart) -> subprocess.Popen[str]:
-        # A session of its own: Ctrl-C is for this process, which tells the others.
+        # A session of its own: Ctrl-C is for this process, which stops the others.
         return subprocess.Popen(
             [sys.executable, "-m", "migrator", *self.words, "--part", str(part)],
             stdin=subprocess.PIPE,
@@ -159,7 +159,7 @@ class Children:
     def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
         """When it has ended."""
         lines = deque(process.stderr or (), maxlen=3)
-        # A line of JSON at most: less than a pipe holds while nobody reads it.
+        # At most a line of JSON: less than the buffer of an unread pipe.
         self.printed.append(process.stdout.read() if process.stdout else "")
         code = process.wait()
         if self._over.is_set() or code in _ENDED_WELL:
@@ -171,7 +171,7 @@ class Children:
 
 
 def end_with_parent(stop: Event) -> None:
-    """Sets `stop` when the process that has started this one is gone, or says so."""
+    """Set `stop` when the parent process has ended, or closes the pipe."""
 
     def wait() -> None:
         with suppress(OSError):
@@ -195,7 +195,7 @@ def options_of(given: Mapping[str, object]) -> list[str]:
 
 
 class Others(Struct, frozen=True):
-    """Processes that a command starts beside itself; their shares are kept for them, so that none waits for another."""
+    """Processes that a command starts; their shares are kept for them, so that none waits for another."""
 
     parts: Sequence[ProcessPart]
     session: JobSession
@@ -264,9 +264,9 @@ def refuse_beside_engine(master: str | None, options: Mapping[str, bool]) -> Non
 def open_engine(
     master: str | None, stack: ExitStack, session: JobSession, job: Job, kind: str, source_url: str = ""
 ) -> PageEngine | None:
-    """The cluster that `--spark` names; None where this host works the pages.
+    """The cluster of `--spark`; None if this host processes the pages.
 
-    Raises: SettingsError where something is missing, before anything starts.
+    Raises: SettingsError if something is missing, before the start.
     """
     if master is None:
         return None
@@ -340,7 +340,7 @@ def join(
 
 @contextmanager
 def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
-    """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
+    """Raises: SettingsError if no run can be joined, or it is another run than in `joining`."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "backfill", session, joining)
         entities = runs.chosen(session.checked.entities, joining.work.entities)
@@ -378,7 +378,7 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
 
 @contextmanager
 def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
-    """Raises: SettingsError where nothing is to be joined, or it is another run than `joining` says."""
+    """Raises: SettingsError if no run can be joined, or it is another run than in `joining`."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "verify", session, joining)
         entities, tuning = session.checked.entities, session.job.tuning

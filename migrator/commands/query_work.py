@@ -90,7 +90,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 
 
 def print_answer(console: Console, answer: Answer) -> None:
-    """DynamoDB's answer beside SQL's, part by part, the first rows of each."""
+    """Print DynamoDB's and SQL's answers, part by part, the first rows of each."""
     for part in answer.parts:
         console.print(_answer_table(answer, part))
         if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
@@ -401,7 +401,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
 
 
 def _param_texts(params: tuple[str, ...]) -> dict[str, str]:
-    """Raises: SettingsError where a parameter is no name=value, or has two values."""
+    """Raises: SettingsError if a parameter is not name=value, or has two values."""
     texts: dict[str, str] = {}
     for name, value in map(_pair, params):
         if name in texts:
@@ -473,7 +473,7 @@ def _no_lag() -> float:
 
 
 def _record(session: JobSession) -> ReplayRecord:
-    """Opened before anything is asked, so that a journal that cannot keep the findings is an error at once."""
+    """The record, opened before the first call, so that a journal that cannot keep the findings is an error at once."""
     evidence, mapping = session.evidence, session.checked.mapping
     return ReplayRecord(evidence, mapping.revision, answer_digests(mapping, ()))
 

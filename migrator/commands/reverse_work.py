@@ -187,7 +187,8 @@ def start(
         shards, remembered = shards_of(session), remembered_of(session)
         begun_at, goes_on = remembered.now(), True
         while goes_on:
-            # By the journal and not by the job: it says so before the first direct write, and this process may be older.
+            # By the journal, not by the job: it records this before the first direct write, and this process
+            # may be older.
             direct = session.on_record().direct
             edges = ReverseEdges(session, direct)
             _need(_hindrances(edges))
@@ -212,9 +213,11 @@ def start(
 
 
 def _refuse_beside_the_way_back(session: JobSession) -> None:
-    """It would refuse SQL writers once more, and put away what a service wrote too late before the way back has seen it.
+    """Refuse to run during a rollback: this would refuse SQL writers again, and discard late writes of a service before
+    the rollback has seen them.
 
-    Raises: StoppedError."""
+    Raises: StoppedError.
+    """
     if session.is_doing(WAY_BACK):
         what = "`migrator cutover rollback` is running; reverse cannot start until it ends"
         raise StoppedError(f"{what}; run this command again when it has ended")
@@ -257,7 +260,7 @@ def verify(
         session = stack.enter_context(session.another("reverse", live_patience=ONCE))
         _refuse_strange(session)
         writes = repair and not dry_run
-        # The way back holds it, too: what is the truth does not change while this command writes rows.
+        # A rollback also takes it: the truth does not change while this command writes rows.
         lease = stack.enter_context(session.lease()) if writes else None
         direct = session.on_record().direct
         edges = ReverseEdges(session, direct or session.mapping.entities)
@@ -333,8 +336,7 @@ def _repair(edges: ReverseEdges, stage: Reverse, rows: RowVerify, lease: Held, *
 
 
 def _refuse_strange(session: JobSession) -> None:
-    """The table is there and fits the mapping. It is asked whose journal is its own, for nothing else of these commands
-    fails where that is not known."""
+    """The table exists, fits the mapping and belongs to this journal; no other check of these commands covers the last."""
     _ = session.table_id
     session.refuse_strange(session.target)
 
@@ -369,7 +371,7 @@ def status(session: JobSession, attributes: bool, as_json: bool) -> int:
 
 
 def _sql_writers(session: JobSession) -> SqlWriterStatus:
-    """How far the journal is behind is to be told, too, where the source cannot be asked."""
+    """State of the SQL writers; the journal's delay is also reported if the source is unreachable."""
     if not (direct := session.on_record().direct):
         return SqlWriterStatus()
     try:

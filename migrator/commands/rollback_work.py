@@ -91,7 +91,8 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
             moved, code = [_back(stage, phase, after, options["reason"])], CLEAN
     else:
         moved, code = _all_back(stage, phases, after, options["reason"])
-    # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
+    # All of them are moved before any reader is waited for: one that hangs must not delay the rollback of
+    # others.
     late = print_moves(session, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
     if not moved and not code and not options["as_json"]:
         cli.print_folded("nothing to roll back: SQL answers every pattern, or it is complete")
@@ -134,8 +135,8 @@ def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
 
 
 class BackOptions(Struct, frozen=True):
-    """`settle_s`: as that of `migrator reverse start`. `yes`: that services have stopped is said already. `unwritten`:
-    entities that no service wrote itself, by the operator's word. `drops`: what no row keeps may go, by the same."""
+    """`settle_s`: as that of `migrator reverse start`. `yes`: the stop of services is already confirmed. `unwritten`:
+    entities that no service wrote itself, by the operator's word. `drops`: attributes that no row keeps may go, likewise."""
 
     to: State | None
     reason: str
@@ -146,9 +147,9 @@ class BackOptions(Struct, frozen=True):
     drops: bool
 
     def need_stopped(self, names: Collection[str]) -> None:
-        """Returns where an operator vouches for it: services that write DynamoDB alone say nothing to the journal.
+        """Confirm that services have stopped: the journal cannot know it of services that write DynamoDB alone.
 
-        Raises: RefusedError; SettingsError where there is no terminal to ask at.
+        Raises: RefusedError; SettingsError without a terminal.
         """
         of = ", ".join(sorted(names))
         what = f"every service that writes {of} has stopped, and none writes to SQL before this command has ended"
@@ -162,9 +163,9 @@ class BackOptions(Struct, frozen=True):
 def back_from_complete(
     session: JobSession, stage: Cutover, phase: PatternPhase, options: BackOptions
 ) -> PatternPhase:
-    """The pattern's phase where SQL answers again. The same command again goes on after whatever ended it.
+    """The pattern's phase with SQL as the source of answers again. After any failure the same command continues.
 
-    Raises: RefusedError where the evidence is against it; what an edge raises that gave up.
+    Raises: RefusedError if the evidence is against it; the error of an edge that gave up.
     """
     job = session.job
     with ExitStack() as stack:
@@ -212,8 +213,8 @@ def _proven(
 
 
 class _Back(Struct, frozen=True):
-    """`recorded`: entities that are direct by the journal; `handed`: those of them that are so no more by the job; `names`:
-    those whose rows and items have to be equal."""
+    """`recorded`: entities that are direct by the journal; `handed`: those no longer direct by the job; `names`: those
+    with rows and items that must be equal."""
 
     session: JobSession
     table_id: str
@@ -246,12 +247,12 @@ class _Back(Struct, frozen=True):
         return replace(status, waiting=[one for one in status.waiting if one.row[0] in ("", *tables)])
 
     def look(self) -> None:
-        """Nobody wrote since: the last moment at which that can be mended by giving the command again."""
+        """Check that no one wrote since: the last moment at which running the command again repairs that."""
         what = f"The record and the pattern were not changed. {REVERSE_ENDED}"
         self._work_once(lambda work: self._quiet(work, what))
 
     def _end_others(self) -> None:
-        """A supervisor may start them anew while they are waited for."""
+        """A supervisor may restart them during the wait."""
         began_at, is_told = running_s(), False
         limit_s = self.session.job.tuning.lease_s + _ENDS_WITHIN_S
         _, remembered = self._journals()

@@ -112,7 +112,7 @@ def standings(
 
 
 def _with_waiting(process: ProcessState, waiting: int) -> ProcessState:
-    """A backlog that has grown since the last heartbeat does not fall, whatever it did in the minute before."""
+    """A backlog that has grown since the last heartbeat does not fall, at any former speed."""
     fall = process.fall if waiting <= process.left else min(process.fall, 0.0)
     return replace(process, left=waiting, fall=fall)
 
@@ -155,7 +155,7 @@ def status_lines(
 
 
 def pace_line(throttle: Throttle, now_s: float) -> str:
-    """What is asked of a job's processes."""
+    """The throttle of a job's processes."""
     units = throttle.max_write_units
     limit = (
         "write units as set in the job"
@@ -207,7 +207,7 @@ def left_text(process: ProcessState) -> str:
 
 
 def eta_s(process: ProcessState) -> float | None:
-    """Seconds until nothing is left, at the pace of the last minute; None where there is no end to be seen."""
+    """Seconds until nothing is left, at the pace of the last minute; None if no end is in sight."""
     if process.held or process.trouble or process.fall <= 0:
         return None
     return process.left / process.fall

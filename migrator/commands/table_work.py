@@ -303,7 +303,7 @@ _PUT_UNTRIED = ActionProbe("PutObject", "not tried: without DeleteObject the obj
 
 
 def _print(checks: list[Check]) -> None:
-    # One column for both: few checks have anything to mend, and theirs would leave the others no width.
+    # One column for both: few checks need a fix, and a column of fixes would leave the others no width.
     table = FittedTable("check", "state", "what, and how to fix it", box=None, pad_edge=False)
     for check in checks:
         said = "\n→ ".join(_plain(whole(text)) for text in (check.what, check.mend) if text)
@@ -328,10 +328,10 @@ def refuse_readers(
     patterns: Mapping[str, Pattern],
     label: Callable[[Instance], str],
 ) -> None:
-    """Returns where nothing known asks the indexes of these names.
+    """Raise if something known uses the indexes of these names.
 
-    `revision`: of the mapping in hand, which has them no more; `instances`: that said no goodbye; `phases`: on record;
-    `patterns`: of the mapping in hand. Raises: SettingsError that names everything in the way, and what to do of each.
+    `revision`: of the current mapping, which no longer has them; `instances`: those that have not deregistered; `phases`:
+    on record; `patterns`: of the current mapping. Raises: SettingsError with each user of them, and what to do about it.
     """
     reasons = [
         *_older_file(revision, newest),
@@ -424,7 +424,7 @@ def _print_changed(table: str, planned: IndexChanges, removed: Sequence[str], *,
 
 
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:
-    """Returns where nothing known asks the indexes any more. Raises: TargetError; as refuse_readers does."""
+    """Raise if something known still uses the indexes. Raises: TargetError; as refuse_readers does."""
     if away := cli.refuse_strange(session, older=True, warns=False, begins=True):
         raise TargetError(f"no index is removed if the table does not name its journal: {away}")
     refuse_readers(
@@ -439,7 +439,7 @@ def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, name
 
 
 def may_remove(names: tuple[str, ...], *, yes: bool) -> bool:
-    """Raises: RefusedError where the person who is asked says no."""
+    """Raises: RefusedError if the user does not confirm."""
     if not yes and sys.stdin.isatty():
         cli.need_yes(f"Remove index {', '.join(names)}? What is in it is gone; the table's items stay.")
         return True

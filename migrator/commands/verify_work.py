@@ -175,7 +175,7 @@ def _with_others(
     asked: _VerifyRequest,
     words: Sequence[str],
 ) -> Verify:
-    """The stage as it works beside the processes that were asked for, or that are worth it; they end with it."""
+    """The stage with the requested or worthwhile number of processes, which end with it."""
     source = session.source
     rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in session.checked.entities)
     processes = runs.processes_of(session.job, rows, (session.job.source.max_rows_per_s,))
@@ -231,7 +231,7 @@ def _scope(sample: SampleSize | None, source_url: str | None) -> str:
 def begun_run(
     session: JobSession, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
-    """The run, with the installation of capture that it began beside."""
+    """The run, with the installation of capture at its start."""
     run = begin(session.journal, identity, session.newest(), session.journal.idle_s, cli.say, again=again)
     session.journal.keep_installation(run, "" if installation is None else installation.id)
     return run

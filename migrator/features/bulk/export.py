@@ -132,9 +132,10 @@ def _nothing(part: PartFile) -> None:
 
 
 class Publication(Struct, frozen=True):
-    """Makes an export of a run whose pages are all written. `check` raises when the run must stop; `told`: of each part.
+    """Makes an export of a run whose pages are all written. `check` raises when the run must stop; `told`: called for
+    each part.
 
-    `unproved`: by entity the types whose keys are claimed. Memory holds one part without gzip, whatever there is in all.
+    `unproved`: by entity the types whose keys are claimed. Memory holds one uncompressed part, for any number of parts.
     """
 
     files: Files
@@ -147,9 +148,10 @@ class Publication(Struct, frozen=True):
     told: Callable[[PartFile], None] = _nothing
 
     def publish(self, entities: Sequence[CompiledEntity], about: Mapping[str, Any]) -> Manifest:
-        """`about`: fields of the manifest beside run and parts. The same pages make the same bytes; safe to repeat.
+        """`about`: fields of the manifest in addition to run and parts. The same pages make the same bytes; safe to
+        repeat.
 
-        Raises: SettingsError where there would be more parts than one import takes, or a page is gone.
+        Raises: SettingsError for more parts than one import takes, or a missing page.
         """
         if is_published(self.journal, self.run, self.files):
             # It was stopped behind the manifest, while pages were taken away.
@@ -158,7 +160,7 @@ class Publication(Struct, frozen=True):
         stale = self.files.sizes_below(PARTS).keys() - {part.name for part in parts}
         self.files.remove(stale)
         manifest = Manifest(run=self.run.id, revision=self.run.identity.revision, parts=parts, **about)
-        # The journal first: it is what an import believes, and without the file there is no export yet.
+        # The journal first: an import trusts it, and without the file the export does not exist yet.
         keep_state(self.journal, self.run, manifest=manifest_digest(manifest.data()))
         self.check()
         self.files.write(MANIFEST, manifest.data())
@@ -262,9 +264,9 @@ def is_published(journal: SqlJournal, run: Run, files: Files) -> bool:
 
 
 def clear(files: Files, *, restart: bool) -> None:
-    """Makes sure that nothing is in the way of a new run. Raises: SettingsError where something is.
+    """Check that nothing prevents a new run. Raises: SettingsError if something does.
 
-    `restart`: takes away what an export left, the manifest before the parts.
+    `restart`: remove an earlier export, the manifest before the parts.
     """
     names = files.sizes_below()
     ours = {name for name in names if name == MANIFEST or name.startswith((PARTS, PAGES))}
@@ -303,7 +305,7 @@ class Opened(Struct, frozen=True):
 
     @property
     def ticket(self) -> int:
-        """The highest that a writer has drawn; where nothing is captured none is."""
+        """The highest ticket that a writer has drawn; 0 without capture."""
         return self.session.live.tickets.highest() if self.installation else 0
 
     @property
@@ -313,7 +315,7 @@ class Opened(Struct, frozen=True):
 
 
 def open_bulk(stack: ExitStack, session: JobSession, command: str, place: str, workers: int | None) -> Opened:
-    """Raises: SettingsError where this job may not make items of rows any more, or another run of it is at work."""
+    """Raises: SettingsError if this job may no longer make items from rows, or another run of it is active."""
     stop = stack.enter_context(stop_on_signals(session.stop))
     files = files_at(session.job, place, stop.is_set)
     patience = backoff_of(session.job)
@@ -377,8 +379,8 @@ def export_items(
 
 
 def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
-    """The run to work on, and whether nothing of it is there yet. One that ended and published nothing begins anew: rows
-    were refused, and are looked at again."""
+    """The run to work on, and whether it is still empty. One that ended without publishing starts over: rows were
+    refused, and are read again."""
     journal, files = opened.session.journal, opened.files
     identity = identity_of(
         "export", opened.session, opened.place, opened.entities, installation=opened.installation

@@ -65,9 +65,9 @@ class Export(Struct, frozen=True):
 
 
 def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str) -> Export:
-    """The export of these files. `revision`: what the job's mapping, columns and capture are now.
+    """The export of these files. `revision`: of the job's current mapping, columns and capture.
 
-    Raises: SettingsError where there is none, where it was edited, and where it is of another journal or revision.
+    Raises: SettingsError if it is missing or edited, or of another journal or revision.
     """
     data = files.read(MANIFEST)
     if data is None:
@@ -274,8 +274,8 @@ class Import:
 
 
 def need_absent(latest: Run | None, there: TableState | None, table: str) -> None:
-    """Raises: TargetError where there is a table that no import of ours may have made. `latest`: the last import into a
-    table of that name."""
+    """Raises: TargetError if the table exists and no import of migrator can have made it. `latest`: the last import into
+    a table of that name."""
     if there is not None and (latest is None or latest.state == "done"):
         raise _exists(table)
 

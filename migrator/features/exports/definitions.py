@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from migrator.cli.template import text_template
 
 Definition: TypeAlias = Mapping[str, Any]
-"""A whole table as parameters of CreateTable, with the specifications of what other operations set beside them."""
+"""A whole table as parameters of CreateTable, with the specifications that other operations set."""
 
 REVISION_DIGITS = 12
 

@@ -486,7 +486,7 @@ def indexes_of(table: TableDesign, item: ItemCode) -> dict[str, Index]:
 
 
 def _places(table: TableDesign, items: Sequence[ItemCode]) -> Mapping[str, str]:
-    """By index an item type that is in it, through whose entity it is asked."""
+    """By index an item type in it; queries go through its entity."""
     found: dict[str, str] = {}
     for item in items:
         found = dict.fromkeys(indexes_of(table, item), item.made.called) | found

@@ -62,10 +62,10 @@ class RowValue(Struct, frozen=True):
 
 
 class ItemAttribute(Struct, frozen=True):
-    """An attribute of an item that is no key.
+    """An attribute outside the key.
 
-    `kind`: what its value is; a time whose text an item holds is of its kind of time, so that it can be restored. Of a
-    map its `fields`, of a list its `element`; None where that cannot be told. `required`: every item of the type has it.
+    `kind`: of its value; a time as text has its kind of time, so that it can be restored. Of a map its `fields`, of a
+    list its `element`; None if unknown. `required`: every item of the type has it.
     """
 
     name: str
@@ -149,8 +149,8 @@ class PartModel(Struct, frozen=True):
 
 
 class PatternModel(Struct, frozen=True):
-    """`index`: what is asked, the table being an index without a name. Its templates name the pattern's parameters.
-    `pages`: whether its answer can be given page by page."""
+    """`index`: the queried index; the table is an index without a name. Its templates name the pattern's parameters.
+    `pages`: whether its answer can be returned page by page."""
 
     pattern: Pattern
     index: Index
@@ -269,7 +269,7 @@ def _nullable(plan: EntityPlan, path: str) -> bool:
 
 def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType:
     parts = parts_of(mapping, plan, item)
-    # Without these there is no item: NULL fails its condition, or refuses the row.
+    # An item requires these: NULL fails its condition, or refuses the row.
     sure = {condition.path for condition in item.when if None not in (condition.allowed or ())}
     sure |= {ref.paths[0] for template in item.key for ref in template.refs if not takes_null(ref)}
     return ItemType(

@@ -193,7 +193,7 @@ _MISSING = "a module would be without these; write them by hand, and give --allo
 
 
 def _described(job: Path) -> Model:
-    """What generated code must know. It reads the source's schema, which says what columns hold, and no row."""
+    """Input of the generated code. Reads the source's schema for the types of columns, but no row."""
     with JobSession(job, "export") as session:
         checked = checked_on(session.source, session.parsed)
         return model_of(checked.mapping, checked.read_plans, session.design)
@@ -257,7 +257,7 @@ def _print(said: dict[str, Any], files: dict[str, str], *, as_json: bool) -> Non
         print_json({**said, "files": [{"name": name, "text": text} for name, text in files.items()]})
         return
     for name, text in files.items():
-        # Which is which, where there are several; one alone can be piped.
+        # A heading for several files; a single one can be piped.
         click.echo(f"{f'# {name}{chr(10)}' if len(files) > 1 else ''}{text}", nl=False)
 
 
@@ -283,7 +283,7 @@ def _state(path: Path, text: str) -> str:
 
 
 def _write(out: Path, files: dict[str, str], states: dict[str, str], *, force: bool) -> None:
-    """Writes what is not there as it should be. Raises: SettingsError where something else would be lost."""
+    """Write the files that are missing or outdated. Raises: SettingsError if something else would be lost."""
     foreign = [str(out / name) for name, state in states.items() if state == "foreign"]
     if foreign and not force:
         what = f"{', '.join(foreign)}: not written by this command"

@@ -32,7 +32,7 @@ _TYPES = {
 _OF_KEYS = {"S": "text", "N": "number", "B": "binary"}
 _LEVELS = 3
 _PLACES = 30
-"""Places in one map that are told; one with more is no record but a table of its own."""
+"""The most places of one map that are listed; a larger map is a table of its own, not a record."""
 _KEYS = (("PK", "SK"), ("pk", "sk"), ("_pk", "_sk"))
 
 

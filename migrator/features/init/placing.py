@@ -67,7 +67,7 @@ class KeyPiece(Struct, frozen=True):
 def equal_form(
     column: Column, span: NumberSpan | None, *, several: bool, lowered: bool = False
 ) -> str | None:
-    """The form of a value that is asked by equality; None for a type without one. `several`: others stand beside it."""
+    """The form of a value compared by equality; None for a type without one. `several`: it shares the key with others."""
     kind = column.kind.name
     if kind == "text":
         alike = ("case", *column.alike) if lowered else column.alike
@@ -84,7 +84,7 @@ def equal_form(
 
 
 def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False) -> str | None:
-    """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None where there is none."""
+    """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None for a type without one."""
     kind = column.kind.name
     backwards = "|desc" if reverse else ""
     if kind == "timestamp":
@@ -288,7 +288,7 @@ class Needs(Struct, frozen=True):
     def _whole_table(
         self, question: StatementQuestion, need: Need, ranges: tuple[QuestionCondition, ...]
     ) -> Need:
-        """Nothing is asked by equality: one partition holds all of a small table, or each month of a large one."""
+        """Without equality: one partition contains all of a small table, or each month of a large one."""
         rows = self.figures.rows.get(question.table, 0)
         if rows <= LARGEST_LIST or need.when or (question.limit is not None and need.sort):
             per_s = self.figures.writes.get(captured_name(self.facts.tables[question.table]))
@@ -350,7 +350,7 @@ class Needs(Struct, frozen=True):
     def _is_key(
         self, question: StatementQuestion, ordered: list[tuple[Path, bool]], fixed: set[Path]
     ) -> bool:
-        """Whether no two rows of the answer are alike in these columns."""
+        """Whether these columns are unique among the rows of the answer."""
         names = {path[1] for path in (*(path for path, _ in ordered), *fixed) if not path[0]}
         table = self.facts.tables[question.table]
         nullable = {column.name for column in table.columns if column.nullable}
@@ -416,7 +416,7 @@ class Needs(Struct, frozen=True):
 
 
 def _leading(table: TableFacts) -> frozenset[Path]:
-    """Columns that keys of several columns begin with, such as the tenant's: they stand first in partitions, too."""
+    """First columns of composite keys, such as the tenant's: they also come first in partitions."""
     keys = (row_key(table), *(key.columns for key in table.foreign_keys))
     return frozenset(("", key[0]) for key in keys if len(key) > 1)
 
@@ -954,7 +954,7 @@ class _Placing:
         )
 
     def _partition_word(self, table: TableFacts, question: StatementQuestion, need: Need) -> str:
-        """The parent's word where the row is asked by its only way to this parent; else one that says the columns."""
+        """The parent's word if the partition is the only foreign key to this parent; else a word of the columns."""
         own = self.names.words[table.name]
         columns = [piece.path[1] for piece in need.partition if not piece.path[0]]
         ways = [key for key in table.foreign_keys if set(key.columns) == set(columns)]

@@ -1,4 +1,4 @@
-"""`migrator init`: a mapping, a job and a worksheet for a database, from its schema and the statements that it is asked."""
+"""`migrator init`: a mapping, a job and a worksheet for a database, from its schema and its statements."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
 
 
 def request_text(access: Access) -> str:
-    """Which index is asked, and the condition of its key."""
+    """The queried index, and the condition of its key."""
     operator, values = access.condition
     where = f"GSI{access.index}" if access.index else "the table"
     sort = " ".join(filter(None, (operator if operator != "equal" else "", " and ".join(values))))
@@ -339,7 +339,7 @@ def _figures(tables: Sequence[SampledTable], varying: dict[str, list[str]]) -> l
 
 
 def _faults(text: str, file: str) -> list[str]:
-    """What is left to be mended by hand."""
+    """What is left to fix by hand."""
     try:
         parsed = examine_mapping(text, file)
         check_mapping(parsed, facts_of(parsed.mapping))
@@ -379,7 +379,7 @@ class WrittenFiles(Struct, frozen=True):
 
     @classmethod
     def of(cls, out: Path, *, force: bool) -> WrittenFiles:
-        """Raises: SettingsError where `out` is no name of a mapping, or one of the files is there (but with `force`)."""
+        """Raises: SettingsError if `out` is not a mapping's name, or one of the files exists (without `force`)."""
         if out.suffix not in (".yaml", ".yml"):
             raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
         if not out.parent.is_dir():
@@ -464,7 +464,7 @@ def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]
 
 
 def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet) -> Sheet:
-    """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
+    """The sheet with the result of a proof, and the mapping with the differences in comments at its patterns."""
     if not sheet.served:
         return replace(sheet, proof=Proof(missing="no question is served"))
     try:

@@ -214,7 +214,7 @@ class _Reading:
         return list(dict.fromkeys(name for name in names if _is_name(name)))
 
     def _dicts(self, found: Mapping[str, Any], word: str, place: str) -> list[Mapping[str, Any]]:
-        """The objects of a list; [] where there is none."""
+        """The objects of a list; [] if missing."""
         listed = found.get(word)
         if listed is None:
             return []

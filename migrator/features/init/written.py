@@ -119,7 +119,7 @@ def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: st
 
 
 def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path, str]:
-    """The names of attributes for what is no column of the row itself."""
+    """The names of attributes for paths that are not columns of the row itself."""
     columns = [column.name for column in facts.tables[question.table].columns]
     made: dict[Path, str] = {}
     for path in question.outputs:
@@ -176,7 +176,7 @@ def _path_text(path: Path) -> str:
 
 
 _MANY = 1_000
-"""Children of one row from which on a collection is told as one that may grow without bound."""
+"""Children of one row from which on a collection is reported as one that may grow without bound."""
 _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
 
 
@@ -257,9 +257,9 @@ def _is_number(table: TableFacts, name: str) -> bool:
 
 
 def proposal_of(asked: ProposalInput) -> Proposal:
-    """The proposal; what has a fault is taken out, and said, until nothing has.
+    """The proposal; faulty parts are removed and reported until none is left.
 
-    An entity with a fault first loses the questions that it is asked, then is left out itself.
+    An entity with a fault first loses its questions, then is left out itself.
     """
     questions, out, unserved = list(asked.questions), set[str](), list[Unserved]()
     while True:
@@ -292,13 +292,13 @@ def proposal_of(asked: ProposalInput) -> Proposal:
 
 
 def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) -> Proposal:
-    """The same with a comment beside the patterns that there are remarks on."""
+    """The proposal with a comment at each pattern that has a remark."""
     text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, asked.quote, remarks)
     return replace(proposal, text=text)
 
 
 def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str]]:
-    """Questions whose patterns have a fault, or whose table's entity has one and is asked."""
+    """Questions with a faulty pattern, or with a table that has a faulty entity."""
     places = {
         (match["word"], match["name"]): fault.what
         for fault in faults

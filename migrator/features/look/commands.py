@@ -1,4 +1,4 @@
-"""`migrator look` and `migrator ui`: one item collection beside its rows, on a terminal and as pages."""
+"""`migrator look` and `migrator ui`: one item collection compared with its rows, on a terminal and as pages."""
 
 from __future__ import annotations
 

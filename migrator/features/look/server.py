@@ -53,9 +53,9 @@ class Site(Struct, frozen=True):
 
 @contextmanager
 def serving(site: Site, port: int) -> Iterator[str]:
-    """The URL that it is served under while the block lasts; the token in it is drawn anew each time.
+    """The URL that serves it during the block; each time with a new token.
 
-    `port` 0: a free one. Raises: SettingsError where the port cannot be had.
+    `port` 0: a free one. Raises: SettingsError if the port is not available.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
@@ -65,7 +65,7 @@ def serving(site: Site, port: int) -> Iterator[str]:
         raise SettingsError(f"{what}; take another one, or --port 0 for a free one") from None
     server.site, server.token = site, token
     server.hosts = frozenset(f"{name}:{server.server_port}" for name in (ADDRESS, "localhost"))
-    # A name of its own: the thread is no daemon's, and ends with the block.
+    # A name of its own: the thread is not a daemon's, and ends with the block.
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="loopback")
     thread.start()
     try:
@@ -84,7 +84,7 @@ class _Server(ThreadingHTTPServer):
     hosts: frozenset[str]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that has gone is no fault, and no trace is printed."""
+        """A browser that has closed the connection is not a fault: no traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         begin, _, rest = path.removeprefix("/").partition("/")
         is_known = hmac.compare_digest(begin.encode("utf-8", "replace"), self.server.token.encode())
         page = site.pages.get(rest) if is_known and path.startswith("/") else None
-        # A wrong token and a page that is not there are answered alike, so that neither tells anything.
+        # A wrong token and a missing page get the same response, so that neither reveals anything.
         if page is None:
             self._refuse(404, "Page not found. Use the address that the command printed.")
             return
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(page(fields))
 
     def __getattr__(self, name: str) -> Any:
-        """Every other method, whatever it is called."""
+        """Any other method."""
         if not name.startswith("do_"):
             raise AttributeError(name)
         return self._refuse_method

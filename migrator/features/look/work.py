@@ -1,4 +1,4 @@
-"""`migrator look`: what is stored in one item collection beside what its rows make now."""
+"""`migrator look`: the stored items of one item collection compared with those that its rows make now."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ _FIRST_ROWS = 20
 
 
 class ComparedItem(Struct, frozen=True):
-    """One base key: the item that a row makes under it now, and the one that is stored; None where there is none.
+    """One base key: the item that a row makes under it now, and the stored one; None for a missing one.
 
-    `root`: the row that makes the item, else the one that the stored item names; `owner`: another row's item stands there.
-    `differing`: attributes. `reason`: verify's words.
+    `root`: the row that makes the item, else the one that the stored item names; `owner`: set if another row's item is
+    stored there. `differing`: attributes. `reason`: verify's words.
     """
 
     state: LookState
@@ -232,7 +232,7 @@ class Look(Struct, frozen=True):
         )
 
     def _differing(self, made: Item, stored: Item | None, findings: Sequence[Finding]) -> frozenset[str]:
-        """The attributes that differ; those of another row's item, too, which verify does not compare."""
+        """The attributes that differ, also of another row's item, which verify does not compare."""
         if stored is not None and findings and findings[0].kind == "collision":
             own = frozenset({*self.table.own_attributes, *self.table.kept})
             return frozenset(difference.attribute for difference in differences(made, stored, own))
@@ -241,7 +241,7 @@ class Look(Struct, frozen=True):
     def _left(
         self, wanted: Sequence[tuple[str, Item]], made: RowItems, items: Mapping[ItemKey, Item]
     ) -> list[ComparedItem]:
-        """The stored items that none of the wanted ones stands beside."""
+        """The stored items without a wanted one at their key."""
         keys = {self.table.key_of(item) for _, item in wanted}
         expired = {self.table.key_of(item): item for _, item in made.expired}
         left = {key: item for key, item in items.items() if key not in keys}
@@ -332,7 +332,7 @@ def _shown(compared: ComparedItem, names: Sequence[str], table: TableDesign, sho
 def _stored_texts(
     compared: ComparedItem, entity: str, table: TableDesign, showing: Showing
 ) -> dict[str, str]:
-    """What is stored, with what the mapping redacts of the item that the row makes masked there, too."""
+    """The stored item's texts; what the mapping redacts of the row's item is also masked there."""
     assert compared.stored is not None
     type_ = table.type_of(compared.made or compared.stored)
     return showing.item(entity, {**compared.stored, table.type_attribute: type_})
@@ -435,7 +435,7 @@ def _cells_table(cells: Sequence[Any]) -> Table:
 
 
 def look_data(report: LookReport) -> dict[str, Any]:
-    """The collection as plain values, every attribute of each item; `made` and `stored` are null where there is none."""
+    """The collection as plain values, every attribute of each item; `made` and `stored` are null if missing."""
     data = asdict(report)
     for item in data["items"]:
         item["attributes"] = [
@@ -489,7 +489,7 @@ class Pages:
 
 
 _PATIENCE_S = 10.0
-"""How long a side that does not answer is asked again: a person waits for it."""
+"""How long an unreachable side is retried: a person waits for it."""
 
 
 class Masks(Struct, frozen=True):
@@ -506,7 +506,7 @@ class Sides(Struct, frozen=True):
     masks: Masks
 
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
-        """One collection, as it may be shown. Raises: SettingsError where there is no such collection."""
+        """One collection, as it may be shown. Raises: SettingsError if it does not exist."""
         checked, table = self.session.checked, self.session.target.design
         if not partition:
             refuse_no_key(self.session.job, checked.mapping, table, index)
@@ -536,7 +536,7 @@ class Sides(Struct, frozen=True):
 
 
 def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: str | None) -> None:
-    """Raises: SettingsError, which says what partition keys look like, or which indexes there are."""
+    """Raises: SettingsError with the form of partition keys, or the indexes of the table."""
     design = table.asked(index or None)
     if design is None:
         asked_key(table, index, ())
@@ -581,7 +581,7 @@ def _look(
     read = read_job(job, asks_source=bool(partition))
     masks = Masks(whole_keys, whole_values)
     if not partition:
-        # What keys look like is said where no side answers, too.
+        # The form of keys is printed even if no side answers.
         mapping = sound_mapping(read.mapping).mapping
         refuse_no_key(read, mapping, design_for(read, mapping.table), index)
     with stop_on_signals() as stop, open_sides(read, masks, "look", stop) as sides:

@@ -128,7 +128,7 @@ HOT_SHOWN = 3
 WEIGHTS = {"misfit": "does not fit", "warning": "warning", "advice": "advice"}
 
 
-# ── Words that all forms say alike ──
+# ── Words shared by all forms ──
 
 
 def would_do(capacity: Capacity) -> str:
@@ -448,7 +448,7 @@ def _side_by_side(first: Capacity, second: Capacity) -> Table:
 
 
 def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
-    """The design as plain values; the other one, where there is one, under `other`."""
+    """The design as plain values; the other one, if any, under `other`."""
     data = _data(capacities[0])
     return data | {"other": _data(capacities[1])} if len(capacities) > 1 else data
 
@@ -602,7 +602,7 @@ def _refuse_other_source(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_other_file(path: Path) -> None:
-    """Raises: SettingsError where a page cannot be written, or what stands there is no page of ours."""
+    """Raises: SettingsError if the page cannot be written, or the existing file is not a page of migrator."""
     page.refuse_unwritable(path)
     if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
         raise SettingsError(f"--out {path}: there already, and no page of migrator's; name another file")

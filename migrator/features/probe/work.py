@@ -373,7 +373,7 @@ def _units(probe: Probe) -> str:
     return f"{consumed.get('Table', {}).get('CapacityUnits', 0):g} of the table"
 
 
-# ── what is beside the items ──
+# ── apart from the items ──
 
 
 def _ttl(probe: Probe) -> str:
@@ -515,7 +515,7 @@ def _need_policies(probe: Probe) -> None:
 def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
     """A client with the rights of a policy."""
     assert probe.acting is not None
-    probe.sent += 1  # its first request is one of STS, too
+    probe.sent += 1  # its first request also goes to STS
     return probe.acting(json.dumps(policy, separators=(",", ":")))
 
 

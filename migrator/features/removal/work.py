@@ -258,12 +258,12 @@ def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
 
 
 def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: bool) -> frozenset[str]:
-    """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
+    """The wanted entities that this job wrote into the table, and no other job that the journal knows.
 
-    With `force` those of another job as well; what the journal knows of no job only where it was `named`, or where the
-    journal knows of nothing: the agreement to one thing is none to another.
-    Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
-    wrote one of them, too.
+    With `force` also those of another job; unrecorded ones only if `named`, or if the journal has no record: consent to
+    one thing is not consent to another.
+    Raises: SettingsError if none is left, if one that was `named` is not among them, or if another job also wrote one of
+    them.
     """
     job, writers = session.job, session.journal.writers(session.table_id)
     own = chosen & writers.get(job.name, set())
@@ -288,9 +288,9 @@ def _names(mapping: Mapping) -> frozenset[str]:
 def _chosen(
     mapping: Mapping, names: tuple[str, ...], direct: Sequence[str], written: Collection[str]
 ) -> frozenset[str]:
-    """The named entities; where none is named, all of the mapping's that the service does not write itself.
+    """The named entities; without names, all of the mapping's that the service does not write itself.
 
-    `written`: those that the job wrote, by its journal, of which the mapping may have some no more.
+    `written`: those that the job wrote, by its journal; the mapping may no longer have some.
     """
     all_names = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
     for name in names:
@@ -389,7 +389,7 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
 
 
 def _refuse(traces: RowTraces, *, force: bool) -> None:
-    """Raises: SettingsError where something is still to be done with the row."""
+    """Raises: SettingsError if work on the row is pending."""
     if traces.waiting:
         what = (
             f"{amount(traces.waiting, 'mark')} of this row not worked yet; without them its items would stay"

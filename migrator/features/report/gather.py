@@ -219,7 +219,7 @@ class Differences(Struct, frozen=True):
         other_places: Collection[Place] = (),
     ) -> Iterator[Group]:
         """A group for each kind of finding except refused rows. `limit`: of differences in all groups. `other_places`:
-        differences that another run has found, too; they are left out."""
+        differences that another run has also found, and that are left out."""
         counted = [group for group in groups.groups(run) if group.kind != "refused"]
         for place, group in enumerate(counted):
             share = max(_LOOKED_UP, limit // (len(counted) - place))

@@ -375,7 +375,7 @@ def _not_compared(standings: Standings) -> Iterator[_Point]:
 
 
 def _not_compared_again(standings: Standings) -> Iterator[_Point]:
-    """A verify that found nothing says that items are right, not that the answers of a pattern are."""
+    """A verify without differences proves the items, not the answers of a pattern."""
     waiting = [
         pattern
         for pattern in standings.patterns
@@ -466,7 +466,7 @@ def _clean(standings: Standings) -> Verdict:
     elif not left:
         command, purpose = "migrator decommission check JOB", "see what still depends on SQL"
     elif left[0].mended:
-        # Cutover judges by all that was compared since the last move, whatever was mended since.
+        # Cutover judges by all comparisons since the last move, including those of faults fixed since.
         command, purpose = _anew(standings, left[0].name)
     else:
         command, purpose = _next_move(standings, left[0])

@@ -58,7 +58,7 @@ from migrator.stages.design.sizing import Sizing
 from migrator.stages.session.job import design_for, region_of
 from migrator.stages.session.session import JobSession
 
-# ── Words that all three forms of a report say alike ──
+# ── Words shared by all three forms of a report ──
 
 KIND_WORDS: Mapping[str, str] = {
     "missing": "SQL has it, the table has not",
@@ -106,7 +106,7 @@ def rows_words(group: Group) -> str:
 
 
 def history_words(group: Group) -> str:
-    """Why the differences count no more, '' where they do."""
+    """Why the differences no longer count, '' if they do."""
     if group.before_move:
         return "before its last move"
     return (
@@ -150,7 +150,7 @@ def run_words(run: RunReport) -> str:
 
 
 def next_steps(model: ReportModel) -> Iterator[str]:
-    """What would complete the evidence, beside the verdict's own command."""
+    """Steps that would complete the evidence, in addition to the verdict's own command."""
     if never := [
         pattern.name for pattern in model.patterns if not pattern.compared and not pattern.before_move
     ]:
@@ -174,7 +174,7 @@ def compared_words(pattern: PatternReport) -> str:
 
 
 def answered_words(pattern: PatternReport) -> str:
-    """Errors, shadows that did not run, and what differed and is mended; '' where there are none."""
+    """Errors, shadows that did not run, and differences since fixed; '' for none."""
     errors = [
         f"{amount(count, 'error')} of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count
     ]
@@ -491,7 +491,7 @@ def _environment() -> Environment:
 
 
 _PATIENCE_S = 5.0
-"""How long a side that does not answer is asked again: the rest is worth showing without it."""
+"""How long an unreachable side is retried: the rest is worth showing without it."""
 
 
 @belonging()

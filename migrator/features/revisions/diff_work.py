@@ -206,7 +206,7 @@ def _all(totals: TypeTotals) -> float:
 def _rewritten(one: TypeDifference, old: TypeTotals, new: TypeTotals, *, tries_inserts: bool) -> float:
     """An item takes the units of its larger version; an entry whose key changes is deleted and put, so it takes both.
 
-    Beside a relay a backfill tries each item as an insert first, which takes the units of the item that is there.
+    While a relay runs, a backfill first tries each item as an insert, which takes the units of the existing item.
     Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations" (conditional writes that fail).
     """
     there = min(1.0, new.items / old.items) if old.items and tries_inserts else 0.0
@@ -320,7 +320,7 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
 
 
 def _job_of(source: str | None, new: Path) -> Job | None:
-    """Where the rows are; None where nothing says so."""
+    """The job of the rows; None if not known."""
     if source is None:
         return None
     if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
@@ -350,7 +350,7 @@ def measured_work(
     *,
     tries_inserts: bool,
 ) -> Work:
-    """`tries_inserts`: as `backfill` does beside a relay, of all items of a row."""
+    """`tries_inserts`: as `backfill` does while a relay runs, of all items of a row."""
     bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
     measured: Mapping[str, SizedEntity] = {
         entity.name: [_sized(side, entity.name, bounds) for side in sides] for entity in found.entities
@@ -363,7 +363,7 @@ def _sized(side: Side, entity: str, bounds: SampleBounds) -> Sized | None:
     compiled = next(_named(side, entity), None)
     if compiled is None or side.source is None:
         return None
-    # Patterns are left out: nothing is asked here.
+    # Patterns are left out: they send no requests here.
     mapping: MappingModel = replace(compiled.mapping, patterns={})
     return Sizing(side.source, mapping, [compiled], bounds, time.time()).sized()
 

@@ -1,4 +1,4 @@
-"""`migrator migrate-mapping`: a job brought from one revision of its mapping to another, beside live traffic."""
+"""`migrator migrate-mapping`: a running job switched from one revision of its mapping to another."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ from migrator.stages.process import (
 from migrator.stages.session.session import ConcurrentEdges, Held, JobSession
 from migrator.stages.verify.stage import VerifyOptions, keep_look
 
-# ── Items of entities that a new mapping has no more, replaced by tombstones ──
+# ── Items of entities that a new mapping no longer has, replaced by tombstones ──
 
 
 @dataclass
 class Gone(OwnItems):
-    """Items and tombstones of ours become tombstones of their rows.
+    """Items and tombstones of the job become tombstones of their rows.
 
-    No writer by an older mapping may be at work any more. Tombstones all the same, and no deletes: a request of such a
-    writer that lands later than any should, or that the network repeats, finds a newer ticket there (rule 3) where else it
-    would find nothing, and leave an item that no row of this mapping makes.
+    No writer by an older mapping may still run. They are tombstones, not deletes, because of late or repeated requests of
+    such a writer. Those find a newer ticket (rule 3); without it, they would leave an item that no row of this mapping
+    makes.
     """
 
     refresh: Refresh = field(kw_only=True)
@@ -158,10 +158,10 @@ def rewritten(difference: MappingDifference, entities: Sequence[CompiledEntity])
 
 @dataclass
 class Revising:
-    """One change of a job. `session`: by the mapping that it goes to; `old`: by the one before. `bill`: of its
-    items, as it was allowed; None where none is to be written. `lease`: the job's;
-    `is_first`: whether the job was never by the newer mapping. `left`: indexes that nobody was asked to remove; `findings`:
-    of the last verify, those that stay; `rows`: that were read to be written; `units`: that the table took in this call."""
+    """One change of a job. `session`: by the mapping that it goes to; `old`: by the one before. `bill`: the allowed one
+    for its items; None if none will be written. `lease`: the job's; `is_first`: whether the job was never by the newer
+    mapping. `left`: indexes that stay for lack of a request to remove them; `findings`: of the last verify, those that
+    stay; `rows`: that were read to be written; `units`: that the table took in this call."""
 
     stack: ExitStack
     old: JobSession
@@ -215,8 +215,8 @@ class Revising:
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
-        """A place among the writers, once no fast run and no writer by another mapping is under way; and what is asked
-        before each write."""
+        """A place among the writers, once no fast run and no writer by another mapping is active; and the check before
+        each write."""
         edges = self.edges
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
@@ -368,7 +368,7 @@ class Revising:
         return f"{amount(replaced, 'item')} of {', '.join(sorted(names))} replaced by tombstones"
 
     def _refuse_shared(self, names: frozenset[str]) -> None:
-        """Raises: SettingsError where another job wrote items of such an entity into the table, too."""
+        """Raises: SettingsError if another job also wrote items of such an entity into the table."""
         for other, entities in sorted(self.session.journal.writers(self.session.table_id).items()):
             if other != self.job.name and entities & names and not self.flags.force:
                 what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table also"
@@ -541,7 +541,7 @@ def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeD
 
 
 def _written(session: JobSession) -> str:
-    """The file that relays and services are to be started by, written beside the job's own, which stays as it is."""
+    """The job file for relays and services to start with, written next to the job's own, which does not change."""
     mapping = session.checked.mapping
     place, text = older_file(session.job, mapping.revision), mapping.text.encode()
     unfinished = f"{place}.unfinished"
@@ -585,8 +585,8 @@ def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifferen
 def _allowed_bill(
     sides: _Sides, way: ChangeDirection, difference: MappingDifference, flags: Flags
 ) -> Bill | None:
-    """What all items of the entities that change would cost; None where none is to be written. It is asked before anything
-    is changed: after that relays by the older mapping have stopped. Raises: as need_allowed does."""
+    """The cost of all items of the changed entities; None if none will be written. Confirmed before the first change:
+    after that, relays by the older mapping have stopped. Raises: as need_allowed does."""
     if way.resumed is None:
         are_written = not way.goes_back or sides.new.changes.was_newest(way.before)
     else:
@@ -601,7 +601,7 @@ def _allowed_bill(
 
 
 def _still(sides: _Sides) -> Callable[[], None]:
-    """What is asked before each step."""
+    """The check before each step."""
     job, before = sides.new.job, sides.new.checked.mapping.revision
 
     def still() -> None:
@@ -629,8 +629,8 @@ _WHAT: dict[ChangeStep, str] = {
 
 
 class _Result(Struct, frozen=True):
-    """What became of the command, in one form whatever it was. `rows`: that were read to be written, or are to be; `units`:
-    write units that the table took in this call, or that it will take; `usd`: what they cost, None where it is not known."""
+    """The command's result, in one form for all results. `rows`: read for writing, done or planned; `units`: write units
+    that the table took in this call, or will take; `usd`: their cost, None if not known."""
 
     before: str
     after: str

@@ -41,7 +41,7 @@ _log = get_logger("executor")
 
 
 class JobText(Struct, frozen=True):
-    """A job's file, its mapping, and the modules beside it that it names; `path`: where the driver read the job."""
+    """A job's file, its mapping, and their modules; `path`: where the driver read the job."""
 
     path: str
     job: bytes = b""
@@ -64,8 +64,8 @@ class JobText(Struct, frozen=True):
         )
 
     def opened(self) -> Job:
-        """The job, read with this host's variables: from where the driver read it where the same text is there, since files
-        that it names may be beside it, else unpacked. Raises: MappingError where a variable is not set here."""
+        """The job, read with this host's variables: from the driver's path if the texts are the same there, since
+        referenced files may be next to it, else unpacked. Raises: MappingError if a variable is not set here."""
         path = Path(self.path)
         with suppress(OSError):
             if path.read_bytes() == self.job and read_job(path).mapping.read_bytes() == self.mapping:
@@ -117,9 +117,9 @@ class TaskInput(RunWork):
 
 
 class SliceOutcome(Struct, frozen=True):
-    """What became of a slice: `pages` that were worked, or `error`, an error of ours by its class and its text.
+    """Result of a slice: number of processed `pages`, or `error`, the text of a migrator error.
 
-    `is_final`: whether it would come again, whoever tried.
+    `is_final`: whether a retry would fail again on any host.
     """
 
     host: str
@@ -159,7 +159,7 @@ _kept: dict[tuple[str, int, str], _Process] = {}
 
 
 class _Process:
-    """A process of the run of `given`, from its first task to its last; it ends by itself where the run is over."""
+    """A process of the run of `given`, from its first task to its last; it ends when the run is over."""
 
     def __init__(self, given: TaskInput) -> None:
         self.given = given
@@ -175,7 +175,7 @@ class _Process:
     def slice(self, name: str, first: int, last: int) -> int:
         """How many pages it has worked."""
         joined, done = self._joined, 0
-        # At once: a slice that is given twice is worked once, by whoever is first.
+        # At once: a slice that is handed out twice is processed once, by the first process.
         pages = self._claims.claimed(name, first, last)
         call = joined.work(name) if pages else None
         with recording_twins(joined.session.journal, joined.run):
@@ -197,9 +197,9 @@ class _Process:
         return False
 
     def close(self, error: MigratorError | None) -> None:
-        """`error`: what ended its work; None where nothing is under way."""
+        """`error`: the one that ended its work; None if it was idle."""
         self.stop.set()
-        # What ended the work tells more than what its end meets.
+        # The error that ended the work is more useful than one of its end.
         with suppress(MigratorError):
             self._stack.__exit__(None if error is None else type(error), error, None)
 

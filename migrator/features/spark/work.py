@@ -137,7 +137,7 @@ class _Collected:
 _TELLING = re.compile(
     r"^\s*(?:[\w.]+\.)?((?:ModuleNotFound|Import|Attribute|PySpark\w*)Error): (.+)$", re.MULTILINE
 )
-"""Errors of Python whose text says what an executor lacks; that of any other might hold what a row holds."""
+"""Python errors that show what an executor lacks; the text of any other might contain values of a row."""
 
 
 def reason_of(text: str) -> str:
@@ -225,7 +225,7 @@ def _begun(pyspark: Any, name: str, master: str) -> Any:
     except Exception as error:  # of py4j and of Spark, which share no class
         why = reason_of(str(error))
         raise SettingsError(f"--spark: Spark does not start ({why}); see docs/scale.md") from error
-    # A process that was killed is no fault, and would be told by a stack of the JVM.
+    # A killed process is not a fault, but the JVM would print a stack trace.
     context.setLogLevel("FATAL")
     return context
 
@@ -345,7 +345,7 @@ class SparkPages:
         return iter(())
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """None: `each` returns when all pages are done, whoever had them."""
+        """None: `each` returns when all pages are done, by any process."""
         return iter(())
 
     def _round(self, name: str, numbers: Sequence[int], task_pages: int, rest: Callable[[], None]) -> None:
@@ -356,7 +356,7 @@ class SparkPages:
             outcomes = self.cluster.run(self.given, name, slices, self.stop, rest)
         except StoppedError as error:
             outcomes = [SliceOutcome("", error=str(error), kind="StoppedError")]
-        # Claims of processes that were killed: no task of this round is under way any more.
+        # Claims of killed processes: all tasks of this round have ended.
         self.session.journal.release_pages(self.run, self.given.who)
         done, _ = self.session.journal.page_counts(self.run, name)
         _log.debug("round_done", entity=name, tasks=len(slices), pages=done - done_before)

@@ -261,6 +261,6 @@ class PythonCode(Expressions):
         code, kind = self.call(f"filter_{used.name}", *arguments), spec.after(piece.kind)
         if not spec.of_list or spec.gives.name == "integer":
             return Piece(code, kind, piece.guards)
-        # Its result may be None, so that it is bound to a name before it is looked at.
+        # Its result may be None, so it is bound to a name before the check.
         self._bound += 1
         return Piece(f"v{self._bound}", kind, (*piece.guards, f"(v{self._bound} := {code}) is None"))

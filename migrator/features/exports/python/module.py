@@ -288,7 +288,7 @@ class ReadBack(Struct, frozen=True):
 
 def _read_back(code: RowCode, first: ItemType) -> ReadBack:
     """An item that may not be there is not read."""
-    # A list is no argument that a service would have.
+    # A list is not an argument that a service would have.
     found = {path: code.fields[path] for path in code.paths(first.key) if path not in code.children}
     steps: list[tuple[ItemType, Mapping[str, str]]] = []
     for item in [first, *(other for other in code.row.items if other is not first)]:
@@ -479,7 +479,7 @@ _FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": pa
 
 
 def _attributes(model: Model) -> dict[str, list[str]]:
-    """Attributes that items of a type may have beside their key, by which a write knows whether one is as it was."""
+    """Attributes that items of a type may have in addition to their key; a write compares them to detect a change."""
     found: dict[str, list[str]] = {}
     for type_, items in model.types.items():
         names: dict[str, None] = {}
@@ -561,7 +561,7 @@ def _carried(*, after: bool) -> tuple[Mapping[str, str], Mapping[str, tuple[str,
                     __package__
                 ):
                     imports |= {one.name: (module, one.name) for one in node.names}
-                case ast.Expr() if name:  # what is said of a constant stands below it
+                case ast.Expr() if name:  # a constant's docstring follows it
                     definitions[name] += f"\n{text}"
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     definitions[name] = text
