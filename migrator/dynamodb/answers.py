@@ -289,8 +289,9 @@ def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
     return 0 < len(left) <= len(sent)
 
 
-# ── Consumed capacity ── # Source: API reference, ConsumedCapacity. dynamodb/answers.py requires it if it was requested; an
-# endpoint other than AWS may omit the indexes.
+# ── Consumed capacity ──
+#
+# Source: API reference, ConsumedCapacity. Required if it was requested; an endpoint other than AWS may omit the indexes.
 
 
 def consumed_units(answer: Mapping[str, Any]) -> float:

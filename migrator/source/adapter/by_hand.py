@@ -26,7 +26,7 @@ Values = Mapping[str, Any]
 def driver_for(connection: Any) -> Driver:
     """The driver of a connection: SQLAlchemy's, a session's, or a DB-API connection.
 
-    Raises: UnmarkedError where it is no connection, or an async one.
+    Raises: UnmarkedError for an async connection, and for anything else.
     """
     if isinstance(connection, Session):
         connection = connection.connection()
@@ -36,7 +36,7 @@ def driver_for(connection: Any) -> Driver:
     modules = {
         name: (engine.name, style) for engine in ENGINES for name, style in engine.sessions.modules.items()
     }
-    # A service may have a connection class of its own, below a driver's.
+    # A service may have its own connection class, derived from a driver's.
     for base in type(connection).__mro__:
         module = base.__module__.partition(".")[0]
         if module in modules:
@@ -50,7 +50,7 @@ def driver_for(connection: Any) -> Driver:
 def mark_changed(
     adapter: Adapter, connection: Any, table: str, before: Values | None, after: Values | None
 ) -> None:
-    """Leaves the mark of one change, with the values of its columns before and after (None: there is no row).
+    """Leave the mark of one change, with its column values before and after (None: no row).
 
     Raises: UnmarkedError with every fault of the values.
     """
@@ -65,9 +65,9 @@ def mark_changed(
 
 @contextmanager
 def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any]) -> Iterator[None]:
-    """Marks what the block changes in the rows with these keys, which are read before and after it.
+    """Mark the block's changes to the rows with these keys, which are read before and after it.
 
-    `keys`: values of the primary key, tuples where it has several columns.
+    `keys`: values of the primary key, tuples if it has several columns.
     """
     watched, _ = _captured(adapter, table)
     driver, seen = driver_for(connection), _seen(adapter, connection)
@@ -85,7 +85,7 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
         with adapter_driver.by_hand(driver.raw):
             yield
     except BaseException:
-        # The service may still commit what the block has done.
+        # The service may still commit the block's changes.
         try:
             mark()
         except Exception:
@@ -98,16 +98,16 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
 def _leave(
     adapter: Adapter, connection: Connection | None, driver: Driver, changed: Sequence[Changed]
 ) -> None:
-    """Leaves the marks, and records the changes where items are written at the commit."""
+    """Leave the marks; also record the changes if items are written at the commit."""
     adapter.listening.left(driver, changed)
     if connection is not None and adapter.rules.writes:
         adapter.listening.works.add(connection, changed)
 
 
 def _seen(adapter: Adapter, connection: Any) -> Connection | None:
-    """The connection, where it is SQLAlchemy's.
+    """The connection if it is SQLAlchemy's.
 
-    Raises: UnmarkedError where items are written at commits, and this connection's are not seen.
+    Raises: UnmarkedError if items are written at commits, but this connection's commits cannot be observed.
     """
     seen = _sqlalchemys(connection)
     if adapter.rules.writes and (seen is None or not adapter.listening.knows(seen.engine)):

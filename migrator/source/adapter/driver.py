@@ -19,14 +19,13 @@ from migrator.source.engines.base import Engine
 from migrator.source.engines.connect import engine_of
 
 # ── Guarded cursors ──
-# A service may take the driver's own cursor from under SQLAlchemy: what it writes leaves no mark, so it is refused.
-# SQLAlchemy has an event for each connection that its pool hands out, and psycopg and PyMySQL let a connection set
-# the class of its cursors. So each connection gets cursors that refuse to write watched tables, except the cursors
-# of SQLAlchemy's own executions, known from its events, and ours. Other drivers have no such setting: their cursors
-# are not guarded.
+# A service may bypass SQLAlchemy with the driver's own cursor; its writes would leave no mark, so they are refused.
+# SQLAlchemy has an event for each connection that its pool returns, and psycopg and PyMySQL let a connection set its cursor
+# class. So each connection gets cursors that refuse to write watched tables, except the cursors of SQLAlchemy's own
+# executions, known from its events, and ours. Other drivers have no such setting: their cursors are not guarded.
 
 Check = Callable[[str], None]
-"""Raises where a statement writes a watched table."""
+"""Raises if a statement writes a watched table."""
 _DRIVERS = ("psycopg", "pymysql")
 _CHECK = "_migrator_check"
 _KNOWN = "_migrator_known"
@@ -34,7 +33,7 @@ _BY_HAND = "_migrator_by_hand"
 
 
 def watch(driver_connection: Any, check: Check) -> None:
-    """Makes the connection's new cursors call `check` before they execute a statement that no event announced."""
+    """Make the connection's new cursors call `check` before they execute a statement that no event announced."""
     name = next(
         (
             attribute
@@ -62,7 +61,7 @@ def own_connection(connection: Any) -> Any:
 
 
 def exempt(cursor: Any) -> None:
-    """Exempts SQLAlchemy's own cursor, or ours, from the check: what it executes is handled by events."""
+    """Exempt SQLAlchemy's own cursor, or ours, from the check: events handle its statements."""
     driver_cursor = getattr(cursor, "_cursor", cursor)
     if isinstance(driver_cursor, _Watched):
         setattr(driver_cursor, _KNOWN, True)
@@ -70,7 +69,7 @@ def exempt(cursor: Any) -> None:
 
 @contextmanager
 def by_hand(driver_connection: Any) -> Iterator[None]:
-    """Until the block ends, the service itself leaves the marks of what it writes."""
+    """Within the block, the service itself leaves the marks of its writes."""
     if not hasattr(driver_connection, _CHECK):
         yield
         return
@@ -183,9 +182,9 @@ class SqlText:
 
 @dataclass
 class Driver:
-    """Statements on one DB-API connection (SQLAlchemy's own adaption of an async one included).
+    """Statements on one DB-API connection (including SQLAlchemy's adaption of an async one).
 
-    `info`: notes on the connection, kept as long as it is open.
+    `info`: notes on the connection, kept while it is open.
     """
 
     connection: Any
@@ -215,11 +214,11 @@ class Driver:
 
     @property
     def done(self) -> int:
-        """How many rows were changed on this connection, where the driver counts them; else 0."""
+        """Number of rows changed on this connection; 0 if the driver does not count them."""
         return self.engine.sessions.changes_so_far(self.raw)
 
     def spoken(self, text: str) -> StatementStyle:
-        """The style for parsing the statement; the session is asked what double quotes mean where that depends on it."""
+        """The style for parsing the statement; queries the session if the meaning of double quotes depends on it."""
         formats = self.paramstyle in ("format", "pyformat")
         by_session = '"' in text and self.engine.statements.quotes_by_session
         ansi = by_session and "ANSI_QUOTES" in self.scalar("SELECT @@sql_mode")
@@ -249,7 +248,7 @@ class Driver:
             return [tuple(row) for row in plain(cursor)]
 
     def run(self, sql: SqlText) -> int:
-        """How many rows the statement wrote, as the driver counts them."""
+        """Number of rows that the statement wrote, as the driver counts them."""
         with closing(self._plain()) as cursor:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return int(cursor.rowcount)
@@ -262,21 +261,21 @@ class Driver:
                 cursor.executemany(text, [tuple(row) for row in rows])
 
     def hold(self) -> None:
-        """Takes a lock where the engine needs one so that rows do not change between reading and writing."""
+        """Take a lock if the engine needs one to keep rows unchanged between reading and writing."""
         begins = self.engine.sessions.begins
         if begins and not self.raw.in_transaction:
             with closing(self._plain()) as cursor:
                 cursor.execute(begins)
 
     def last_key(self, cursor: Any) -> int | None:
-        """The key that the database made for the last row of an INSERT; None where it made none."""
+        """The key that the database generated for the last row of an INSERT; None for none."""
         if query := self.engine.outcomes.last_key:
             return int(self.rows(self.sql(query))[0][0]) or None
         return cursor.lastrowid or None
 
 
 def plain(cursor: Any) -> list[Any]:
-    """The rows as sequences, whatever row factory the service's connection has."""
+    """The rows as sequences, for any row factory of the service's connection."""
     rows = list(cursor.fetchall())
     if rows and isinstance(rows[0], dict):
         return [tuple(row.values()) for row in rows]
@@ -284,9 +283,9 @@ def plain(cursor: Any) -> list[Any]:
 
 
 def returned_rows(cursor: Any) -> list[Row]:
-    """The rows that a statement returned; they stay available to the caller that executed it.
+    """The rows that a statement returned; its caller can still fetch them.
 
-    Raises: UnmarkedError where the driver returns them only once.
+    Raises: UnmarkedError if the driver returns them only once.
     """
     rows = list(cursor.fetchall())
     held = getattr(cursor, "_rows", None)
@@ -308,7 +307,7 @@ Result = TypeVar("Result")
 
 
 def off_loop(work: Callable[[], Result]) -> Result:
-    """What `work` returns; run in a thread where SQLAlchemy runs this for an event loop, directly otherwise."""
+    """The result of `work`; run in a thread if SQLAlchemy runs this for an event loop, else directly."""
     if not _is_awaited():
         return work()
     result: Result = await_only(asyncio.get_running_loop().run_in_executor(None, in_context(work)))
@@ -317,7 +316,7 @@ def off_loop(work: Callable[[], Result]) -> Result:
 
 def _is_awaited() -> bool:
     try:
-        # Comes with SQLAlchemy's asyncio extra; without it there are no async sessions.
+        # Part of SQLAlchemy's asyncio extra; without it there are no async sessions.
         from greenlet import getcurrent
     except ImportError:
         return False

@@ -45,16 +45,17 @@ from migrator.source.sql.transactions import Writing, source_error
 # ── Event hooks: every statement of a service's engines, and the ends of its transactions ──
 
 BY_HAND = "migrator_marked"
-"""The execution option with which a service leaves a statement's marks itself."""
+"""The execution option for a statement whose marks the service leaves itself."""
 _PENDING = "_migrator_pending"
 _LISTENED: WeakSet[Engine] = WeakSet()
-"""Engines that some adapter of this process listens to."""
+"""Engines that an adapter of this process listens to."""
 
 
 @dataclass
 class EventHooks:
-    """Marks the changes of the engines it is attached to; safe for many threads, each with its own connections. `is_strict`:
-    items are written before each commit."""
+    """Marks the changes of its attached engines; safe for many threads, each with its own connections. `is_strict`: items
+    are written before each commit.
+    """
 
     marking: Marking
     watcher: Watcher
@@ -67,10 +68,9 @@ class EventHooks:
         self.works = TransactionStates(self.watcher, self.clock)
 
     def attach(self, engine: Engine) -> None:
-        """Listens to the engine from now on; attaching it again changes nothing.
+        """Listen to the engine; attaching it again changes nothing.
 
-        Raises: SettingsError for a driver that is not tested, and if another adapter listens: each change would be marked
-        twice.
+        Raises: SettingsError for an untested driver, and if another adapter listens: each change would be marked twice.
         """
         if engine in self._engines:
             return
@@ -83,7 +83,7 @@ class EventHooks:
         self._listen(engine)
 
     def attach_begun(self, connection: Connection) -> None:
-        """Listens to the engine of a connection that was opened before, and to the connection itself."""
+        """Listen to the engine of a connection that is already open, and to the connection itself."""
         if connection.engine not in self._engines:
             self.attach(connection.engine)
             self._listen(connection)
@@ -130,7 +130,7 @@ class EventHooks:
         adapter_driver.watch(record.driver_connection, self._on_a_cursor)
 
     def _on_a_cursor(self, statement: str) -> None:
-        """Raises: UnmarkedError where a statement on a driver's own cursor would leave no mark."""
+        """Raises: UnmarkedError if a statement on a driver's own cursor would leave no mark."""
         tables = self.marking.tables
         if not self._engines or not self.watcher.leaves_any or not may_write(statement, tables.dialect):
             return
@@ -182,14 +182,14 @@ class EventHooks:
             changed = self.marking.after(driver, pending, cursor)
             self.left(driver, changed)
         except BaseException:
-            # The change is done, and a caller may go on as if nothing had happened.
+            # The change is done, and the caller may continue as if nothing had failed.
             self.works.fail(connection)
             raise
         if self.marking.keeps_images:
             self.works.add(connection, changed)
 
     def _failed(self, failure: sa.engine.ExceptionContext) -> None:
-        """Marks the transaction as failed if the database may keep a part of the failed statement, which has no mark."""
+        """Mark the transaction as failed if the database may keep a part of the failed statement, which has no mark."""
         context, connection = failure.execution_context, failure.connection
         pending: Pending | None = getattr(context, _PENDING, None)
         if pending is None or connection is None or failure.is_disconnect:
@@ -200,7 +200,7 @@ class EventHooks:
             self.works.fail(connection)
 
     def left(self, driver: Driver, changed: Sequence[Changed]) -> None:
-        """Leaves the marks that triggers do not leave, in the transaction of the change."""
+        """Leave the marks that triggers do not leave, in the transaction of the change."""
         leave_marks(
             driver,
             self.marking.images.ddl,
@@ -208,7 +208,7 @@ class EventHooks:
         )
 
     def _execute_alone(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        """Runs an INSERT once for each of its parameters, so that the generated keys are known."""
+        """Run an INSERT once for each of its parameters, so that the generated keys are known."""
         pending: Pending | None = getattr(context, _PENDING, None)
         if pending is None or not pending.is_alone:
             return False
@@ -224,9 +224,9 @@ class EventHooks:
         return True
 
     def _execute_for_keys(self, _: Any, statement: str, *rest: Any) -> bool:
-        """Runs an INSERT on a cursor of our own, with RETURNING for the generated keys.
+        """Run an INSERT on our own cursor, with RETURNING for the generated keys.
 
-        The service's cursor returns no rows, as it would have without us.
+        The service's cursor returns no rows, as without migrator.
         """
         context = rest[-1]
         pending: Pending | None = getattr(context, _PENDING, None)
@@ -250,7 +250,6 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {"before_cursor_execute": {"retval":
 
 
 def driver_of(connection: Connection) -> Driver:
-    """The Driver for a connection of SQLAlchemy's."""
     dialect = connection.dialect
     name = engine_of(dialect.name).name
     returning = bool(getattr(dialect, "insert_returning", False))
@@ -268,7 +267,7 @@ def _option(context: Any) -> bool:
 
 
 def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
-    """Raises: SettingsError for a driver of SQLAlchemy's that is not tested, or that strict mode cannot read through."""
+    """Raises: SettingsError for an untested SQLAlchemy driver, or one that strict mode cannot read through."""
     sessions = engine_of(dialect.name).sessions
     drivers = [
         name
@@ -282,7 +281,7 @@ def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
 
 
 def refuse_autocommit(driver: Driver) -> None:
-    """Raises: UnmarkedError on a connection on which every statement commits by itself."""
+    """Raises: UnmarkedError on a connection that commits every statement separately."""
     if driver.autocommits:
         what = "dual write: this connection commits every statement separately, so no mark can commit with a change"
         raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
@@ -291,14 +290,15 @@ def refuse_autocommit(driver: Driver) -> None:
 # ── The adapter: what a service writes through its own connections leaves the marks that triggers would leave ──
 
 BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
-"""(the service's connection, the changes of its transaction, when the first of them began)."""
+"""(the service's connection, the changes of its transaction, start time of the first)."""
 _FITS = "migrator_fits"
 
 
 class Rules(Struct, frozen=True):
-    """`capture`: the installation that the service's database must have, for these tables. `check`: raises when the
-    service must stop changing rows. `before_commit`: of strict mode. `writes`: whether items are written before or after
-    commits, from images that are kept for it."""
+    """`capture`: the installation that the service's database must have, for these tables. `check`: raises if the service
+    must stop changing rows. `before_commit`: of strict mode. `writes`: whether items are written before or after commits,
+    from stored images.
+    """
 
     capture: Installation
     tables: frozenset[str]
@@ -360,7 +360,7 @@ class Adapter:
         )
 
     def commits(self, connection: Connection, work: TransactionState) -> None:
-        # A process may have been frozen since its statement: whether it may still commit must be checked again.
+        # A process may have been suspended since its statement, so check again whether it may still commit.
         self.rules.check()
         if self.rules.before_commit is not None and work.changed:
             self.rules.before_commit(connection, changes(work.changed), work.begun_at)
@@ -374,7 +374,7 @@ class Adapter:
     # ── a connection seen for the first time ──
 
     def _look_at(self, driver: Driver) -> None:
-        """Checks that this is the captured database and that marks can be left in it.
+        """Check that this is the captured database and that marks can be left in it.
 
         Raises: UnmarkedError with advice.
         """
@@ -389,7 +389,7 @@ class Adapter:
                 driver.run(driver.sql(nothing))
         except Exception as error:
             if is_contended(error) or is_broken(error):
-                raise  # as any statement of the service would
+                raise  # like any statement of the service
             why = source_error(error, "dual write", "this connection cannot use capture's tables")
             grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
             raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
@@ -405,7 +405,7 @@ class Adapter:
 
 
 def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
-    """Raises: UnmarkedError where a policy hides rows from us that foreign keys or an UPDATE without WHERE may change."""
+    """Raises: UnmarkedError if a policy hides rows from us that foreign keys or an UPDATE without WHERE may change."""
     query = driver.sql(
         "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
         " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
@@ -432,7 +432,7 @@ _CONNECTIONS = "migrator_connections"
 class Sessions:
     """Attaches the adapter's event hooks. `committed`: called after the commit of each session that changed rows.
 
-    A bare AsyncSession class cannot be listened to: its sessions are those of the whole process.
+    A bare AsyncSession class cannot be used: its sessions are those of the whole process.
     """
 
     def __init__(self, listening: EventHooks, committed: Committed | None = None) -> None:
@@ -441,7 +441,7 @@ class Sessions:
         self._watched: list[Any] = []
 
     def attach(self, given: Any) -> None:
-        """Raises: SettingsError where it makes no connections, or another adapter listens to it."""
+        """Raises: SettingsError if it makes no connections, or another adapter listens to it."""
         if isinstance(given, (list, tuple)):
             for member in given:
                 self.attach(member)
@@ -488,7 +488,7 @@ class Sessions:
 
 
 def connections_at_once(given: Any) -> int | None:
-    """The most connections that the given engines may have at once; None where it cannot be known."""
+    """Maximum concurrent connections of the given engines; None if unknown."""
     if isinstance(given, (list, tuple)):
         limits = [connections_at_once(member) for member in given]
         return None if None in limits else sum(limit for limit in limits if limit is not None)
@@ -505,9 +505,9 @@ def connections_at_once(given: Any) -> int | None:
 
 
 def _sync(given: Any) -> Any:
-    """The sync object that an async object of SQLAlchemy's wraps; anything else unchanged."""
+    """The sync object inside an async object of SQLAlchemy; anything else unchanged."""
     if hasattr(given, "session_factory"):
-        return given  # a scoped_session would create a session when asked
+        return given  # reading a scoped_session's attributes would create a session
     for name in ("sync_engine", "sync_session"):
         if (inner := getattr(given, name, None)) is not None:
             return inner
@@ -530,7 +530,7 @@ def _engines_of(given: Any) -> Iterator[Engine]:
 
 
 def _sessions_of(given: Any) -> Any:
-    """The target for session events; None where the object makes no sessions."""
+    """The target for session events; None if the object makes no sessions."""
     target = _sync(given)
     if isinstance(target, (Session, sessionmaker, scoped_session)):
         return target

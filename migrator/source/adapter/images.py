@@ -30,7 +30,7 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 class StatementKeys(Struct, frozen=True):
-    """One statement with its parameters; several sets of them, where it runs several times."""
+    """One statement with its parameters; several sets of them if it runs several times."""
 
     write: StatementWrite
     table: CapturedTable
@@ -51,14 +51,14 @@ class StatementKeys(Struct, frozen=True):
     def _cells(
         self, row: Sequence[StatementValue | None], names: Sequence[str]
     ) -> list[StatementValue | None]:
-        """What the row gives for the columns; None where it gives nothing, or what only the database knows."""
+        """The row's values for the columns; None for missing ones, and for those that only the database knows."""
         places = {name: at for at, name in enumerate(self._columns())}
         given = (places.get(self.fold(name), len(row)) for name in names)
         return [row[at] if at < len(row) else None for at in given]
 
     @property
     def says_inserted(self) -> bool:
-        """Whether each row gives its whole key."""
+        """Whether each row contains its whole key."""
         return all(None not in self._cells(row, self.table.key) for row in self.write.rows)
 
     @property
@@ -72,9 +72,9 @@ class StatementKeys(Struct, frozen=True):
         return [returned.index(self.fold(name)) for name in self.table.key]
 
     def met(self) -> Iterator[tuple[tuple[str, ...], list[Key]]]:
-        """Keys of rows that an upsert may conflict with: for each unique key of which it gives all columns.
+        """Keys of rows that an upsert may conflict with: for each unique key with all its columns in the statement.
 
-        Raises: UnmarkedError where there is none.
+        Raises: UnmarkedError if no unique key is complete.
         """
         met = False
         for columns in dict.fromkeys([self.table.key, *self.table.unique]):
@@ -89,7 +89,7 @@ class StatementKeys(Struct, frozen=True):
     # ── UPDATE and DELETE ──
 
     def wanted(self) -> list[Key] | None:
-        """The keys that WHERE names; None where it does not."""
+        """The keys in WHERE; None if it does not restrict to keys."""
         if any(self.fold(name) not in self.write.wanted for name in self.table.key):
             return None
         all_keys: list[Key] = []
@@ -119,7 +119,7 @@ class StatementKeys(Struct, frozen=True):
         return [name for name in self.table.key if self.fold(name) in set_anew]
 
     def moved(self, keys: Sequence[Key]) -> dict[Key, Key]:
-        """New keys of rows by their old ones. Raises: UnmarkedError where the statement computes them."""
+        """New keys of rows by their old ones. Raises: UnmarkedError if the statement computes them."""
         if not (columns := self.moves):
             return {}
         assigned = [(name, self.write.assigned[self.fold(name)]) for name in columns]
@@ -140,18 +140,18 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def moves_keys(self) -> bool:
-        """Whether an update sets a column of a unique key, by which other rows may refer to its rows."""
+        """Whether an update sets a column of a unique key, which foreign keys may refer to."""
         names = {self.fold(name) for key in (self.table.key, *self.table.unique) for name in key}
         return not names.isdisjoint(self.write.assigned)
 
     @property
     def times(self) -> int:
-        """How many rows an INSERT gives."""
+        """Number of rows in an INSERT."""
         return len(self.parameters) * len(self.write.rows)
 
     @property
     def repeats(self) -> int:
-        """How many keys are repeated in the statement: a row that is written twice counts twice."""
+        """Number of repeated keys in the statement: a row written twice counts twice."""
         keys = self.inserted if self.write.action == "insert" else (self.wanted() or [])
         complete = [key for key in keys if None not in key]
         return len(complete) - len(set(complete)) if self.times > 1 or len(self.parameters) > 1 else 0
@@ -186,12 +186,12 @@ def refused(name: str, why: str) -> UnmarkedError:
 
 EVERY_SETTING = tuple(TEXTS)
 _WHOLE = {"row_security": "off"}
-"""An error where a policy would leave rows out."""
+"""Makes a read fail if a policy would hide rows."""
 FOR_READING = (*EVERY_SETTING, *_WHOLE)
 """Settings that our reads in a service's transaction need."""
 _AS_THEY_ARE = frozenset({"integer", "number", "text", "boolean", "uuid"})
 _BY_KIND: Mapping[str, tuple[str, ...]] = {
-    # The time zone is part of the text, so any zone will do.
+    # The time zone is part of the text, so any zone works.
     **dict.fromkeys(("date", "time", "timestamp"), ("DateStyle",)),
     "float": ("extra_float_digits",),
     "binary": ("bytea_output",),
@@ -200,7 +200,7 @@ _PLAIN_TEXT = ("character", "text", "varchar", "char", "bpchar", "name", "citext
 
 
 def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The settings that the text of such columns depends on."""
+    """The settings that affect the text of such columns."""
     settings: list[str] = []
     for column in columns:
         kind = column.kind.name
@@ -214,7 +214,7 @@ def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def fits(names: Sequence[str]) -> str:
-    """An SQL condition: whether the session's settings are as images need them."""
+    """An SQL condition: whether the session's settings are those that images need."""
     tests = [f"current_setting('{name}') {_test(name)}" for name in names]
     return " AND ".join(tests) or "true"
 
@@ -229,14 +229,14 @@ def _test(name: str) -> str:
 
 @contextmanager
 def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
-    """Sets the settings as images need them until the block ends, never longer than the transaction."""
+    """Within the block, set the settings that images need, never longer than the transaction."""
     settings = ", ".join(f"current_setting('{name}')" for name in names)
     before = dict(zip(names, driver.rows(driver.sql(f"SELECT {settings}"))[0], strict=True))
     _set(driver, {name: (TEXTS | _WHOLE)[name] for name in names})
     try:
         yield
     except BaseException:
-        # A failed transaction accepts no more statements, and its settings end with it.
+        # A failed transaction accepts no further statements, and its settings end with it.
         with suppress(Exception):
             _set(driver, before)
         raise
@@ -260,7 +260,7 @@ _FLOAT = "FLOAT"
 class Shown:
     """A row: `image` as in marks, `rest`: the other columns whose changes leave a mark.
 
-    `is_locked`: whether an upsert on PostgreSQL updated the row and did not insert it. `whole`: a digest of all columns,
+    `is_locked`: whether an upsert on PostgreSQL updated the row instead of inserting it. `whole`: a digest of all columns,
     for rows that an upsert on MySQL meets.
     """
 
@@ -271,7 +271,7 @@ class Shown:
 
 
 Typed: TypeAlias = tuple[str, str]
-"""(SQL of a column, its type; '' where values need none)."""
+"""(SQL of a column, its type; '' if values need none)."""
 State: TypeAlias = dict[Key, Shown]
 """Rows of one table by the values of their primary key."""
 
@@ -290,7 +290,7 @@ class RowImages(Struct, frozen=True):
         columns: Sequence[str] = (),
         lock: Lock = "row",
     ) -> State:
-        """The rows whose `columns` (by default the primary key) hold one of the keys."""
+        """The rows whose `columns` (by default the primary key) equal one of the keys."""
         names = tuple(columns) or table.key
         rows: State = {}
         wanted = [key for key in dict.fromkeys(keys) if None not in key]
@@ -303,8 +303,8 @@ class RowImages(Struct, frozen=True):
     def met(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], columns: Sequence[str]) -> State:
         """The existing rows with those keys.
 
-        Where the engine locks gaps, missing keys must not be locked: two services would each lock the gap into which the
-        other one inserts.
+        If the engine locks gaps, missing keys must not be locked: two services would each lock the gap into which the other
+        inserts.
         """
         if driver.engine.outcomes.locks_gaps:
             there = self.by_keys(driver, table, keys, columns, "none")
@@ -319,7 +319,7 @@ class RowImages(Struct, frozen=True):
         where: Fragment | None,
         values: Sequence[object],
     ) -> SqlText:
-        """A SELECT of the rows that a statement's WHERE chooses, with the text of that WHERE."""
+        """A SELECT of the rows that match a statement's WHERE, with the text of that WHERE."""
         sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
         if where is not None:
             sql.text(" WHERE ")
@@ -355,7 +355,7 @@ class RowImages(Struct, frozen=True):
         *,
         is_delete: bool,
     ) -> None:
-        """Adds the rows that foreign keys change when rows of the table are deleted or get another key."""
+        """Add the rows that foreign keys change when rows of the table are deleted or get another key."""
         for tie in table.below:
             if keys and (tie.on_delete if is_delete else tie.on_update):
                 rows = self.below(driver, table, keys, tie)
@@ -406,7 +406,7 @@ class RowImages(Struct, frozen=True):
             if not all(row[-1] for row in rows):
                 rows = self._as_wanted(driver, sql, self.settings(table))
         except NotImplementedError:
-            # psycopg reads moments and spans of time in some settings only.
+            # psycopg reads times and intervals in some settings only.
             rows = self._as_wanted(driver, sql, EVERY_SETTING)
         return {key_of(row[:count]): Shown(*row[count:-1]) for row in rows}
 
@@ -428,8 +428,8 @@ class RowImages(Struct, frozen=True):
     def typed(self, table: CapturedTable, columns: Sequence[str], alias: str) -> list[Typed]:
         """The columns, each with the type for values that are compared with it.
 
-        PostgreSQL refuses to compare a text column with a number, although it can store one there; so with arrays. MySQL
-        compares a FLOAT with the number as given, which differs from the stored value.
+        PostgreSQL does not compare a text column with a number, although it can store one there; the same applies to
+        arrays. MySQL compares a FLOAT with the number as given, which differs from the stored value.
         """
         named = {name: f"{alias}.{self.ddl.quoted(name)}" for name in columns}
         if not self._compares_types:
@@ -464,7 +464,7 @@ def _enums(table: CapturedTable) -> dict[str, str]:
 
 
 def equal(sql: SqlText, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
-    """Adds the condition that the columns hold one of the keys."""
+    """Add the condition that the columns equal one of the keys."""
     for number, key in enumerate(keys):
         if len(columns) == 1:
             sql.text(", " if number else f"{columns[0][0]} IN (")
@@ -478,7 +478,7 @@ def equal(sql: SqlText, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
 
 
 def _value(sql: SqlText, value: Any, declared: str) -> None:
-    # PostgreSQL converts a text to the column's type itself, and the session may not know the names of types.
+    # PostgreSQL converts a text to the column's type itself, and the session may not find the types' names.
     if declared and (declared == _FLOAT or not isinstance(value, str)):
         sql.text("CAST(").value(value).text(f" AS {declared})")
     else:

@@ -28,7 +28,7 @@ class InTransaction:
         self._borrowed = borrowed
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """What `work` returns; tried once. Raises: SourceError."""
+        """The result of `work`; tried once. Raises: SourceError."""
         # Without the events of our engine, which would begin another transaction.
         connection = Connection(self.engine, self._borrowed, _has_events=False)
         try:
@@ -37,12 +37,12 @@ class InTransaction:
             raise source_error(error, self.place, doing) from None
 
     def close(self) -> None:
-        """The connection is the service's."""
+        """Does nothing: the connection is the service's."""
 
 
 @contextmanager
 def within(reading: Reading | InTransaction, connection: Connection) -> Iterator[InTransaction]:
-    """Raises: SettingsError where the service's driver is not the one that we read with."""
+    """Raises: SettingsError if the service's driver is not the one that we read with."""
     driver = driver_of(connection)
     raw = driver.raw
     sessions = driver.engine.sessions
@@ -73,7 +73,7 @@ class _Borrowed:
         return getattr(self.dbapi_connection, name)
 
     def commit(self) -> None:
-        """Nothing: the service commits."""
+        """Does nothing: the service commits."""
 
     rollback = close = commit
 
@@ -92,7 +92,7 @@ def _for_transaction(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
         connect.prepare_values(own)
         return made
 
-    # Row security is off only for our own reads: it is set back before the service's next statement.
+    # Row security is off only for our own reads: reset it before the service's next statement.
     with as_wanted(driver, FOR_READING):
         yield _Borrowed(raw, cursor)
 
@@ -117,7 +117,7 @@ def _for_session(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
     finally:
         for name, value in kept.items():
             setattr(raw, name, value)
-        # On a broken connection there is nothing to set back.
+        # On a broken connection there is nothing to reset.
         with suppress(Exception):
             _set(driver, before)
 

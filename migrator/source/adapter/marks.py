@@ -1,4 +1,4 @@
-"""Marks of a service's changes, left as triggers would: rows read before and after each statement, and transactions."""
+"""Marks of a service's changes, the same as from triggers: rows read before and after each statement, and transactions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from migrator.source.sql.transactions import source_error
 
 
 class Changed(Struct, frozen=True):
-    """One row that a transaction changed: images as marks hold them; None is no row."""
+    """One row that a transaction changed: images as in marks; None for a missing row."""
 
     table: CapturedTable
     before: str | None
@@ -62,9 +62,9 @@ class Changed(Struct, frozen=True):
 
 @dataclass
 class Pending:
-    """A statement that is about to run. `states`: the rows as they are before it, by table.
+    """A statement that is about to run. `states`: the rows before it, by table.
 
-    `own_keys`: keys of rows that the statement itself chooses, not a foreign key. `returning`: SQL to be added so that it
+    `own_keys`: keys of rows that the statement itself selects, not a foreign key. `returning`: SQL to be added so that it
     returns generated keys; `made`: keys that it returned. `done_before`: Driver.done before it.
     """
 
@@ -78,14 +78,14 @@ class Pending:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the statement is run once for each of its parameters, so that its keys are known."""
+        """Whether the statement runs once for each of its parameters, so that its keys are known."""
         return bool(self.returning) and len(self.statement.parameters) > 1
 
     def may_be_kept(self, driver: Driver, text: str, *, is_refused: bool) -> bool:
         """Whether the transaction may keep changes of the failed statement.
 
-        `is_refused`: the database refused it; else the caller failed, perhaps after it ran. PostgreSQL keeps nothing of
-        a refused statement, the others keep what earlier parameters did, SQLite also the part before OR FAIL.
+        `is_refused`: the database rejected it; else the caller failed, possibly after it ran. PostgreSQL keeps nothing of a
+        rejected statement, the others keep the work of earlier parameters, SQLite also the part before OR FAIL.
         """
         is_many = len(self.statement.parameters) > 1
         rule = driver.engine.outcomes.keeps_refused
@@ -99,7 +99,7 @@ class Pending:
 
 
 def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
-    """The keys of rows that an INSERT made: named by it, returned, or the last one that the database generated."""
+    """The keys of rows that an INSERT made: from its values, returned, or the last one that the database generated."""
     table, rules = pending.statement.table, driver.engine.outcomes
     if pending.made:
         return pending.made
@@ -121,7 +121,7 @@ def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
 
 
 def made_alone(driver: Driver, cursor: Any) -> list[Key]:
-    """The keys that one of many executions of an INSERT made, to which `returning` was added."""
+    """The keys from one of many executions of an INSERT with `returning` added."""
     if driver.has_returning:
         return [tuple(row) for row in cursor.fetchall()]
     return [(cursor.lastrowid,)]
@@ -131,7 +131,7 @@ def made_alone(driver: Driver, cursor: Any) -> list[Key]:
 
 
 def home_of(driver: Driver, images: RowImages, name: str) -> str:
-    """The schema in which the session finds a name without a schema; MySQL: its database."""
+    """The schema in which the session resolves a name without a schema; MySQL: its database."""
     before, _, after = driver.engine.sessions.home.partition("{name}")
     query = driver.sql(before)
     if after:
@@ -141,7 +141,7 @@ def home_of(driver: Driver, images: RowImages, name: str) -> str:
 
 
 def names_this_table(driver: Driver, images: RowImages, statement: StatementKeys) -> bool:
-    """Whether the statement's name means this table in the session; the database is asked only when counts do not match."""
+    """Whether the statement's name resolves to this table in the session; queried only when counts do not match."""
     if statement.write.schema is not None or not driver.engine.sessions.home:
         return True
     home = home_of(driver, images, statement.write.table)
@@ -163,7 +163,7 @@ class StatementOutcome(Struct, frozen=True):
         return self.pending.statement
 
     def changed(self, cursor: Any) -> list[Changed]:
-        """The rows that the statement changed. Raises: UnmarkedError where they cannot be determined."""
+        """The rows that the statement changed. Raises: UnmarkedError if they cannot be determined."""
         statement = self.statement
         if statement.write.action == "insert" and not statement.write.is_upsert:
             return self._inserted(cursor)
@@ -171,7 +171,7 @@ class StatementOutcome(Struct, frozen=True):
         moved = {} if statement.write.is_upsert else statement.moved(self.pending.own_keys)
         before: State = self.pending.states[statement.table.place]
         after: State = {}
-        # Where 0 rows are counted, a trigger of the service may have done something else instead.
+        # With a count of 0, a trigger of the service may have done something else instead.
         if statement.write.action != "delete" or count != len(before) or self._may_meet_others(before):
             after = self._now([moved.get(key, key) for key in before])
         if not self._is_known(count, before, after):
@@ -183,7 +183,7 @@ class StatementOutcome(Struct, frozen=True):
         return [*changed, *self._reached(list(after))]
 
     def _reached(self, keys: Sequence[Key]) -> Iterator[Changed]:
-        """Rows of other tables that foreign keys changed. `keys`: of the statement's own rows, as they are now."""
+        """Rows of other tables that foreign keys changed. `keys`: present ones of the statement's own rows."""
         statement = self.statement
         moved: dict[Place, State] = {}
         if statement.moves_children and len(self.pending.states) > 1:
@@ -200,7 +200,7 @@ class StatementOutcome(Struct, frozen=True):
         statement = self.statement
         rows: State = {}
         if statement.write.is_upsert:
-            # The lock for rows that it updates; whether rows that it leaves alone existed does not matter.
+            # The lock for rows that it updates; whether untouched rows existed does not matter.
             lock: Lock = "upserted" if statement.write.assigned or statement.write.replaces else "own"
             for columns, met in statement.met():
                 rows |= self.images.by_keys(self.driver, statement.table, met, columns, lock)
@@ -208,9 +208,9 @@ class StatementOutcome(Struct, frozen=True):
         return self.images.by_keys(self.driver, statement.table, keys, lock="own")
 
     def _refuse_unseen(self, before: State, after: State) -> None:
-        """Raises: UnmarkedError where an upsert met a row that did not exist when its rows were read.
+        """Raises: UnmarkedError if an upsert met a row that did not exist when its rows were read.
 
-        PostgreSQL counts it like a new one, and its former values are no longer known.
+        PostgreSQL counts it like a new one, and its former values are lost.
         """
         unseen = {key for key, row in after.items() if row.is_locked and key not in before}
         if unseen and unseen - self._written_twice():
@@ -220,7 +220,7 @@ class StatementOutcome(Struct, frozen=True):
             raise UnmarkedError(f"{what}; {advice} (if that never helps, {why}: use INSERT alone)")
 
     def _written_twice(self) -> set[Key]:
-        """Rows that an upsert with many parameters may have made first and met afterwards."""
+        """Rows that an upsert with many parameters may have inserted first and met afterwards."""
         statement, keys = self.statement, set[Key]()
         if len(statement.parameters) > 1:
             for columns, met in statement.met():
@@ -229,7 +229,7 @@ class StatementOutcome(Struct, frozen=True):
         return keys
 
     def _is_known(self, count: int | None, before: State, after: State) -> bool:
-        """Whether each row that the statement changed is among those found; False where it meant another table.
+        """Whether all rows that the statement changed were found; False if it used another table.
 
         Raises: UnmarkedError.
         """
@@ -244,7 +244,7 @@ class StatementOutcome(Struct, frozen=True):
         raise UnmarkedError(f"{what}; roll the transaction back and run it again")
 
     def _at_most(self, before: State, after: State) -> int:
-        """How many rows the statement can have changed at most if all of them are known."""
+        """Maximum number of changed rows if all of them are known."""
         statement, count = self.statement, len({*before, *after})
         if statement.write.is_upsert and self.driver.engine.outcomes.counts_twice:
             return self._counted(before, after) if count else 0
@@ -252,11 +252,11 @@ class StatementOutcome(Struct, frozen=True):
         return most + statement.repeats
 
     def _counted(self, before: State, after: State) -> int:
-        """MySQL's count for an upsert at most if all rows that it met are known.
+        """MySQL's maximum count for an upsert if all rows that it met are known.
 
-        A row that it makes or leaves as it is counts as one, a changed row as two, for each time that it is named; a
-        REPLACE may count an unchanged row as two. Uncertain counts are allowed only if no row is new: they could hide a
-        row that came in between.
+        A row that it inserts or leaves unchanged counts as one, a changed row as two, for each time that it is named; a
+        REPLACE may count an unchanged row as two. Uncertain counts are allowed only if no row is new: they could hide a row
+        inserted concurrently.
         """
         statement = self.statement
         changed = sum(key not in after or row.whole != after[key].whole for key, row in before.items())
@@ -281,14 +281,14 @@ class StatementOutcome(Struct, frozen=True):
     def _may_meet_others(self, before: State) -> bool:
         """Whether an UPDATE or DELETE may change rows that did not exist when its rows were read.
 
-        The counts may still agree: where WHERE tests more than keys, a row that was read may be left out.
+        The counts may still agree: if WHERE tests more than keys, a row that was read may not match.
         """
         if self.statement.write.is_upsert or self.driver.engine.outcomes.locks_all:
             return False
         return self.pending.read_by_where or bool(self._absent(before))
 
     def _absent(self, before: State) -> list[Key]:
-        """Keys that WHERE names without a row being found, or that have another type than in the database."""
+        """Keys in WHERE without a row, or with another type than in the database."""
         return [key for key in self.statement.wanted() or () if key not in before]
 
     def _met_others(self, count: int, before: State, after: State, moved: Mapping[Key, Key]) -> bool:
@@ -316,7 +316,7 @@ class StatementOutcome(Struct, frozen=True):
 
 
 def rows_changed(driver: Driver, statement: StatementKeys, cursor: Any) -> int | None:
-    """The driver's row count; None where it does not know it (SQLite before all returned rows are fetched)."""
+    """The driver's row count; None if unknown (SQLite before all returned rows are fetched)."""
     if cursor.rowcount < 0 or (driver.engine.outcomes.counts_late and statement.write.returned):
         return None
     return int(cursor.rowcount)
@@ -347,10 +347,10 @@ def compared(
 
 @dataclass
 class TransactionState:
-    """What one transaction changed. `begun_at`: when its first change began, in the clock's seconds.
+    """Changes of one transaction. `begun_at`: start of its first change, in the clock's seconds.
 
-    `changed`: changes kept for writing items at the commit; empty where none are written. `failed_in`: how many savepoints
-    were open when the mark of a change could not be left; None where every change has its mark.
+    `changed`: changes kept for writing items at the commit; empty if none are written. `failed_in`: number of open
+    savepoints when a mark could not be left; None if every change has its mark.
     """
 
     begun_at: float
@@ -359,7 +359,7 @@ class TransactionState:
 
 
 class Watcher(Protocol):
-    """Callbacks for what a service does, which stop it by raising. `reads`: whether changed rows must be read."""
+    """Callbacks for a service's actions, which they stop by raising. `reads`: whether changed rows must be read."""
 
     @property
     def reads(self) -> bool: ...
@@ -368,14 +368,14 @@ class Watcher(Protocol):
         """Called before a statement that changes a watched table."""
 
     def leaves_marks(self, changed: Changed) -> bool:
-        """Whether the adapter leaves the mark; False where a trigger does."""
+        """Whether the adapter leaves the mark; False if a trigger does."""
 
     @property
     def leaves_any(self) -> bool:
         """Whether the adapter leaves the marks of at least one table."""
 
     def commits(self, connection: Connection, work: TransactionState) -> None:
-        """Called before the commit of a transaction that wrote; `work` holds its changes where they are kept."""
+        """Called before the commit of a transaction that wrote; `work` contains its changes if they are kept."""
 
     def prepares(self, work: TransactionState) -> None:
         """Called before the first phase of a two-phase commit."""
@@ -399,11 +399,11 @@ class TransactionStates:
         self.begin(connection).changed += changed
 
     def fail(self, connection: Connection) -> None:
-        """Records that a change has no mark, so that the transaction must not be committed."""
+        """Record that a change has no mark, so that the transaction must not be committed."""
         self.begin(connection).failed_in = self._savepoints.get(connection, 0)
 
     def committed(self, connection: Connection) -> list[Changed]:
-        """The changes of the connection's last transaction, returned once; empty where it did not commit."""
+        """The changes of the connection's last transaction, returned once; empty if it did not commit."""
         work = self._committed.pop(connection, None)
         return [] if work is None else work.changed
 
@@ -424,7 +424,7 @@ class TransactionStates:
             self._committed[connection] = work
 
     def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
-        """A prepared transaction was checked before, and its commit was promised."""
+        """Does nothing: a prepared transaction was checked before, and its commit was promised."""
         if not is_prepared:
             self.commits(connection)
             return
@@ -448,19 +448,19 @@ class TransactionStates:
         self._savepoints[connection] = self._savepoints.get(connection, 0) + 1
 
     def goes_back(self, connection: Connection, *_: object) -> None:
-        """A rollback to the last savepoint: what failed after it is undone."""
+        """A rollback to the last savepoint undoes failures after it."""
         work = self._works.get(connection)
         if work is not None and work.failed_in is not None and work.failed_in > self._left(connection):
             work.failed_in = None
 
     def goes_on(self, connection: Connection, *_: object) -> None:
-        """The last savepoint is released: what failed after it now counts for the level around it."""
+        """After a release of the last savepoint, failures after it count for the enclosing level."""
         left, work = self._left(connection), self._works.get(connection)
         if work is not None and work.failed_in is not None:
             work.failed_in = min(work.failed_in, left)
 
     def _left(self, connection: Connection) -> int:
-        """How many savepoints stay open after the last one ends."""
+        """Number of savepoints that stay open after the last one ends."""
         left = max(0, self._savepoints.get(connection, 0) - 1)
         self._savepoints[connection] = left
         return left
@@ -472,14 +472,14 @@ class TransactionStates:
 
 
 def _refuse_failed(work: TransactionState) -> None:
-    """Raises: UnmarkedError where a change of the transaction has no mark."""
+    """Raises: UnmarkedError if a change of the transaction has no mark."""
     if work.failed_in is not None:
         what = "dual write: a change of this transaction could not be marked, so nothing of it is committed"
         raise UnmarkedError(f"{what}; it is rolled back, run it again")
 
 
 def _roll_back(connection: Connection) -> None:
-    """Rolls back in the database: SQLAlchemy takes a transaction whose commit failed as ended, and leaves it open there."""
+    """Roll back in the database: SQLAlchemy treats a transaction with a failed commit as ended, and leaves it open there."""
     with suppress(Exception):
         connection.dialect.do_rollback(connection.connection)
 
@@ -501,19 +501,19 @@ def leave_marks(driver: Driver, ddl: Ddl, changed: Sequence[Changed]) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises: UnmarkedError with advice where the table of marks is gone."""
+    """Raises: UnmarkedError with advice if the table of marks is missing."""
     try:
         yield
     except Exception as error:
         why = source_error(error, "dual write", "leaving marks")
         if not isinstance(why, MissingNameError):
-            raise  # as any statement of the service would
+            raise  # like any statement of the service
         raise UnmarkedError(f"{why}; run `migrator capture install` with this job") from None
 
 
 @contextmanager
 def _last_id_kept(driver: Driver) -> Iterator[None]:
-    """On MariaDB and MySQL restores the service's LAST_INSERT_ID() afterwards, as it would be with triggers."""
+    """On MariaDB and MySQL, restore the service's LAST_INSERT_ID() afterwards, as with triggers."""
     if not driver.engine.sessions.keeps_last_id:
         yield
         return
@@ -528,7 +528,7 @@ def _last_id_kept(driver: Driver) -> Iterator[None]:
 def left_at_once(images: RowImages, driver: Driver, pending: Pending, cursor: Any) -> bool:
     """Whether every mark of the statement was left; if not, its rows are compared in full, and an extra mark is harmless.
 
-    This is for new rows whose keys are known, and for an update of one row that does not change its key.
+    For new rows with known keys, and for an update of one row that does not change its key.
     """
     write, table = pending.statement.write, pending.statement.table
     if not driver.engine.outcomes.marks_at_once or table.captured is None or write.is_upsert:
@@ -580,7 +580,7 @@ def _if_it_fits(images: RowImages, pending: Pending, sql: SqlText) -> SqlText:
 # ── The rows that a service's statement changes, found by reading before and after it ──
 
 UnknownRows = Literal["refuse", "lock"]
-"""The treatment of a statement whose rows only its WHERE determines: refused, or read beforehand under lock."""
+"""Handling of a statement whose rows only its WHERE determines: refused, or read beforehand under lock."""
 _COUNTS = (
     "this connection does not count rows that stay as they are (CLIENT.FOUND_ROWS, which SQLAlchemy sets, is"
     " removed), so that an upsert of many rows may meet one that was not read"
@@ -588,7 +588,7 @@ _COUNTS = (
 
 
 def _by_key(write: StatementWrite, table: CapturedTable, driver: Driver) -> StatementWrite:
-    """The write with other names of the key as the key. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
+    """The write with SQLite's aliases of the key resolved. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
     if len(table.key) != 1 or table.types.get(table.key[0], "").upper() != "INTEGER":
         return write
     own = {name.lower() for name in table.columns}
@@ -618,15 +618,15 @@ class Marking(Struct, frozen=True):
     # ── before ──
 
     def concerns(self, text: str) -> bool:
-        """Whether the statement names a table of these, or may write tables that it does not name."""
+        """Whether the statement names one of these tables, or may write tables that it does not name."""
         return self.tables.mentioned(text) or bool(unnamed(text, self.tables.dialect))
 
     def before(
         self, driver: Driver, text: str, parameters: Sequence[Parameters], begins: Callable[[Driver], None]
     ) -> Pending | None:
-        """Reads the rows before a statement runs; None where it changes no watched table.
+        """Read the rows before a statement runs; None if it changes no watched table.
 
-        `begins` is called before anything is read. Raises: UnmarkedError where the rows it changes cannot be known.
+        `begins` is called before anything is read. Raises: UnmarkedError if the changed rows cannot be determined.
         """
         if not may_write(text, driver.dialect):
             return None
@@ -676,7 +676,7 @@ class Marking(Struct, frozen=True):
         return self.tables.is_view(schema, write.table)
 
     def _before_insert(self, driver: Driver, pending: Pending) -> None:
-        """Reads the rows that an upsert may change; a plain INSERT changes none."""
+        """Read the rows that an upsert may change; a plain INSERT changes none."""
         statement = pending.statement
         if statement.write.is_upsert:
             if statement.moves:
@@ -701,7 +701,7 @@ class Marking(Struct, frozen=True):
     def _before_change(self, driver: Driver, pending: Pending) -> None:
         write, table = pending.statement.write, pending.statement.table
         keys = pending.statement.wanted()
-        # The lock that the statement itself will take: a stronger one would make others wait needlessly.
+        # The lock that the statement itself will take: a stronger one would block others needlessly.
         lock: Lock = "key" if write.action == "delete" or pending.statement.moves_keys else "row"
         if keys is not None:
             state = self.images.by_keys(driver, table, keys, lock=lock)
@@ -713,7 +713,7 @@ class Marking(Struct, frozen=True):
         self._reach(driver, pending)
 
     def _reach(self, driver: Driver, pending: Pending) -> None:
-        """Reads the rows that foreign keys will change."""
+        """Read the rows that foreign keys will change."""
         statement = pending.statement
         is_delete = statement.write.replaces or statement.write.action == "delete"
         if is_delete or statement.moves_children:
@@ -741,7 +741,7 @@ class Marking(Struct, frozen=True):
     # ── after ──
 
     def after(self, driver: Driver, pending: Pending, cursor: Any) -> list[Changed]:
-        """The rows that the statement changed. Raises: UnmarkedError where they cannot be determined."""
+        """The rows that the statement changed. Raises: UnmarkedError if they cannot be determined."""
         if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
             return []
         return StatementOutcome(self.images, driver, pending).changed(cursor)

@@ -1,4 +1,4 @@
-"""Statements that change rows, noted as they are sent instead of marked: what a test of a service sees of its writes."""
+"""Records row-changing statements instead of marking them, for a service's tests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WRITTEN = re.compile(
 
 
 class Write(Struct, frozen=True):
-    """One row that a service changed, or a statement of which it changed rows.
+    """One row that a service changed, or a statement that changed rows.
 
-    `values`: of a statement its parameters, by the names that it gives them; of a change by hand the row's columns after it,
-    or its key where only that is known.
+    `values`: a statement's parameters, by name; for a change by hand the row's columns after it, or its key if only that is
+    known.
     """
 
     table: str
@@ -31,7 +31,7 @@ class Write(Struct, frozen=True):
 
 
 class Recording:
-    """In place of the adapter's event hooks: `write` is told of each row that is written, also where it is rolled back."""
+    """Replaces the adapter's event hooks: calls `write` with each written row, including rolled back ones."""
 
     def __init__(self, write: Callable[[Write], object]) -> None:
         self._write = write
@@ -43,7 +43,7 @@ class Recording:
             sa.event.listen(engine, "after_cursor_execute", self._executed)
 
     def attach_begun(self, connection: Connection) -> None:
-        """A connection that a session began with, of an engine that its maker did not name."""
+        """Attach the engine of a connection with which a session began, if its maker was not attached."""
         self.attach(connection.engine)
 
     def detach(self) -> None:
@@ -64,7 +64,7 @@ class Recording:
 
 
 def _rows(context: Any, given: Any, many: bool) -> Iterator[dict[str, Any]]:
-    """The parameters of each row: by name where SQLAlchemy made the statement, or its text names them."""
+    """The parameters of each row: by name if SQLAlchemy compiled the statement, or its text names them."""
     compiled = getattr(context, "compiled_parameters", None)
     rows = compiled or (given if many else [given])
     for row in rows:

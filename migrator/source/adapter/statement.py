@@ -31,7 +31,7 @@ _FORMATTED = re.compile(r"%\((?P<name>[^)]*)\)[sbt]|%[sbt]|%%")
 
 
 class StatementStyle(Struct, frozen=True):
-    """How a service's statements are written. `formats`: placeholders begin with %, in quotes as well."""
+    """Syntax of a service's statements. `formats`: placeholders begin with %, in quotes as well."""
 
     dialect: str
     formats: bool = False
@@ -55,7 +55,7 @@ class Fragment(Struct, frozen=True):
 
 
 class Numbered(Struct, frozen=True):
-    """A statement with names instead of its placeholders; `places`: the parameter that each stands for."""
+    """A statement with names instead of its placeholders; `places`: the parameter of each."""
 
     text: str
     places: tuple[int | str, ...]
@@ -83,7 +83,7 @@ def _outer(tokens: Sequence[Token], kinds: Sequence[TokenType]) -> list[tuple[in
 def numbered(text: str, spoken: StatementStyle) -> Numbered:
     """The statement with migrator_p0, migrator_p1, … for its placeholders, and % for the drivers' %%.
 
-    A driver that formats by % does so in quotes and comments as well; for the others these hold no placeholders.
+    A driver that formats by % does so in quotes and comments as well; for the others these contain no placeholders.
     """
     pieces: list[str] = []
     places: list[int | str] = []
@@ -103,7 +103,7 @@ def numbered(text: str, spoken: StatementStyle) -> Numbered:
 
 
 def _place(match: re.Match[str], number: int) -> int | str:
-    """The parameter that a placeholder stands for: by its name, its number, or its position."""
+    """The parameter of a placeholder: by name, number, or position."""
     groups = match.groupdict()
     if groups.get("name") is not None:
         return groups["name"]
@@ -144,11 +144,11 @@ class StatementValue(Struct, frozen=True):
     many: bool = False
 
     def of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Any:
-        """Raises: UnmarkedError where the parameters do not have it."""
+        """Raises: UnmarkedError if the parameters do not contain it."""
         return self.value if self.place is None else parameter(parameters, self.place)
 
     def each_of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | None:
-        """The values; None where they cannot be listed, such as an array given as text."""
+        """The values; None if they cannot be listed, such as an array given as text."""
         value = self.of(parameters)
         if not self.many:
             return [value]
@@ -156,7 +156,7 @@ class StatementValue(Struct, frozen=True):
 
 
 def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -> Any:
-    """Raises: UnmarkedError where there is none at that place."""
+    """Raises: UnmarkedError if the place has no parameter."""
     try:
         return parameters[place]  # type: ignore[index]
     except (LookupError, TypeError):
@@ -167,12 +167,11 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
 class StatementWrite(Struct, frozen=True):
     """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
-    `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes
-    the rows that it meets. `assigned`: columns that an update sets, or an upsert sets in rows that it meets; `kept`:
-    those of them that an upsert sets to their present value or to that of its own row.
-    `wanted`: columns that WHERE restricts to certain values. `where` None: every row. `opaque`: why the rows that it
-    writes cannot be read beforehand by its WHERE; '' where they can. `returned`: columns that it returns ('' for
-    anything else, '*' for all).
+    `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes the
+    rows that it meets. `assigned`: columns that an update sets, or an upsert sets in rows that it meets; `kept`: those of
+    them that an upsert sets to their present value or to that of its own row. `wanted`: columns that WHERE restricts to
+    certain values. `where` None: every row. `opaque`: why its rows cannot be read beforehand by its WHERE; '' if they can.
+    `returned`: columns that it returns ('' for anything else, '*' for all).
     """
 
     action: Action
@@ -223,7 +222,7 @@ _SILENCE = _Silence()
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    # Added each time, since a service that sets up its logging may remove filters; adding it twice changes nothing.
+    # Added each time, since a service that configures its logging may remove filters; adding it twice changes nothing.
     logging.getLogger("sqlglot").addFilter(_SILENCE)
     before = _READING.set(True)
     try:
@@ -235,7 +234,7 @@ def quietly() -> Iterator[None]:
 # ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──
 
 Node: TypeAlias = Any
-"""A piece of sqlglot's tree, whose classes have other bases in other versions."""
+"""A node of sqlglot's tree, whose classes have other bases in other versions."""
 
 
 class TreeReader:
@@ -354,7 +353,7 @@ class TreeReader:
     def rows(
         self, source: Node | None, columns: tuple[str, ...] | None
     ) -> tuple[tuple[StatementValue | None, ...], ...] | None:
-        """The rows of VALUES, also in the form that SQLAlchemy orders by a counter; None where a query makes them."""
+        """The rows of VALUES, including the form that SQLAlchemy orders by a counter; None for an INSERT from a query."""
         if source is None:
             # DEFAULT VALUES; anything else may be a query in syntax that sqlglot skips.
             return ((),) if "values" in words_of(self.statement.text) else None
@@ -417,7 +416,7 @@ class TreeReader:
         return "it has a sub-select" if self.tree.find(exp.Select) is not None else ""
 
     def where(self) -> Fragment | None:
-        """The text of WHERE, as it stands in the statement."""
+        """The text of WHERE, as in the statement."""
         if self.tree.args.get("where") is None:
             return None
         return self.statement.where(self.spoken)
@@ -431,7 +430,7 @@ class TreeReader:
         )
 
     def is_column(self, node: Node) -> bool:
-        """Whether it is a column of the written table; where other tables are read, it must name its table."""
+        """Whether it is a column of the written table; if other tables are read, it must name its table."""
         if not isinstance(node, exp.Column) or NAME.fullmatch(node.name) is not None:
             return False
         target, of = self.tree.this, node.args.get("table")
@@ -449,7 +448,7 @@ class TreeReader:
         return str(node.name) if self.engine.statements.tables_keep_case else self.name(node)
 
     def _number(self, text: str) -> Any:
-        """The number in the type that the database holds."""
+        """The number in the type that the database stores."""
         if re.fullmatch(r"-?\d+", text):
             return int(text)
         return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
@@ -513,7 +512,7 @@ _BY_PARTITION = re.compile(r"(?is)\s*ALTER\b.*\b(?:TRUNCATE|DETACH|EXCHANGE|DROP
 _BLOCK = re.compile(r"(?is)BEGIN\s+(?!NOT\b|WORK\b)\w")
 """A block of MariaDB's mode ORACLE, in which a name alone calls a procedure."""
 _AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
-"""Words that may precede a statement that is run: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
+"""Words that may precede an executed statement: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
 _VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
 _SERVER_COMMENT = re.compile(r"/\*M?!")
 """MySQL executes the content of such a comment."""
@@ -545,7 +544,7 @@ def _head(text: str, dialect: str) -> int:
 
 
 def may_write(text: str, dialect: str) -> bool:
-    """Whether the text may write and must be parsed; a SELECT alone does not."""
+    """Whether the text may write and must be parsed; a plain SELECT does not."""
     word = first_word(text, dialect)
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
@@ -557,7 +556,7 @@ def may_write(text: str, dialect: str) -> bool:
 
 
 def unnamed(text: str, dialect: str) -> str:
-    """Why a statement may write tables that it does not name; '' where it names them."""
+    """Why a statement may write tables that it does not name; '' if it names them."""
     if '"' in escapes(text, dialect):
         return 'a name in it is written with escapes (U&"…"); write it plainly'
     word, rules = first_word(text, dialect), engine_of(dialect).statements
@@ -578,7 +577,7 @@ def unnamed(text: str, dialect: str) -> str:
 
 
 def written(text: str, spoken: StatementStyle) -> Written:
-    """What the statement writes; None where it changes no rows of a table."""
+    """The statement's write; None if it changes no rows of a table."""
     try:
         return _written(text, spoken)
     except RecursionError:

@@ -22,12 +22,12 @@ from migrator.source.engines.connect import engine_at
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all from which a chain of pairs leads to one of them."""
+    """The places, and all that lead to them by a chain of pairs."""
     return _closed([(child, parent) for parent, child in pairs], places)
 
 
 def beneath(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all to which a chain of pairs leads from one of them."""
+    """The places, and all that a chain of pairs leads to from them."""
     return _closed(pairs, places)
 
 
@@ -52,8 +52,8 @@ _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 class CapturedTable(Struct, frozen=True):
     """`key`, `unique`: real names of the columns of the primary key and of other unique keys; `columns`: of all columns;
-    `types`: declared types by these names; `replaces`: whether a new row on SQLite may delete others by itself;
-    `keeps_parts`: whether SQLite keeps what a statement did before it failed.
+    `types`: declared types by these names; `replaces`: whether a new row on SQLite may delete others without REPLACE;
+    `keeps_parts`: whether SQLite keeps the work of a statement before its failure.
 
     `captured` None: its rows leave no marks, but foreign keys change captured tables when it changes.
     """
@@ -74,7 +74,7 @@ class CapturedTable(Struct, frozen=True):
 
     @property
     def meets_unseen(self) -> bool:
-        """Whether a new row may conflict with rows by more than its unique columns."""
+        """Whether a new row may conflict with others by more than its unique columns."""
         return self.captured is not None and bool(self.captured.table.unique_conflicts)
 
     @property
@@ -93,13 +93,13 @@ class CapturedTables:
     """The schema (MySQL: the database) of names without a schema."""
     tables: Mapping[Place, CapturedTable]
     views: frozenset[str] = frozenset()
-    """Names, in lower case, of views and partitions, and of tables with rules, that the tables may be written through."""
+    """Names, in lower case, of views, partitions and tables with rules through which the tables may be written."""
     folds_names: bool = False
     """Whether Orders and orders are the same table in the source."""
     hidden: frozenset[Place] = frozenset()
     """On PostgreSQL, the schemas and names of those."""
     ruled: Mapping[Place, frozenset[str]] = field(default_factory=dict)
-    """Watched tables of which a rule writes watched tables, with the actions for which it does."""
+    """Watched tables with rules that write watched tables, and the actions of these rules."""
     inherited: frozenset[Place] = frozenset()
     """Tables on PostgreSQL from which watched tables inherit, so that writing them changes watched rows."""
     emptied: frozenset[str] = frozenset()
@@ -117,18 +117,18 @@ class CapturedTables:
         self._spelled_emptied = frozenset(_spelled(self.emptied))
 
     def mentioned(self, text: str) -> bool:
-        """Whether a text names any of the tables; a name inside another word counts, too."""
+        """Whether a text contains the name of any table, also inside another word."""
         lowered = text.lower()
         if "truncate" in lowered and any(name in lowered for name in self._spelled_emptied):
             return True
         return any(name in lowered for name in self._spelled)
 
     def is_view(self, schema: str | None, name: str) -> bool:
-        """Whether the name is of a view or a partition; `schema`: the one in which the session finds it."""
+        """Whether the name is of a view or a partition; `schema`: the one in which the session resolves it."""
         return Place(schema, name) in self.hidden if self.hidden else name.lower() in self.views
 
     def inherits(self, table: CapturedTable | None, name: str) -> bool:
-        """Whether watched tables inherit from this one. `table`: the watched table of that name, if there is one."""
+        """Whether watched tables inherit from this one. `table`: the watched table of that name, if any."""
         return name.lower() in self._heritage if table is None else table.place in self.inherited
 
     def named(self, words: frozenset[str]) -> list[str]:
@@ -143,7 +143,7 @@ class CapturedTables:
         return texts
 
     def resolve(self, schema: str | None, name: str, home: str | None = None) -> CapturedTable | None:
-        """The table that a statement means by the name, as the database would know it."""
+        """The table that the name in a statement resolves to, as in the database."""
         exact = [table for table in self._by_name.get(name.lower(), ()) if self._same(table.place.name, name)]
         wanted = schema if schema is not None else (home or self.home)
         same = [table for table in exact if self._is_in(table.place.schema, wanted)]
@@ -161,12 +161,12 @@ class CapturedTables:
         return real == written
 
     def is_shared(self, name: str) -> bool:
-        """Whether several schemas have such a table, so that the session decides which one is meant."""
+        """Whether several schemas have such a table, so that the session determines which one is used."""
         return len(self._by_name.get(name.lower(), ())) > 1
 
 
 def _spelled(names: Iterable[str]) -> Iterator[str]:
-    """The names as statements spell them: in quotes, and where a driver formats by %."""
+    """The names as statements write them: in quotes, and escaped for drivers that format by %."""
     for name in names:
         for quoted in (name, name.replace('"', '""'), name.replace("`", "``")):
             yield from (quoted, quoted.replace("%", "%%"))
@@ -309,7 +309,7 @@ def _parent(connection: Connection, place: Place, below: tuple[Below, ...]) -> C
 
 
 def _with_parents(captured: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:
-    """The captured tables, and all from which a chain of acting foreign keys leads to one of them."""
+    """The captured tables, and all that lead to one of them by a chain of acting foreign keys."""
     places = list(captured)
     for place in places:
         places += [parent for parent, tie in acting if tie.child == place and parent not in places]

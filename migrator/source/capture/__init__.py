@@ -1,1 +1,1 @@
-"""Changes caught in the source: triggers that leave marks, marks, and tickets."""
+"""Change capture in the source: triggers that leave marks, marks, and tickets."""

@@ -1,4 +1,4 @@
-"""Capture in a source: triggers installed and inspected, why a table is refused, and what the source counts of changes."""
+"""Capture in a source: triggers installed and inspected, refused tables, and the source's counts of changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]
 
 
 def has_tables(connection: Connection, ddl: Ddl) -> bool:
-    """Whether capture was installed: its counter is there."""
+    """Whether capture was installed: its counter exists."""
     return _has(connection, "ticket")
 
 
@@ -60,10 +60,10 @@ def has_marks(connection: Connection, ddl: Ddl) -> bool:
 
 
 def has_log(connection: Connection) -> bool:
-    """Whether our table of how far the log is copied is there, and this user has a right on it."""
+    """Whether our table with the position in the log exists, and this user has a right on it."""
     capturing = engine_at(connection).capturing
     home = capturing.schema or connection.dialect.default_schema_name
-    # An inspector would ask for the table itself, which is refused to a user without rights on it, even if it is not there.
+    # An inspector would query the table itself, which is denied to a user without rights on it, even if it does not exist.
     found = connection.execute(_HAS_TABLE, {"home": home, "name": f"{capturing.prefix}log"})
     return bool(found.scalar_one())
 
@@ -84,7 +84,7 @@ def _has(connection: Connection, name: str) -> bool:
 def refusals(
     connection: Connection, ddl: Ddl, tables: Sequence[Captured], *, by_triggers: bool = True
 ) -> list[str]:
-    """All refusals at once. Not `by_triggers`: services leave the marks, so refusals about triggers are left out."""
+    """All refusals at once. Not `by_triggers`: services leave the marks, so refusals about triggers are omitted."""
     faults = [what for table in tables if (what := _unseen(ddl, table))]
     engine_refusals = engine_at(connection).capturing.refusals(connection, ddl, tables)
     return [
@@ -99,7 +99,7 @@ def views(connection: Connection, ddl: Ddl) -> set[str]:
 
 
 def _definitions(connection: Connection) -> dict[str, list[str]]:
-    """By name in small letters, the definitions of functions and views of the application that this user may see."""
+    """By lower-case name, the definitions of the application's functions and views that this user may see."""
     found: dict[str, list[str]] = {}
     for name, text in connection.execute(engine_at(connection).queries["definitions"]):
         found.setdefault(name.lower(), []).append(text or "")
@@ -126,7 +126,7 @@ _NO_LOG = "only the logs of PostgreSQL and MySQL can be captured; install withou
 
 
 class SqlCapture:
-    """Its `writing` waits for locks only for seconds: a table that waits for us would make the service wait."""
+    """`writing` has a lock timeout of seconds: while our statement waits for a table, the service would wait behind it."""
 
     means = "triggers"
 
@@ -134,7 +134,7 @@ class SqlCapture:
         self._writing = writing
 
     def at_once(self) -> SqlCapture:
-        """A SqlCapture for checks that must be short: it retries nothing."""
+        """A SqlCapture for short checks: it retries nothing."""
         return SqlCapture(self._writing.at_once())
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
@@ -242,8 +242,9 @@ class SqlCapture:
 
 
 class _Existing(Struct, frozen=True):
-    """Our triggers that are there. `capturing`: those that an install compares, also such as refuse writes of a table that
-    is captured (again); `refusing`: those that stay, for their tables' rows follow items."""
+    """Our existing triggers. `capturing`: those that an install compares, including those that refuse writes of a table
+    that is captured (again); `refusing`: those that stay, because their tables' rows follow items.
+    """
 
     capturing: list[ExistingTrigger]
     refusing: list[ExistingTrigger]
@@ -290,7 +291,7 @@ def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured])
 
 
 def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    """The steps that take away all triggers which leave marks, and those that refuse writes of these tables."""
+    """The steps that remove all triggers which leave marks, and those that refuse writes of these tables."""
     of = _Existing.of(connection, ddl, tables)
     return [*_drop_steps(of.capturing), *_cleanup(connection, {}, of.refusing)]
 
@@ -299,12 +300,12 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 
 
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    """What keeps the words by which values are spelled now, if others are kept."""
+    """The step that stores the present words of values, if others are stored."""
     kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
     words = {table.name: spelling_of(table) for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
         return []
-    # Without the characters that a literal of SQL, or of one engine, has a use for.
+    # Without the characters that are special in an SQL literal of any engine.
     text = quote(json.dumps(words, sort_keys=True), safe='{}[]":, ')
     return [Step("", (f"UPDATE {ddl.ticket} SET words = '{text}' WHERE id = 1",))]
 
@@ -327,7 +328,7 @@ def _spelled(
 
 
 def _switch_step(ddl: Ddl) -> Step:
-    """The last step: until every trigger exists, services still leave their marks, some of which are then doubled."""
+    """The last step: until every trigger exists, services still leave their marks, some of which are then duplicates."""
 
     def marked_by(origin: MarkedBy) -> tuple[str, ...]:
         return (f"UPDATE {ddl.ticket} SET marked_by = '{origin}' WHERE id = 1",)
@@ -346,7 +347,7 @@ def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
 
 
 def _marks_step(ddl: Ddl) -> Step:
-    """The step that creates the table of marks again, under a new installation id: marks were lost, so items may be old."""
+    """The step that creates the table of marks again, with a new installation id: marks were lost, so items may be stale."""
     renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
     return Step("", (*ddl.tables(), renamed))
 
@@ -354,9 +355,9 @@ def _marks_step(ddl: Ddl) -> Step:
 def _expected_triggers(
     connection: Connection, ddl: Ddl, tables: Sequence[Captured]
 ) -> dict[str, list[Trigger]]:
-    """By table, the triggers that it should have.
+    """By table, its expected triggers.
 
-    Among them parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
+    Includes parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
     """
     by_table = {table.name: ddl.triggers(table) for table in tables}
     for trigger in engine_at(connection).capturing.more_triggers(connection, tables, ddl):
@@ -420,7 +421,7 @@ def _state(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> 
 
 
 def _table_step(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger], table: str) -> Step:
-    """Creates new triggers before old ones are dropped, so that no change is missed (MySQL commits each statement)."""
+    """Create new triggers before old ones are dropped, so that no change is missed (MySQL commits each statement)."""
     create = [
         statement for trigger in expected if not _is_there(trigger, existing) for statement in trigger.create
     ]
@@ -493,11 +494,11 @@ class SqlActivity:
         return self._writing.read("listing views", view_names)
 
     def named(self) -> set[str]:
-        """None: facts are of the whole catalogue."""
+        """Empty: facts are of the whole catalogue."""
         return set()
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """A change is a mark at once."""
+        """Empty: a change is a mark at once."""
 
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
@@ -519,7 +520,7 @@ class SqlActivity:
 
 
 def _marks_ever(connection: Connection, ddl: Ddl) -> int | None:
-    """A number that grows with every mark that is left; None where nothing is captured."""
+    """A number that grows with every mark; None without capture."""
     inspector, query = sa.inspect(connection), engine_at(connection).writers.marks_ever
     schema, _, name = ddl.mark.replace('"', "").replace("`", "").rpartition(".")
     if not query or not inspector.has_table(name, schema or None):

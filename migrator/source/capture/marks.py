@@ -34,15 +34,15 @@ from migrator.source.sql.transactions import Writing
 
 
 class Images:
-    """Reads images on one connection. What was learnt of types is kept in `domains`."""
+    """Reads images on one connection. `domains`: a cache of types."""
 
     def __init__(self, capturing: Capturing, connection: Connection, domains: dict[int, int]) -> None:
         self._decode = capturing.decode(connection, domains)
 
     def read(self, text: str | None) -> dict[str, Any] | None:
-        """The image. It stands by itself: a table that was altered or dropped since is not looked at.
+        """The image, read without the table, which may have been altered or dropped since.
 
-        What no longer is a value of its type stays text; what is no image at all is an empty one.
+        A value that no longer fits its type stays text; an invalid image is empty.
         """
         if text is None:
             return None
@@ -61,10 +61,10 @@ class Images:
 
 # ── Marks in the source: `model.live.Marks` by SQL ──
 #
-# A mark that was worked is deleted, but as long as any snapshot is open (a dump, a report) the database keeps what is
-# left of it, and a reader of the marks from the first one on passes by all of that. So most takes begin where the last
-# ones ended. That is a hint and no cursor: a transaction that commits late brings marks with lower ids, so now and then a
-# take begins at the first mark.
+# A processed mark is deleted, but while any snapshot is open (a dump, a report) the database keeps its remains, and a
+# reader of the marks from the first one on scans all of them. So most takes begin where the last ones ended. That is a
+# hint, not a cursor: a transaction that commits late brings marks with lower ids, so now and then a take begins at the
+# first mark.
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _FREE = "ready_at <= {now} AND leased_until <= {now}"
@@ -93,15 +93,15 @@ _AGAIN = (
 
 
 class Begin:
-    """Where a take begins: at the first mark, or a little before the last one that was taken.
+    """Where a take begins: at the first mark, or slightly before the last one that was taken.
 
-    Takes from the first mark on are the ones that cost more and more beside an open snapshot. Each is followed by a pause
-    of `pause` times what it took, so that together they take no more than that part of the time; by `longest_s` at most,
-    for until the next one no take finds what committed late or was given back. One that failed is done again at once.
+    Takes from the first mark get slower while a snapshot is open. Each is followed by a pause of `pause` times its
+    duration, so that together they take at most that part of the time; by `longest_s` at most, because until the next one
+    no take finds marks that were committed late or released. A failed one is repeated at once.
     """
 
     behind = 1000
-    """Ids. Transactions that ran side by side commit in another order than that of their marks' ids."""
+    """In ids. Concurrent transactions commit in another order than that of their marks' ids."""
     pause = 20.0
     longest_s = 10.0
 
@@ -112,17 +112,17 @@ class Begin:
         self._next_s: float | None = None
 
     def next(self) -> int:
-        """The lowest id of the next take; 0 where it is to begin at the first mark."""
+        """The lowest id of the next take; 0 to begin at the first mark."""
         with self._lock:
             is_due = self._next_s is None or self._clock() >= self._next_s
             begin = max(0, self._last - self.behind)
             if is_due and begin:
-                # Other threads go on from the hint meanwhile.
+                # Other threads continue from the hint meanwhile.
                 self._next_s = float("inf")
             return 0 if is_due else begin
 
     def took(self, begin: int, took_s: float, ids: Sequence[int]) -> None:
-        """A take from `begin` on is done, in so long, and took these marks."""
+        """Record a take from `begin` on, its duration and its marks."""
         with self._lock:
             self._last = max([self._last, *ids])
             if not begin:
@@ -133,7 +133,7 @@ class Begin:
             self._last = min([self._last, *ids])
 
     def anew(self) -> None:
-        """The next take begins at the first mark."""
+        """Make the next take begin at the first mark."""
         with self._lock:
             self._next_s = None
 
@@ -165,7 +165,7 @@ class SqlMarks:
         self._begin.anew()
 
     def _take(self, begin: int, count: int, lease_s: float) -> tuple[list[Mark], float]:
-        """The marks, and how many seconds the try took that came about."""
+        """The marks, and the duration in seconds of the try that succeeded."""
 
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
@@ -173,7 +173,7 @@ class SqlMarks:
                 # Processes on a file use their hosts' clocks: no lease or pause lasts longer than one that begins now.
                 for statement in _BRING_BACK:
                     connection.execute(_text(statement, ddl), {"s": lease_s})
-            # Rows of others are passed by, not waited for.
+            # Skip rows locked by others instead of waiting.
             chosen = _text(f"{_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:
@@ -189,7 +189,7 @@ class SqlMarks:
 
     def advance(self, mark: Mark, cursor: str) -> None:
         def work(connection: Connection, ddl: Ddl) -> None:
-            # A new row in its place: it stands behind all others, so no other mark waits for a parent of many children.
+            # Replaced by a new row, behind all others, so no other mark waits for a parent with many children.
             values = {"id": mark.id, "cursor": cursor}
             if connection.execute(_text(_AGAIN, ddl), values).rowcount:
                 connection.execute(_text("DELETE FROM {mark} WHERE id = :id", ddl), {"id": mark.id})
@@ -268,15 +268,17 @@ class SqlMarks:
         return self.writing.look("counting marks", work)
 
     def exact(self) -> SqlMarks:
-        """Marks whose count holds every change that was committed before: here a change is a mark at once."""
+        """Itself: here a change is a mark at once, so a count includes every earlier commit."""
         return self
 
     def lag(self) -> SlotLag | None:
-        """How far the source's log is behind; None where it is not captured."""
+        """How far the source's log is behind; None if it is not captured."""
         return None
 
     def probe(self) -> None:
-        """Does all that a relay does with marks, with none of them. Raises: SourceError, which names what is refused."""
+        """Try everything that a relay does with marks, on none of them. Raises: SourceError, which names the missing
+        right.
+        """
 
         def work(connection: Connection, ddl: Ddl) -> None:
             again = _AGAIN.replace(":cursor", "NULL").replace("id = :id", "1 = 0")
@@ -291,8 +293,8 @@ class SqlMarks:
         self.writing.close()
 
     def _of_marks(self, doing: str, values: str, ids: Sequence[int], **parameters: float) -> int:
-        """Sets the values of these marks, or deletes them if there are none. Returns the number of marks that were there."""
-        # In one order, so that no deadlock comes of it.
+        """Set the values of these marks, or delete them if there are none. Returns the number of existing marks."""
+        # In one order, which prevents deadlocks.
         ordered = sorted(ids)
         lists = [ordered[start : start + _IDS_A_LIST] for start in range(0, len(ids), _IDS_A_LIST)]
 
@@ -303,7 +305,7 @@ class SqlMarks:
         return self.writing.write(doing, work) if lists else 0
 
     def _listed(self, ddl: Ddl, ids: Sequence[int], values: str) -> sa.TextClause:
-        """The numbers themselves: as parameters each of them would cost the driver more than the mark that it names."""
+        """The numbers themselves: a parameter each would cost the driver more than the mark."""
         statement = self._capturing.updates_listed if values else self._capturing.deletes_listed
         numbers = ", ".join(map(str, map(int, ids)))
         return _text(statement.replace("{values}", values).replace("{ids}", numbers), ddl)
@@ -320,11 +322,11 @@ def _text(statement: str, ddl: Ddl) -> sa.TextClause:
 
 
 def _json(text: str) -> Any:
-    """What the text says. Raises: ValueError."""
+    """The parsed text. Raises: ValueError."""
     try:
         return orjson.loads(text)
     except ValueError:
-        # Half of a surrogate pair, and numbers that are no numbers of JSON.
+        # Half of a surrogate pair, and numbers that are invalid in JSON.
         return json.loads(text)
 
 
@@ -363,7 +365,7 @@ class SqlTickets:
         return self._writing.write("raising the epoch", work)
 
     def probe(self) -> None:
-        """Draws none, with all the rights that drawing takes. Raises: SourceError, which names what is refused."""
+        """Draw none, with all the rights that drawing needs. Raises: SourceError, which names the missing right."""
 
         def work(connection: Connection, ddl: Ddl) -> None:
             self._counter(connection, ddl)

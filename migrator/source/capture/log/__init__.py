@@ -1,1 +1,1 @@
-"""Capture from the log of a source's server, whose changes are copied into our marks."""
+"""Capture from a source server's log: its changes are copied into our marks."""

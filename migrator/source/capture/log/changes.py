@@ -1,4 +1,4 @@
-"""Changes in a log, and the marks that they become: images in the form that triggers write. Pure."""
+"""Changes in a log as marks, with images in the form that triggers write. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from migrator.source.engines.ddl import spelling_of
 
 
 class MarkedTable(Struct, frozen=True):
-    """`columns`: (written name, real name) of those that images hold. `watched`: real names; None: any update is marked.
-    `words`: as spelling_of() gives them."""
+    """`columns`: (written name, real name) of those in images. `watched`: real names; None: any update is marked. `words`:
+    as from spelling_of().
+    """
 
     name: str
     columns: tuple[tuple[str, str], ...]
@@ -27,7 +28,6 @@ class MarkedTable(Struct, frozen=True):
 
     @property
     def reals(self) -> set[str]:
-        """Real names of the columns that images hold."""
         return {real for _, real in self.columns}
 
 
@@ -40,7 +40,7 @@ def marked_table(captured: Captured) -> MarkedTable:
 
 
 def tables_text(tables: Sequence[Captured]) -> str:
-    """The tables as JSON, in one form."""
+    """The tables as JSON, in one canonical form."""
     made = {}
     for table in map(marked_table, tables):
         made[table.name] = {
@@ -67,7 +67,7 @@ def tables_of(text: str) -> dict[str, MarkedTable]:
 
 
 class Unchanged:
-    """A value that the log leaves out, because the UPDATE did not change it."""
+    """A value that the log omits because the UPDATE did not change it."""
 
 
 UNCHANGED = Unchanged()
@@ -77,8 +77,9 @@ Row: TypeAlias = tuple[Value, ...]
 
 
 class RowChange(Struct, frozen=True):
-    """A change of one row. `old`: None where the log has none; `old_is_key`: it holds the identity's columns only, and
-    NULL in all others."""
+    """A change of one row. `old`: None if the log does not contain it; `old_is_key`: it contains only the identity's
+    columns, and NULL in all others.
+    """
 
     kind: Literal["insert", "update", "delete"]
     relation: int
@@ -88,7 +89,7 @@ class RowChange(Struct, frozen=True):
 
 
 class MarkColumn(Protocol):
-    """A column as the log describes it. `is_key`: the image before holds it."""
+    """A column as the log describes it. `is_key`: the old image contains it."""
 
     @property
     def name(self) -> str: ...
@@ -111,12 +112,12 @@ class MarkRelation(Protocol):
 
 
 def whole_table(table: MarkedTable, at: float) -> KeptMark:
-    """A mark that says: any row of the table may have changed."""
+    """A mark for a possible change of every row of the table."""
     return KeptMark(table.name, None, None, at)
 
 
 class RelationMarks(Struct, frozen=True, dict=True):
-    """Makes marks of the changes of one relation as the log describes it, which is `table` or a partition of it."""
+    """Makes marks from changes of one relation as the log describes it: `table` or one of its partitions."""
 
     table: MarkedTable
     relation: MarkRelation
@@ -125,10 +126,10 @@ class RelationMarks(Struct, frozen=True, dict=True):
         """None if no watched column changed."""
         if self._is_unwatched(change):
             return None
-        # In the image of a key all other columns are NULL, even if they hold values.
+        # In the image of a key all other columns are NULL, even if they have values.
         full_old = None if change.old_is_key else change.old
         after = self._image(self._places, change.new, full_old, change.old)
-        # If an UPDATE has no image before, the columns of the identity are as they were.
+        # Without an old image in an UPDATE, the columns of the identity are unchanged.
         old = change.old or (change.new if change.kind == "update" else None)
         before = self._image(self._identity, old, change.new, change.new)
         if after is UNKNOWN or before is UNKNOWN:
@@ -147,8 +148,9 @@ class RelationMarks(Struct, frozen=True, dict=True):
     def _image(
         self, places: Mapping[str, int], row: Row | None, other: Row | None, other_key: Row | None
     ) -> _Image | None:
-        """Columns that the log does not hold are left out; a mark without them becomes a finding. `other`,
-        `other_key`: where a value that the row leaves out may stand, of any column and of one of the identity."""
+        """The image; columns that are not in the log are omitted, and a mark without them becomes a finding. `other`,
+        `other_key`: where a value that the row omits may be, for any column and for one of the identity.
+        """
         if row is None:
             return None
         image: _Image = {}
@@ -169,7 +171,7 @@ class RelationMarks(Struct, frozen=True, dict=True):
         watched, places = self.table.watched, self._places
         if watched is None or change.old is None or change.new is None or change.old_is_key:
             return False
-        # A column that the log leaves out, as a generated one, is made of others.
+        # A column that the log omits, such as a generated one, depends on others.
         if not watched <= places.keys():
             return False
         return all(_is_same(change.old[places[name]], change.new[places[name]]) for name in watched)
@@ -177,7 +179,7 @@ class RelationMarks(Struct, frozen=True, dict=True):
 
 _Image = dict[str, "str | None"]
 UNKNOWN: _Image = {"": None}
-"""Of a row whose value the log left out, and does not hold elsewhere."""
+"""Of a row with a value that the log omits everywhere."""
 
 
 def _is_same(old: Value, new: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Capture from a source's log in place of triggers, installed and inspected: what all engines with a log share."""
+"""Capture from a source's log instead of triggers, installed and inspected: the part that all engines share."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from migrator.source.sql.transactions import Writing
 
 
 class LogCapture(SqlCapture):
-    """SqlCapture of a source whose log can be captured as well. `marks`: those that the log is copied to."""
+    """SqlCapture of a source that also supports capture from its log. `marks`: those that the log is copied to."""
 
     means_of_log: str
-    """What captures, in words."""
+    """The means of capture, for messages."""
     taken_words: str
-    """What an uninstall takes away, in words."""
+    """What an uninstall removes, for messages."""
     literal: Callable[[str], str]
-    """A text in SQL."""
+    """Quotes a text as an SQL literal."""
     log_limits: Callable[[Connection], Iterator[str]]
-    """What capture from the log costs, and what it does not survive."""
+    """Costs and limits of capture from the log."""
     create_log: Callable[[Ddl], str]
-    """The statement that makes our table of how far the log is copied."""
+    """The statement that creates our table with the position in the log."""
 
     def __init__(
         self, writing: Writing, job: str, marks: LogMarks, wait: Callable[[float], None] = time.sleep
@@ -58,24 +58,25 @@ class LogCapture(SqlCapture):
 
     @abstractmethod
     def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
-        """Why the log of this server, or of these tables, cannot be captured, each with what to do."""
+        """Why the log of this server, or of these tables, cannot be captured, each with the fix."""
 
     @abstractmethod
     def _begin_steps(
         self, connection: Connection, ddl: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
     ) -> Iterator[Step]:
-        """What is to be done until all changes of the tables can be read from the place on."""
+        """Steps until all changes of the tables can be read from the place on."""
 
     def _end_steps(self, connection: Connection) -> Iterator[Step]:
-        """What takes away what the server has for our reader, but for our own tables."""
+        """Steps that remove the server's objects for our reader, except our own tables."""
         return iter(())
 
     @abstractmethod
     def _unlogged(
         self, connection: Connection, ddl: Ddl, place: LogPlace, tables: Sequence[Captured]
     ) -> Mapping[str, TableCapture]:
-        """By table, the state of those whose changes the log does not have as it should; also of tables that it is made to
-        have for us and that are not captured."""
+        """By table, the state of those whose changes are not fully in the log; includes tables that are logged for us but
+        not captured.
+        """
 
     # ── capture ──
 
@@ -125,7 +126,7 @@ class LogCapture(SqlCapture):
 
     def do(self, step: Step) -> None:
         if _is_switch(step):
-            # Triggers leave the marks by now; what is only in the log goes with our place in it.
+            # Triggers leave the marks by now; changes that are only in the log are lost with our place in it.
             self._marks.drain()
         super().do(step)
 
@@ -189,12 +190,12 @@ class LogCapture(SqlCapture):
         step = self._writing.look("comparing triggers", switch)
         forget = step.statements[1]
         if lost:
-            # Nothing can be copied any more, and the new installation id shows that changes may be missing.
+            # Nothing can be copied, and the new installation id shows that changes may be missing.
             step = replace(step, statements=tuple(reversed(step.statements)))
         return [step, *(step for step in self._log_away() if step.statements != (forget,))]
 
     def _log_away(self) -> list[Step]:
-        """What the server has for us goes first: it may keep its log for that."""
+        """The server's objects go first: it may keep its log for them."""
 
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             place = self._marks.reader.log.place(connection, ddl)
@@ -217,7 +218,7 @@ def _drop_log(ddl: Ddl) -> str:
 
 
 def _is_switch(step: Step) -> bool:
-    """From the log to triggers, where the log can still be read."""
+    """Whether the step switches from the log to triggers while the log can still be read."""
     return len(step.statements) == 2 and step.statements[1].startswith("DELETE FROM")
 
 
@@ -228,8 +229,9 @@ def _kept_steps(
     place: LogPlace | None,
     lost: str,
 ) -> Iterator[Step]:
-    """Steps that keep what marks are made of, a table at a time; first, as of a table that is not among these a change
-    would be passed by."""
+    """Steps that store the tables' columns for marks, one table at a time; they come first, because changes of an unlisted
+    table are skipped.
+    """
     if place is None or lost:
         return
     kept, wanted = json.loads(place.tables), json.loads(tables_text(tables))
@@ -243,14 +245,14 @@ def _kept_steps(
 
 
 def _renaming(ddl: Ddl, place: LogPlace | None, lost: str) -> Iterator[Step]:
-    """What is lost begins again, under a new installation id: items may be old."""
+    """A lost log starts over, with a new installation id: items may be stale."""
     if place is not None and lost:
         renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
         yield Step("", (_forget(ddl), renamed))
 
 
 def _from_others(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[Step]:
-    """Triggers, or services, have left the marks so far. Both do for a moment: a mark too many does no harm."""
+    """Take over from triggers or services. Both leave marks for a moment: an extra mark is harmless."""
     if not has_tables(connection, ddl):
         return
     marked_by = connection.execute(sa.text(f"SELECT marked_by FROM {ddl.ticket} WHERE id = 1")).scalar()

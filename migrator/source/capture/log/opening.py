@@ -1,4 +1,4 @@
-"""Opens capture of a source; one with a log, as its engine has it."""
+"""Open capture of a source, including a log if its engine supports one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def open_captured(
     wait: Callable[[float], None],
     is_over: Callable[[], bool],
 ) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
-    """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay
-    needs to read the log."""
+    """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay needs
+    to read the log.
+    """
     if not writing.kind.capturing.log:
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
     opened, capture = _OPENED[writing.kind.capturing.log](writing, address, name)

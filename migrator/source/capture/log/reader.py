@@ -1,4 +1,4 @@
-"""Copies changes from the source's log into our marks, in commit order; the log gets its confirmation after our commit."""
+"""Copies changes from the source's log into our marks, in commit order; the log is confirmed after our commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from migrator.source.sql.transactions import Writing
 
 
 class Position(Protocol):
-    """A place in the log. `a >= b`: whether all that is before b is before a."""
+    """A position in the log. `a >= b`: whether everything before b is before a."""
 
     def __ge__(self, other: Any, /) -> bool: ...
 
@@ -33,14 +33,15 @@ class Position(Protocol):
 
 
 def log_table(ddl: Ddl) -> str:
-    """The name of our table that says how far the log is copied."""
+    """The name of our table with the position in the log."""
     return f"{ddl.ticket.removesuffix('ticket')}log"
 
 
 class LogPlace(Struct, frozen=True):
-    """The row that says how far the log is copied. `slot`: what the server keeps its log for, '' if for nothing. `system`:
-    which server. `position`: all before it is among our marks; `passed_at`: when what stands there was committed, seconds
-    since 1970; `tables`: as tables_text() gives them."""
+    """The row with the position in the log. `slot`: the object for which the server keeps its log, '' for none. `system`:
+    identity of the server. `position`: everything before it is among our marks; `passed_at`: commit time at that position,
+    seconds since 1970; `tables`: as from tables_text().
+    """
 
     slot: str
     system: str
@@ -50,15 +51,16 @@ class LogPlace(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """Marks of a transaction that was committed. `transaction`: as Log.keep knows it; None: it left none."""
+    """Marks of a committed transaction. `transaction`: as in Log.keep; None: it left none."""
 
     marks: Sequence[KeptMark] = ()
     transaction: Hashable = None
 
 
 class Passed(Struct, frozen=True):
-    """All before `position` was received. `at`: when what stands there was committed. `is_asked`: a process waits for what
-    was received to be stored."""
+    """Everything before `position` was received. `at`: commit time at that position. `is_asked`: a process waits until what
+    was received is stored.
+    """
 
     position: Any
     at: float
@@ -73,23 +75,23 @@ class LogInUseError(SourceError):
 
 
 class LogStream(Protocol):
-    """What is in the log behind a place. Use by one thread at a time."""
+    """The log after a position. For one thread at a time."""
 
     @property
     def waits(self) -> bool:
-        """Whether nothing comes until what came is confirmed."""
+        """Whether nothing comes until the last messages are confirmed."""
 
     def begin(self, place: LogPlace) -> None:
         """Raises: SourceError."""
 
     def receive(self, wait_s: float) -> Received | None:
-        """What comes next; None if nothing came in time. Raises: SourceError where the stream ended."""
+        """The next message; None if none came in time. Raises: SourceError if the stream ended."""
 
     def confirm(self, position: Any) -> None:
-        """All up to the position is stored."""
+        """Everything up to the position is stored."""
 
     def ask(self) -> None:
-        """The next `receive` looks at once, or gives soon how far the log was received."""
+        """Make the next `receive` poll at once, or soon return how far the log was received."""
 
     def close(self) -> None: ...
 
@@ -98,27 +100,27 @@ class Log(Protocol):
     """The log of a source's server. Its methods get a connection within a transaction."""
 
     def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
-        """None where the log is not captured."""
+        """None if the log is not captured."""
 
     def loss(self, connection: Connection, place: LogPlace) -> str:
-        """Why changes may be missing in what the log still gives; '' where none is."""
+        """Why changes may be missing from the rest of the log; '' if none is."""
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag: ...
 
     def is_read(self, connection: Connection, place: LogPlace) -> bool:
-        """Whether a reader has the log."""
+        """Whether a reader is using the log."""
 
     def ask(self, connection: Connection, ddl: Ddl) -> Position:
-        """A position that every change committed by now comes before; a reader stores what it has up to there."""
+        """A position after every change committed by now; a reader stores what it has up to there."""
 
     def open(self, place: LogPlace) -> LogStream:
-        """A stream that no other reader has. Raises: LogInUseError; SourceError."""
+        """An exclusive stream. Raises: LogInUseError; SourceError."""
 
     def sees(self, connection: Connection, transactions: set[Any]) -> bool:
-        """Whether the transactions are visible to readings that begin now: a log has a commit before others see it."""
+        """Whether the transactions are visible to readings that begin now: a commit is in the log before others see it."""
 
     def keep(self, connection: Connection, ddl: Ddl, stream: Any, place: LogPlace, passed: Passed) -> bool:
-        """Writes the position into the row; False if the row is another reader's, or of other tables, or gone."""
+        """Write the position into the row; False if the row belongs to another reader or to other tables, or is missing."""
 
     def trial(self, ddl: Ddl) -> str:
         """A statement that needs the rights of `keep`, and changes nothing."""
@@ -127,27 +129,27 @@ class Log(Protocol):
 MARKS_AT_ONCE = 2_000
 TURN_S = 1.0
 IDLE_S = 10.0
-"""How often the position goes on while nothing that we capture changes: the server may remove its log then."""
+"""How often the position advances while no captured table changes, so that the server may remove its log."""
 LOOK_S = 1.0
-"""How often a reader looks whether it is still to read, and another one whether it may."""
+"""How often a reader checks whether it should still read, and another one whether it may."""
 _UNSEEN_S = 0.02
 _log = get_logger("log_capture")
 
 
 class _ChangedError(Exception):
-    """The row says something else than the reader goes by: another slot, other tables, or it is gone."""
+    """The row differs from the reader's state: another slot, other tables, or it is missing."""
 
 
 @dataclass
 class _Opened:
-    """A stream, and what was read of it. `marks`: not stored yet; `passed`: up to where they are all there is."""
+    """A stream, and what was read from it. `marks`: not stored yet; `passed`: the position up to which they are complete."""
 
     stream: LogStream
     place: LogPlace
     passed: Passed
     marks: list[KeptMark] = field(default_factory=list)
     unseen: set[Any] = field(default_factory=set)
-    """Transactions that the marks are of."""
+    """Transactions of the marks."""
     is_asked: bool = False
     stored_at: float = float("-inf")
     looked_at: float = float("-inf")
@@ -158,13 +160,13 @@ class _Opened:
 
 @dataclass
 class LogReader:
-    """The reader of the source's log in this process, by one thread at a time."""
+    """The reader of the source's log in this process, for one thread at a time."""
 
     writing: Writing
     log: Log
     clock: Callable[[], float] = time.monotonic
     is_on: bool = False
-    """Whether the log was captured when it was looked at last."""
+    """Whether the log was captured at the last check."""
     _opened: _Opened | None = None
     _try_at: float = float("-inf")
 
@@ -173,7 +175,7 @@ class LogReader:
         return self._opened is not None
 
     def place(self) -> LogPlace | None:
-        """How far the log is copied; None where it is not captured."""
+        """The position in the log; None if it is not captured."""
         return self.writing.look("looking at the log's place", self.log.place)
 
     def ask(self) -> Position:
@@ -181,10 +183,10 @@ class LogReader:
         return self.writing.write("asking the log's reader", self.log.ask)
 
     def turn(self, until: Position | None = None) -> bool:
-        """Copies what there is, for about TURN_S; `until`: at least that position is waited for so long. False where another
-        reader has the log, or none is to read.
+        """Copy what is available, for about TURN_S; `until`: wait so long for that position. False if another reader has
+        the log, or none should read.
 
-        Raises: LostRecordsError where the log misses changes; SourceError.
+        Raises: LostRecordsError if the log misses changes; SourceError.
         """
         opened = self._opened or self._open()
         if opened is None:
@@ -194,7 +196,7 @@ class LogReader:
         except _ChangedError:
             self.close()
         except SourceError as error:
-            # What was read and not stored comes again.
+            # Messages that were read but not stored come again.
             self.close()
             self._refuse_lost()
             _log.warning("log_stream_ended", reason=str(error))
@@ -226,7 +228,7 @@ class LogReader:
             self._refuse_lost()
             raise
         try:
-            # Only now: whoever had the log before has stored all that it will.
+            # Only now: the former reader can store nothing further.
             known = self._refuse_lost()
             if known is None or known.slot != place.slot:
                 stream.close()
@@ -240,7 +242,7 @@ class LogReader:
         return self._opened
 
     def _is_read(self, place: LogPlace) -> bool:
-        """Whether another reader has the log: who may not open a replication connection can wait for that one."""
+        """Whether another reader has the log: a process that may not open a replication connection can wait for it."""
         return self.writing.look(
             "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
         )
@@ -290,14 +292,14 @@ class LogReader:
     # ── what is kept ──
 
     def _store(self, opened: _Opened) -> bool:
-        """Marks and position in one transaction, then the confirmation: a crash between the two repeats marks.
+        """Store marks and position in one transaction, then confirm: a crash between the two repeats marks.
 
-        False where a transaction of theirs is not visible yet: who reads its rows now finds them as they were before.
+        False if one of their transactions is not visible yet: a read of its rows would still return the old ones.
         """
         marks, passed = opened.marks, opened.passed
 
         def work(connection: Connection, ddl: Ddl) -> bool | None:
-            # In this order: what is visible now every reading sees that a mark of ours leads to.
+            # In this order: everything visible now is visible to each reading that one of our marks causes.
             if opened.unseen and not self.log.sees(connection, opened.unseen):
                 return None
             is_same = self.log.keep(connection, ddl, opened.stream, opened.place, passed)
@@ -317,7 +319,9 @@ class LogReader:
         return True
 
     def _look(self, opened: _Opened) -> None:
-        """Also of a log that goes on: a server may leave out, without an error, what is no longer published."""
+        """Check the place, also while the log continues: a server may omit, without an error, what is no longer
+        published.
+        """
         opened.looked_at = self.clock()
         place = self._refuse_lost()
         if place is None or (place.slot, place.tables) != (opened.place.slot, opened.place.tables):
@@ -337,21 +341,21 @@ def _rows(marks: Sequence[KeptMark]) -> list[dict[str, object]]:
 # ── Marks of a source whose log is captured: what triggers would leave there, a reader copies before marks are taken ──
 
 COPY_S = 0.5
-"""The log is copied this often at least while it is captured and marks wait: a slot keeps the server's log."""
+"""Minimum frequency of copying while the log is captured and marks are pending: a slot keeps the server's log."""
 UNCAPTURED_LOOK_S = 5.0
-"""How often a process whose source's log is not captured looks whether it is by now."""
+"""How often a process checks whether the source's log is captured by now."""
 UNSEEN_S = 30.0
-"""A log that was not copied for so long counts as a mark that waits."""
+"""A log that was not copied for this long counts as a pending mark."""
 EXACT_S = 10.0
-"""So long an exact count waits for the reader; then the log counts as a mark that waits."""
+"""How long an exact count waits for the reader; after that the log counts as a pending mark."""
 _PAUSE_S = 0.1
 
 
 class LogMarks(SqlMarks):
-    """SqlMarks of a source with a log. Where that is captured it is copied before marks are taken, and to its end before
-    anything counts on there being none; where triggers leave the marks it is SqlMarks.
+    """SqlMarks of a source with a log. A captured log is copied before marks are taken, and to its end before anything
+    relies on there being none; with triggers it is SqlMarks.
 
-    `wait`: a pause, which raises Interrupted where the command is to end. `is_over`: whether no relay needs to read.
+    `wait`: a pause, which raises Interrupted if the command is to end. `is_over`: whether no relay needs to read.
     """
 
     def __init__(
@@ -374,9 +378,9 @@ class LogMarks(SqlMarks):
         self._drained_at = float("-inf")
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Raises: LostRecordsError where the log misses changes, and as SqlMarks' does."""
+        """Raises: LostRecordsError if the log misses changes, and as in SqlMarks."""
         self._drain_where_asked()
-        # First: were it to fail afterwards, marks that were taken would wait for the end of their lease.
+        # First: after a failure here, taken marks would wait for the end of their lease.
         now = self._clock()
         if now >= self._copy_at or (self._is_short and self.reader.is_open):
             self._copy()
@@ -394,7 +398,7 @@ class LogMarks(SqlMarks):
         return super().look(after, count, free=free)
 
     def state(self) -> MarksState:
-        """A log that is behind counts as a mark, as old as what it may hold."""
+        """A log that is behind counts as a mark with the age of its lag."""
         self._drain_where_asked()
         is_behind = self._is_exact and not self._drains_within(EXACT_S)
         state, lag = super().state(), self.lag()
@@ -407,7 +411,7 @@ class LogMarks(SqlMarks):
         return replace(state, waiting=state.waiting + 1, oldest_age_s=max(state.oldest_age_s, lag.seconds))
 
     def lag(self) -> SlotLag | None:
-        """How far the log is behind; None where it is not captured."""
+        """How far the log is behind; None if it is not captured."""
 
         def work(connection: Connection, ddl: Ddl) -> SlotLag | None:
             place = self.reader.log.place(connection, ddl)
@@ -419,14 +423,16 @@ class LogMarks(SqlMarks):
         return self.writing.look("looking how far the log is copied", work)
 
     def drain(self) -> None:
-        """Returns when all that was committed by now is among the marks, by any reader.
+        """Wait until everything committed by now is among the marks, by any reader.
 
         Raises: LostRecordsError; SourceError; Interrupted.
         """
         self._drains_within(float("inf"))
 
     def exact(self) -> LogMarks:
-        """Counts from now on are of all that was committed before; as many as that where it cannot be known in time."""
+        """Make further counts include everything committed before; if the log cannot be drained in time, it counts as a
+        mark.
+        """
         self._is_exact = True
         return self
 
@@ -442,7 +448,7 @@ class LogMarks(SqlMarks):
         begun_at = self._clock()
         until = None if self.reader.place() is None else self.reader.ask()
         while until is not None and not self._has_passed(until):
-            # Another thread that copies needs the time as well as another process.
+            # Another thread may be copying, like another process.
             if not self._copy(until):
                 self._wait(_PAUSE_S)
             if self._clock() - begun_at > limit_s:
@@ -451,7 +457,7 @@ class LogMarks(SqlMarks):
         return True
 
     def leave(self) -> None:
-        """Another reader may have the log."""
+        """Release the log to another reader."""
         with self._copying:
             self.reader.close()
 
@@ -468,7 +474,7 @@ class LogMarks(SqlMarks):
             self.drain()
 
     def _copy(self, until: Position | None = None) -> bool:
-        """Whether this thread has copied: none does where another one is at it."""
+        """Whether this thread has copied: it does not while another thread is copying."""
         if not self._copying.acquire(blocking=False):
             return False
         try:
@@ -480,7 +486,7 @@ class LogMarks(SqlMarks):
 
 
 class LogActivity(SqlActivity):
-    """SqlActivity of a source whose log may be captured: what is not copied yet is copied before it counts marks."""
+    """SqlActivity of a source whose log may be captured: copies the rest of the log before it counts marks."""
 
     def __init__(self, writing: Writing, marks: LogMarks) -> None:
         super().__init__(writing)

@@ -29,9 +29,9 @@ VARCHAR, BIT, TIMESTAMP2, DATETIME2, TIME2, VECTOR, JSON, NEWDECIMAL = 15, 16, 1
 ENUM, SET, BLOB, VAR_STRING, STRING, GEOMETRY = 247, 248, 252, 253, 254, 255
 
 NUMBERS = frozenset({TINY, SHORT, INT24, LONG, LONGLONG, NEWDECIMAL, FLOAT, DOUBLE})
-"""Types whose columns say whether they are unsigned."""
+"""Types with a flag for unsigned columns."""
 TEXTS = frozenset({STRING, VAR_STRING, VARCHAR, BLOB})
-"""Types with a character set; ENUM and SET have theirs apart."""
+"""Types with a character set; ENUM and SET have a separate one."""
 LISTED = frozenset({ENUM, SET})
 METADATA = {
     **dict.fromkeys((FLOAT, DOUBLE, BLOB, JSON, GEOMETRY, VECTOR, TIMESTAMP2, DATETIME2, TIME2), 1),
@@ -41,12 +41,13 @@ METADATA = {
 _WIDTHS = {TINY: 1, SHORT: 2, INT24: 3, LONG: 4, LONGLONG: 8, FLOAT: 4, DOUBLE: 8, DATE: 3, YEAR: 1}
 _BEFORE_FRACTION = {TIMESTAMP2: 4, DATETIME2: 5, TIME2: 3}
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""Of a decimal: bytes of so many digits."""
+"""Bytes of a decimal, by number of digits."""
 
 
 class LogColumn(Struct, frozen=True):
-    """A column of a table as it was at the change. `code`: its type; `first`, `second`: metadata of that; `charset`:
-    'binary' for bytes; `members`: of an ENUM or SET, in that character set; `convert`: gives the text of bytes."""
+    """A column of a table at the time of the change. `code`: its type; `first`, `second`: metadata of that; `charset`:
+    'binary' for bytes; `members`: of an ENUM or SET, in that character set; `convert`: returns the text of bytes.
+    """
 
     name: str
     code: int
@@ -59,7 +60,7 @@ class LogColumn(Struct, frozen=True):
     is_key: bool = True
 
     def taken(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """The value that begins there, and where the next one does. Raises: ValueError for an unknown type."""
+        """The value at this position, and the next position. Raises: ValueError for an unknown type."""
         if prefix := self._prefix():
             size = int.from_bytes(data[at : at + prefix], "little")
             at += prefix
@@ -70,15 +71,15 @@ class LogColumn(Struct, frozen=True):
         return data[at : at + size], at + size
 
     def _prefix(self) -> int:
-        """Bytes that hold the value's length."""
+        """Number of bytes for the value's length."""
         if self.code in (VARCHAR, VAR_STRING, STRING):
             return 2 if self._length() > 255 else 1
         return self.first if self.code in (BLOB, JSON, GEOMETRY, VECTOR) else 0
 
     def _length(self) -> int:
-        """Bytes that a text of the column may have."""
+        """Maximum bytes of a text in the column."""
         if self.code == STRING:
-            # The two highest bits of lengths of 256 and more are in those of the type, turned round.
+            # The two highest bits of lengths of 256 and more are in those of the type, inverted.
             return self.second | (((self.first & 0x30) ^ 0x30) << 4)
         return self.first | self.second << 8
 
@@ -96,7 +97,7 @@ class LogColumn(Struct, frozen=True):
         raise ValueError(f"type {self.code}")
 
     def written(self, value: bytes) -> str:
-        """The word and the text that our triggers write (source/engines/mysql/capture.py)."""
+        """The word and the text as our triggers write them (source/engines/mysql/capture.py)."""
         if self.code in TEXTS:
             return self._text(value)
         if self.code in LISTED:
@@ -106,7 +107,7 @@ class LogColumn(Struct, frozen=True):
 
     def _text(self, value: bytes) -> str:
         if self.charset == "binary":
-            # The log leaves out the zeros at the end of BINARY(n).
+            # The log omits trailing zeros of BINARY(n).
             padded = value.ljust(self._length(), b"\0") if self.code == STRING else value
             return f"HEX:{padded.hex().upper()}"
         if self.charset == "ucs2":
@@ -115,7 +116,7 @@ class LogColumn(Struct, frozen=True):
 
     def _listed(self, number: int) -> str:
         if self.code == ENUM:
-            # 0 is a value that was refused, which reads as an empty text.
+            # 0 is an invalid value, which reads as an empty text.
             chosen = self.members[number - 1 : number] if number else ()
         else:
             chosen = tuple(member for place, member in enumerate(self.members) if number >> place & 1)
@@ -170,7 +171,7 @@ def _date(_: LogColumn, value: bytes) -> str:
 
 
 def _fraction(column: LogColumn, number: int) -> str:
-    """`column.first`: digits that are shown, of the even number that is stored."""
+    """`column.first`: number of digits shown, of the even number that is stored."""
     shown = column.first
     stored = (shown + 1) // 2 * 2
     return f".{str(number).zfill(stored)[:shown]}" if shown else ""
@@ -246,7 +247,7 @@ class End(Struct, frozen=True):
 
 
 class TableMap(Struct, frozen=True):
-    """A table as its next row changes have it. `columns`: none where the log does not name them."""
+    """The table definition for the next row changes. `columns`: empty if the log does not name them."""
 
     id: int
     schema: str
@@ -255,7 +256,7 @@ class TableMap(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """Changes of rows of one table; `changes` None: some that cannot be read."""
+    """Row changes of one table; `changes` None: unreadable ones."""
 
     table: int
     changes: Sequence[RowChange] | None
@@ -268,11 +269,11 @@ class Rotate(Struct, frozen=True):
 
 
 class Incident(Struct, frozen=True):
-    """The server could not write all changes into its log."""
+    """The server could not write all changes to its log."""
 
 
 class Ignored(Struct, frozen=True):
-    """An event that says nothing of rows."""
+    """An event without information on rows."""
 
 
 Event: TypeAlias = Begin | Query | End | TableMap | Rows | Rotate | Incident | Ignored
@@ -285,7 +286,7 @@ _UNREAD = {
 
 
 class Decoder:
-    """Events in their order. `charsets`: the character set of each collation by its number."""
+    """Decodes events in order. `charsets`: the character set of each collation by its number."""
 
     def __init__(self, charsets: Mapping[int, str], convert: Convert) -> None:
         self._charsets = charsets
@@ -294,9 +295,9 @@ class Decoder:
         self._maps: dict[int, TableMap] = {}
 
     def decode(self, data: bytes) -> Event:
-        """Raises: SourceError where the event is cut, or cannot be read."""
+        """Raises: SourceError if the event is truncated, or cannot be read."""
         seconds, kind, _, _, end, _ = HEADER.unpack_from(data)
-        # What the server makes for us is in no file, and has a checksum or not, whatever the file's events have.
+        # Events that the server makes for us are in no file, and their checksum is independent of the file's setting.
         is_made = not end or not seconds
         has_checksum = _is_checked(data) if is_made else self._has_checksum
         if kind == _FORMAT:
@@ -317,7 +318,7 @@ class Decoder:
         if isinstance(event, TableMap):
             self._maps[event.id] = event
         if isinstance(event, Rotate):
-            # Numbers of tables begin again after a start of the server, which begins a file.
+            # Table numbers start over after a restart of the server, which begins a file.
             self._maps.clear()
         return event
 
@@ -325,11 +326,11 @@ class Decoder:
         buffer.at = 1
         source, number = str(UUID(bytes=buffer.raw(16))), buffer.number(8)
         buffer.at += 1 + 16
-        # Of a transaction from another server a second time follows, of its commit there.
+        # A transaction from another server has a second time, of its commit there.
         return Begin(gtid(source, number), (buffer.number(7) & (1 << 55) - 1) / 1e6)
 
     def _begin_tagged(self, buffer: _Buffer, _: int) -> Begin:
-        """Fields with numbers, in order: 1 UUID, 2 number, 3 tag, 6 time of the commit."""
+        """Numbered fields, in order: 1 UUID, 2 number, 3 tag, 6 commit time."""
         for _skipped in range(3):
             buffer.variable()
         uuid, number, tag, at = b"", 0, "", 0
@@ -350,7 +351,7 @@ class Decoder:
         schema = buffer.number(1)
         buffer.at += 2
         variables = buffer.number(2)
-        # Of LOAD DATA the file's name and place in the statement follow.
+        # For LOAD DATA the file's name and its place in the statement follow.
         buffer.at += variables + (13 if kind == _LOAD else 0)
         name = buffer.raw(schema)
         buffer.at += 1
@@ -383,7 +384,7 @@ class Decoder:
         return TableMap(number, schema, name, columns)
 
     def _columns(self, forms: list[tuple[int, int, int]], more: Mapping[int, bytes]) -> Iterator[LogColumn]:
-        """None where the columns have no names, as with binlog_row_metadata = MINIMAL."""
+        """The columns; empty if they have no names, as with binlog_row_metadata = MINIMAL."""
         if _NAMES not in more:
             return
         codes = [code for code, _, _ in forms]
@@ -406,7 +407,7 @@ class Decoder:
             )
 
     def _of_columns(self, more: Mapping[int, bytes], ids: tuple[int, int], count: int) -> list[str]:
-        """The character set of each column that has one: of all but some the same, or listed."""
+        """The character set of each column that has one: a default with exceptions, or listed."""
         default, listed = (_Buffer(more[id_]) if id_ in more else None for id_ in ids)
         if listed is not None:
             return [self._charsets[listed.length()] for _ in range(count)]
@@ -469,7 +470,7 @@ def _form(code: int, metadata: _Buffer) -> tuple[int, int, int]:
 
 
 _SIGNS, _NAMES = 1, 4
-"""Numbers of fields of what the log says more of a table's columns."""
+"""Numbers of optional metadata fields of a table."""
 
 
 def _fields(buffer: _Buffer) -> Iterator[tuple[int, bytes]]:

@@ -25,7 +25,7 @@ class GtidSet(Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> GtidSet:
-        """From the server's text. Raises: SourceError."""
+        """Parse the server's text. Raises: SourceError."""
         found: dict[str, list[tuple[int, int]]] = {}
         try:
             for part in filter(None, re.split(r"[\s,]+", text)):
@@ -55,14 +55,14 @@ class GtidSet(Struct, frozen=True):
             own = sources.get(source, ())
             last = own[-1] if own else (0, -1)
             if len(intervals) == 1 and intervals[0][0] == last[1] + 1:
-                # The next transaction, as nearly all are.
+                # The next transaction, the usual case.
                 sources[source] = (*own[:-1], (last[0], intervals[0][1]))
             else:
                 sources[source] = _merged(sorted((*own, *intervals)))
         return GtidSet(sources)
 
     def __ge__(self, other: GtidSet) -> bool:
-        """Whether all of the other one's transactions are in it."""
+        """Whether it contains all of the other's transactions."""
         return all(
             any(first <= begin and end <= last for first, last in self.sources.get(source, ()))
             for source, intervals in other.sources.items()
@@ -73,7 +73,7 @@ class GtidSet(Struct, frozen=True):
         return self >= other and not other >= self
 
     def encoded(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID takes it; with tags in another form, which servers before 8.3 do not know."""
+        """The form of COM_BINLOG_DUMP_GTID; with tags a different one, which servers before 8.3 do not support."""
         is_tagged = any(":" in source for source in self.sources)
         count = len(self.sources)
         head = bytes([1, *count.to_bytes(6, "little"), 1]) if is_tagged else count.to_bytes(8, "little")
@@ -91,7 +91,7 @@ class GtidSet(Struct, frozen=True):
 
 
 def gtid(source: str, number: int) -> GtidSet:
-    """The set of this one."""
+    """The set of this single transaction."""
     return GtidSet({source: ((number, number),)})
 
 

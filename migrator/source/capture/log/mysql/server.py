@@ -1,4 +1,4 @@
-"""What MySQL has of its binary log: settings, files and transactions; our row of how far it is copied; and its capture."""
+"""MySQL's binary log: settings, files and transactions; our row with the position in it; and its capture."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ COLUMNS = (
     " place BIGINT NOT NULL, passed_at DOUBLE NOT NULL, tables LONGTEXT NOT NULL, reader VARCHAR(64) NOT NULL,"
     " asked BIGINT NOT NULL"
 )
-"""`gtids`, `held`, `file`, `place`: as BinlogPosition has them. `reader`: the only one that may write the row. `asked`: how
-often a process asked for what was read to be stored."""
+"""`gtids`, `held`, `file`, `place`: as in BinlogPosition. `reader`: the only one that may write the row. `asked`: number of
+requests to store what was read.
+"""
 _FORM = "ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
 class BinlogPosition(Struct, frozen=True):
-    """`read`: transactions that were read to their end. `held`: XA transactions that are prepared and not committed: they
-    were received, and are read again by a reader that begins here. `file`, `place`: where the next event is, for people."""
+    """`read`: transactions read to their end. `held`: prepared XA transactions without a commit: they were received, and
+    are read again by a reader that begins here. `file`, `place`: of the next event, for messages.
+    """
 
     read: GtidSet = GtidSet()
     held: tuple[GtidSet, ...] = ()
@@ -61,7 +63,7 @@ class BinlogPosition(Struct, frozen=True):
         return ",".join(held.text() for held in self.held)
 
     def behind(self, gtid: GtidSet) -> BinlogPosition:
-        """After this transaction."""
+        """The position after this transaction."""
         return replace(self, read=self.read.plus(gtid))
 
     def holding(self, gtid: GtidSet) -> BinlogPosition:
@@ -77,7 +79,7 @@ def create_log(ddl: Ddl) -> str:
 
 
 def first_place(connection: Connection, ddl: Ddl, tables: str) -> str:
-    """The statement that takes the place at the log's end."""
+    """The statement that stores the position at the log's end."""
     file, place = _end_of_log(connection)
     return (
         f"INSERT INTO {log_table(ddl)} (id, gtids, held, file, place, passed_at, tables, reader, asked)"
@@ -98,7 +100,7 @@ def place_of_log(connection: Connection, ddl: Ddl) -> LogPlace | None:
 
 
 def loss(connection: Connection, place: LogPlace) -> str:
-    """Why changes may be missing in what the log still has; '' where none is."""
+    """Why changes may be missing from the rest of the log; '' if none is."""
     executed, purged, mode = connection.exec_driver_sql(
         "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, @@GLOBAL.gtid_mode"
     ).one()
@@ -184,18 +186,18 @@ _NEEDED = {
         "the log lacks what a replica applies; set log_replica_updates = ON and restart",
     ),
 }
-"""By variable its value, and what to say of another one."""
+"""By variable its required value, and the fault of any other."""
 
 
 def settings(connection: Connection) -> dict[str, str]:
-    """By name the server's settings that matter to its log; without those that its version does not know."""
+    """The server's settings that affect its log, by name; without those that its version lacks."""
     names = ", ".join(map(literal, _NAMES))
     rows = connection.exec_driver_sql(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return {str(name): str(value) for name, value in rows}
 
 
 def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
-    """Why the log of a server with these settings does not have all changes, each with what to do."""
+    """Why the log of a server with these settings is incomplete, each with the fix."""
     if is_mariadb(found["version"]):
         yield (
             "the binary log of MariaDB is not read: it lacks rows that a cascading foreign key changes, and its GTIDs are of"
@@ -216,7 +218,7 @@ def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
 
 
 def logs_cascades(found: Mapping[str, str]) -> bool:
-    """Whether the log has the rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is set."""
+    """Whether the log contains rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is set."""
     return found.get("innodb_native_foreign_keys", "ON") == "OFF"
 
 
@@ -250,7 +252,7 @@ _UNREADABLE = {
 def table_faults(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> Iterator[str]:
-    """Why the log would not say which rows a change of a table concerned."""
+    """Why the log would not identify the rows of a table's changes."""
     for table in tables:
         for column in columns_of(table, table.columns):
             if why := _UNREADABLE.get(declared_word(column)):
@@ -263,7 +265,7 @@ def table_faults(
 def cascaded(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> dict[str, str]:
-    """By table why the log lacks rows that a foreign key changes, on a server that does not log them."""
+    """By table, why the log lacks rows that a foreign key changes, on a server that does not log them."""
     if logs_cascades(found):
         return {}
     by_name = {(table.table.schema or home, table.table.real): table.name for table in tables}
@@ -282,14 +284,14 @@ def cascaded(
 
 
 def keeps_s(found: Mapping[str, str]) -> float | None:
-    """How long the server keeps its log, read or not; None where it says no time."""
+    """How long the server keeps its log, read or not; None without a time limit."""
     if found.get("binlog_expire_logs_auto_purge") == "OFF" or found["basedir"].startswith(_RDS):
         return None
     return float(found.get("binlog_expire_logs_seconds", "0")) or None
 
 
 def server_limits(connection: Connection) -> Iterator[str]:
-    """What the log does not have, and when it is lost."""
+    """What the log does not contain, and when it is lost."""
     found = settings(connection)
     kept_s = keeps_s(found)
     if found["basedir"].startswith(_RDS):
@@ -314,7 +316,7 @@ def server_limits(connection: Connection) -> Iterator[str]:
 
 
 class BinlogCapture(LogCapture):
-    """LogCapture of MySQL, whose server has nothing of ours but our tables."""
+    """LogCapture of MySQL, where the server needs no objects of ours except tables."""
 
     means_of_log = "binary log and place"
     taken_words = "our place in the binary log and our tables are removed"

@@ -1,4 +1,4 @@
-"""MySQL's replication protocol over PyMySQL: events of the binary log behind a set of GTIDs, as marks of transactions.
+"""MySQL's replication protocol over PyMySQL: events of the binary log after a set of GTIDs, as marks of transactions.
 
 Source: MySQL Reference Manual, "Replication Protocol"; mysql-server, sql/rpl_binlog_sender.cc.
 """
@@ -47,7 +47,7 @@ from migrator.source.sql.transactions import Writing, source_error
 # ── What a statement in the binary log does to rows without an event for each of them ──
 
 Effect = Literal["emptied", "unknown"]
-"""Of a table: its rows only went away, or any may have come or changed."""
+"""Of a table: its rows were only deleted, or any may have been added or changed."""
 
 _COMMENTS = re.compile(
     r"/\*(?![!+]).*?\*/|(?<!\S)(?:--(?=\s)|#).*?$|/\*[!+]\d*|\*/", re.DOTALL | re.MULTILINE
@@ -63,7 +63,8 @@ _UNKNOWN = re.compile(
 
 
 def effect_of(text: str, schema: str, tables: Iterable[MarkedTable], home: str) -> dict[str, Effect]:
-    """By captured table what the statement of a session in that schema did to its rows; too much rather than too little.
+    """By captured table, the effect on its rows of a statement in a session of that schema; too much rather than too
+    little.
 
     `home`: the schema of tables without one in their name.
     """
@@ -85,7 +86,7 @@ def _plain(found: re.Match[str]) -> str:
 
 
 def _is_named(table: MarkedTable, schema: str, named: set[str], home: str) -> bool:
-    """Whether the text has the table's name, and its schema's where the session was in another one."""
+    """Whether the text contains the table's name, and its schema's if the session was in another one."""
     own, _, name = table.name.rpartition(".")
     own = own or home
     if "\ufffd" in "".join(named):
@@ -99,7 +100,7 @@ _DUMP_GTID = 0x1E
 _THROUGH_GTID = 4
 _HEARTBEAT_S = 1
 _SILENCE_S = 30.0
-"""The server sends something every _HEARTBEAT_S seconds; after so long without anything the connection is gone."""
+"""The server sends something every _HEARTBEAT_S seconds; after this long without data the connection is lost."""
 _WHOLE_PACKET = 2**24 - 1
 _AT_ONCE = 1 << 18
 _REFUSED = {
@@ -110,7 +111,7 @@ _ENDED = "the server ended the stream; it is opened again"
 
 
 class PacketStream:
-    """A connection on which the server sends its log: what comes, packet by packet."""
+    """A connection on which the server sends its log, packet by packet."""
 
     def __init__(self, address: Address, name: str, lock: str, place: str) -> None:
         """Raises: LogInUseError if another connection has the lock; SourceError."""
@@ -121,7 +122,7 @@ class PacketStream:
         try:
             pooled = self._engine.raw_connection()
             self._connection: Any = pooled.driver_connection
-            # The pool would put it in order before another use, for which it is of no use.
+            # Not returned to the pool, which could not use it again.
             pooled.detach()
             self._begin(lock)
         except BaseException as error:
@@ -138,11 +139,11 @@ class PacketStream:
             period = _HEARTBEAT_S * 10**9
             for word in ("source", "master"):
                 cursor.execute(f"SET @{word}_binlog_checksum = 'CRC32', @{word}_heartbeat_period = {period}")
-            # Without one the server would end replicas' connections that have the same number.
+            # Without one the server would end replicas' connections with the same number.
             cursor.execute("SET @replica_uuid = UUID(), @slave_uuid = UUID()")
 
     def start(self, read: GtidSet) -> None:
-        """All transactions that are not in the set are sent from now on, in the log's order. Raises: SourceError."""
+        """From now on the server sends all transactions that are not in the set, in the log's order. Raises: SourceError."""
         number, encoded = secrets.randbits(31) | 1 << 31, read.encoded()
         head = struct.pack("<HIIQI", _THROUGH_GTID, number, 0, 4, len(encoded))
         try:
@@ -151,7 +152,7 @@ class PacketStream:
             raise self._error(_ENDED) from None
 
     def receive(self, wait_s: float) -> bytes | None:
-        """An event; None if none came in time. Raises: SourceError where the stream ended."""
+        """An event; None if none came in time. Raises: SourceError if the stream ended."""
         packet = self._packet()
         if packet is None and self._fill(wait_s):
             packet = self._packet()
@@ -175,7 +176,7 @@ class PacketStream:
         return SourceError(f"{self._place}: reading the log: {why}")
 
     def _packet(self) -> bytes | None:
-        """The next one, if it is there as a whole; one of 16 MB and more comes in parts."""
+        """The next packet, if complete; one of 16 MB and more comes in parts."""
         data, at, parts = self._received, 0, []
         while len(data) >= at + 4:
             size = int.from_bytes(data[at : at + 3], "little")
@@ -189,7 +190,7 @@ class PacketStream:
         return None
 
     def _fill(self, wait_s: float) -> bool:
-        """Whether something came."""
+        """Whether data arrived."""
         socket = self._connection._sock
         try:
             socket.settimeout(wait_s)
@@ -218,7 +219,7 @@ _CHARSETS = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
 
 
 def lock_of(ddl: Ddl) -> str:
-    """The name of the lock that a reader has: one of the whole server."""
+    """The name of a reader's lock, which is unique in the whole server."""
     return f"migrator_{hashlib.sha256(log_table(ddl).encode()).hexdigest()[:16]}"
 
 
@@ -260,7 +261,7 @@ class Binlog:
         lock, home, charsets = writing.look("preparing to read the log", look)
         packets = PacketStream(self._address, self._name, lock, writing.place)
         try:
-            # What a reader before us has not stored by now it can no longer store.
+            # A former reader can no longer store what it has not stored yet.
             writing.write("taking the log over", claim)
         except BaseException:
             packets.close()
@@ -275,7 +276,7 @@ class Binlog:
         self, connection: Connection, ddl: Ddl, stream: BinlogChanges, place: LogPlace, passed: Passed
     ) -> bool:
         position: BinlogPosition = passed.position
-        # In this order: all that was executed by then was committed before that moment.
+        # In this order: everything executed by then was committed before that moment.
         now = float(connection.exec_driver_sql(f"SELECT {ddl.now}").scalar_one())
         executed = BinlogPosition(_executed(connection))
         values = {
@@ -298,7 +299,9 @@ def _executed(connection: Connection) -> GtidSet:
 
 
 def _converting(writing: Writing) -> Callable[[str, bytes], str]:
-    """The text of bytes in a character set: by the server, whose table of it no codec of Python has, but for plain cases."""
+    """A function that returns the text of bytes in a character set: by the server, as Python lacks some of its codecs,
+    except in simple cases.
+    """
 
     @lru_cache(maxsize=10_000)
     def by_server(charset: str, data: bytes) -> str:
@@ -323,11 +326,11 @@ _XA = re.compile(r"XA\s+(START|BEGIN|COMMIT|ROLLBACK)\s+(.*)", re.DOTALL | re.IG
 _BEGINS = re.compile(r"BEGIN\b", re.IGNORECASE)
 _ENDS = re.compile(r"(?:COMMIT|ROLLBACK)\b(?!\s+TO\b)", re.IGNORECASE)
 _BLIND = "{}"
-"""The image of a change that says nothing of its row: its mark becomes a finding, and verify --repair finds the row."""
+"""The image of a change without information on its row: its mark becomes a finding, and verify --repair finds the row."""
 
 
 class BinlogChanges:
-    """A LogStream of the binary log. `reader`: what our row calls it. `home`: the database of our tables."""
+    """A LogStream of the binary log. `reader`: its name in our row. `home`: the database of our tables."""
 
     waits = False
 
@@ -341,23 +344,22 @@ class BinlogChanges:
         self._out: deque[Received] = deque()
         self._made: dict[int, RelationMarks | None] = {}
         self._asked_place: dict[int, int] = {}
-        """By number of our table of how far the log is copied, the place of its column `asked`."""
+        """By the number of our position table, the position of its column `asked`."""
         self._transaction = _Transaction()
         self._prepared: dict[str, _Transaction] = {}
-        """XA transactions that are not committed yet."""
         self._is_asked = False
 
     def begin(self, place: LogPlace) -> None:
         self._tables = tables_of(place.tables)
-        # What was held comes again.
+        # Held transactions are sent again.
         self._position = replace(place.position, held=())
         self._packets.start(self._position.read)
 
     def confirm(self, position: BinlogPosition) -> None:
-        """The server keeps its log by its age, read or not."""
+        """Does nothing: the server keeps its log by age, read or not."""
 
     def ask(self) -> None:
-        """The server sends all there is."""
+        """Does nothing: the server sends everything available."""
 
     def close(self) -> None:
         self._packets.close()
@@ -411,7 +413,7 @@ class BinlogChanges:
     def _rows(self, rows: events.Rows) -> None:
         changes = rows.changes or ()
         if (place := self._asked_place.get(rows.table)) is not None:
-            # An update of the position by a reader leaves it as it is.
+            # A reader's update of the position leaves it unchanged.
             self._is_asked |= any(
                 change.old and change.new and change.old[place] != change.new[place] for change in changes
             )
@@ -464,14 +466,14 @@ class BinlogChanges:
         if prepared is not None:
             self._position = self._position.released(prepared.gtid)
         if word == "COMMIT" and prepared is None:
-            # Prepared before capture began: what it changed was never read.
+            # Prepared before capture began: its changes were never read.
             self._leave_blind(self._tables.values(), "log_has_an_older_xa_transaction")
         elif word == "COMMIT" and prepared is not None:
             self._leave(prepared.marks)
         self._end()
 
     def _hold(self) -> None:
-        """XA PREPARE: a reader that begins before the XA COMMIT gets the transaction again."""
+        """At XA PREPARE: a reader that begins before the XA COMMIT gets the transaction again."""
         self._prepared[self._transaction.xid] = self._transaction
         self._position = self._position.holding(self._transaction.gtid)
         self._pass()
@@ -491,7 +493,7 @@ class BinlogChanges:
 
 @dataclass
 class _Transaction:
-    """`xid`: of an XA transaction, whose `marks` wait for its commit. `is_within`: its end is an event of its own."""
+    """`xid`: of an XA transaction, whose `marks` wait for its commit. `is_within`: its end is a separate event."""
 
     gtid: GtidSet = field(default_factory=GtidSet)
     at: float = 0.0

@@ -1,4 +1,4 @@
-"""Capture from PostgreSQL's log: a publication and a replication slot in place of triggers, installed and inspected."""
+"""Capture from PostgreSQL's log: a publication and a replication slot instead of triggers, installed and inspected."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _OLDEST_THAT_FAILS_OVER = 170_000
 
 
 def _replicated(connection: Connection, tables: Collection[str]) -> sa.CursorResult[Any]:
-    """A row for each table, or for each partition of one, with its replica identity."""
+    """A row per table, or per partition of one, with its replica identity."""
     query = sa.text(LOG_QUERIES.text("tables", named=QUERIES.text("named")))
     return connection.execute(query, named(connection, list(tables)))
 
 
 def server_faults(connection: Connection, slot: str) -> Iterator[str]:
-    """Why the log of this server cannot be captured by this user, each with what to do."""
+    """Why this user cannot capture the log of this server, each with the fix."""
     row = connection.execute(LOG_QUERIES["server"]).one()
     own = slot_named(connection, slot)
     if row.version < OLDEST:
@@ -73,7 +73,7 @@ def server_faults(connection: Connection, slot: str) -> Iterator[str]:
 
 
 def server_limits(connection: Connection) -> Iterator[str]:
-    """What a slot costs, and what it does not survive."""
+    """Costs and limits of a slot."""
     row = connection.execute(LOG_QUERIES["server"]).one()
     if row.keep_mb < 0:
         yield (
@@ -100,7 +100,7 @@ def server_limits(connection: Connection) -> Iterator[str]:
 
 
 def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator[str]:
-    """Why a table's changes would not all be in the log, or its writes would be refused; with the owner's statements."""
+    """Why a table's changes would not all be in the log, or its writes would fail; with the owner's statements."""
     by_name = {table.name: table for table in tables}
     for row in _replicated(connection, by_name):
         captured = by_name[row.name]
@@ -126,7 +126,7 @@ def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator
 
 
 def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tuple[str, ...]]:
-    """By table the columns of keys and links that its replica identity does not hold."""
+    """By table, the columns of keys and links that are not in its replica identity."""
     by_name = {table.name: table for table in tables}
     found: dict[str, tuple[str, ...]] = {}
     for row in _replicated(connection, by_name):
@@ -136,7 +136,7 @@ def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tupl
 
 
 def _missing(row: sa.Row[Any], captured: Captured) -> list[str]:
-    """Columns of keys and links that the row's replica identity does not hold."""
+    """Columns of keys and links that are not in the row's replica identity."""
     if row.identity == "f":
         return []
     needed = {column.real for column in columns_of(captured, captured.columns)}
@@ -163,9 +163,9 @@ def _unreadable(table: Captured) -> Iterator[str]:
 
 _PUBLISH = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
 _RELEASE_S = 30.0
-"""So long a slot is waited for that a relay still reads: the relay sees within seconds that it is to stop."""
+"""Wait for a slot that a relay still reads: the relay notices within seconds that it must stop."""
 _SLOT_WAIT = "SET LOCAL lock_timeout = '60s'"
-"""A slot is made when all transactions that write just then have ended; nothing waits for it meanwhile."""
+"""A slot is created once all transactions that are writing at that time have ended; they do not wait for it."""
 
 
 class SlotCapture(LogCapture):
@@ -190,7 +190,7 @@ class SlotCapture(LogCapture):
     def _begin_steps(
         self, connection: Connection, _: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
     ) -> Iterator[Step]:
-        """The publication comes first: a slot looks for it at the moment of each change."""
+        """The publication comes first: a slot looks it up at the time of each change."""
         name = slot_of(self._job)
         goes_on = place is not None and not lost
         if not goes_on and slot_named(connection, name) is not None:
@@ -201,7 +201,7 @@ class SlotCapture(LogCapture):
             yield Step("", (_first_place(name, tables_text(tables)),))
 
     def _end_steps(self, connection: Connection) -> Iterator[Step]:
-        """The slot goes first: while it is there the server keeps its log for it."""
+        """The slot goes first: while it exists the server keeps its log for it."""
         name = slot_of(self._job)
         slot = slot_named(connection, name)
         here = connection.exec_driver_sql("SELECT current_database()").scalar_one()
@@ -226,7 +226,7 @@ class SlotCapture(LogCapture):
         }
 
     def _drop_slot(self, step: Step) -> None:
-        """Raises: SettingsError where a relay goes on reading it."""
+        """Raises: SettingsError if a relay keeps reading it."""
         self._marks.leave()
         end = time.monotonic() + _RELEASE_S
         while (pid := self._reader_pid()) is not None:
@@ -266,7 +266,7 @@ def _first_place(name: str, text: str) -> str:
 def _publication_steps(
     connection: Connection, tables: Sequence[Captured], name: str, *, waits: bool
 ) -> Iterator[Step]:
-    """`waits`: the slot is there, so that no slot's making waits for transactions that write the table just now."""
+    """`waits`: the slot exists, so its creation does not wait for transactions that are writing the table."""
     publication = quoted(name)
     if not connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
         yield Step(
@@ -290,7 +290,7 @@ def _publication_steps(
 
 
 def _after_writers(table: Captured, statement: str) -> str:
-    """The statement after all writers of the table have ended; as one, since printed steps have no transaction."""
+    """The statement after all writers of the table have ended; as one statement, since printed steps have no transaction."""
     return f"DO $migrator$ BEGIN LOCK TABLE {_quoted(table)} IN SHARE MODE; {statement}; END $migrator$"
 
 

@@ -1,8 +1,8 @@
 """PostgreSQL's streaming replication protocol over psycopg's libpq: a slot's messages are received, decoded and confirmed.
 
 Source: PostgreSQL's documentation, "Streaming Replication Protocol"; "Logical Replication Message Formats". We use protocol
-version 1 of pgoutput, in which only committed transactions are sent, each as a whole; so messages of streamed and prepared
-transactions do not come.
+version 1 of pgoutput, which sends only committed transactions, each as a whole, without messages of streamed and
+prepared transactions.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ EPOCH_S = 946_684_800
 
 
 class Begin(Struct, frozen=True):
-    """`commit_lsn`: of the transaction's commit record. `at`: when it was committed, seconds since 1970. `xid`: without its
-    epoch."""
+    """`commit_lsn`: of the transaction's commit record. `at`: commit time, seconds since 1970. `xid`: without its epoch."""
 
     commit_lsn: int
     at: float
@@ -64,7 +63,7 @@ class LogColumn(Struct, frozen=True):
 
 
 class Relation(Struct, frozen=True):
-    """`identity`: REPLICA IDENTITY as the catalogue has it: d (default), n (nothing), f (full), i (index)."""
+    """`identity`: REPLICA IDENTITY as in the catalogue: d (default), n (nothing), f (full), i (index)."""
 
     oid: int
     schema: str
@@ -86,14 +85,14 @@ class Emitted(Struct, frozen=True):
 
 
 class Ignored(Struct, frozen=True):
-    """A message that says nothing of rows: the name of a type, the origin of a transaction."""
+    """A message without information on rows: the name of a type, the origin of a transaction."""
 
 
 Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted | Ignored
 
 
 def decode(data: bytes) -> Message:
-    """Raises: SourceError where the message is cut, overlong, or of an unknown kind."""
+    """Raises: SourceError if the message is truncated, overlong, or of an unknown kind."""
     kind = data[:1]
     read = _KINDS.get(kind)
     if read is None:
@@ -249,9 +248,9 @@ _XIDS = 2**32
 
 
 def is_visible(xid: int, snapshot: str) -> bool:
-    """Whether a transaction that has committed is visible in a snapshot, as the text of pg_current_snapshot().
+    """Whether a committed transaction is visible in a snapshot, as the text of pg_current_snapshot().
 
-    The log has a commit before others see it: for a moment, or while it waits for a synchronous standby.
+    A commit is in the log before others see it: for a moment, or while it waits for a synchronous standby.
     """
     _, xmax, running = snapshot.split(":")
     if (xid - int(xmax)) % _XIDS < _XIDS // 2:
@@ -291,7 +290,7 @@ class SlotInUseError(SourceError):
 
 
 class NoReplicationError(SourceError):
-    """A pooler or a proxy lets no replication connection through."""
+    """A pooler or a proxy rejects replication connections."""
 
 
 class Data(Struct, frozen=True):
@@ -301,8 +300,9 @@ class Data(Struct, frozen=True):
 
 
 class Keepalive(Struct, frozen=True):
-    """All of the log up to `lsn` was sent. `at`: the server's time, seconds since 1970. `wants_reply`: it asks whether we
-    are alive."""
+    """The log up to `lsn` was sent. `at`: the server's time, seconds since 1970. `wants_reply`: the server asks for a sign
+    that we are running.
+    """
 
     lsn: int
     at: float
@@ -317,7 +317,7 @@ class Stream(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether nothing comes until what came is confirmed."""
+        """Whether no message comes until the last ones are confirmed."""
 
     def start(self, slot: str, publication: str) -> None: ...
 
@@ -333,13 +333,13 @@ class Stream(Protocol):
 class SlotStream:
     """A replication connection that streams a slot from its confirmed position.
 
-    Nothing is confirmed to the server but by `confirm`. Use by one thread at a time.
+    Only `confirm` confirms anything to the server. For one thread at a time.
     """
 
     waits = False
 
     def __init__(self, address: Address, name: str, place: str) -> None:
-        """Raises: SourceError where the server takes no replication connection."""
+        """Raises: SourceError if the server rejects replication connections."""
         self._place = place
         self._connection = pq.PGconn.connect(_conninfo(address, name))
         if self._connection.status != pq.ConnStatus.OK:
@@ -363,7 +363,7 @@ class SlotStream:
         self._run(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 {options}', pq.ExecStatus.COPY_BOTH)
 
     def receive(self, wait_s: float) -> Received | None:
-        """The next message; None where none came in time. Raises: SourceError where the stream ended."""
+        """The next message; None if none came in time. Raises: SourceError if the stream ended."""
         try:
             size, data = self._connection.get_copy_data(1)
             if not size and self._wait(wait_s):
@@ -384,12 +384,12 @@ class SlotStream:
         raise SourceError(f"{self._place}: the log sent what no replication stream has; nothing was skipped")
 
     def confirm(self, lsn: int) -> None:
-        """All up to `lsn` is kept: the server may remove that part of its log. Raises: SourceError."""
+        """Report that everything up to `lsn` is stored: the server may remove that part of its log. Raises: SourceError."""
         self._confirmed = max(self._confirmed, lsn)
         self._tell(asks=False)
 
     def ask(self) -> None:
-        """Asks for a keepalive, which says how far the log was sent. Raises: SourceError."""
+        """Request a keepalive, which contains how far the log was sent. Raises: SourceError."""
         self._tell(asks=True)
 
     def close(self) -> None:
@@ -444,7 +444,7 @@ def _conninfo(address: Address, name: str) -> bytes:
 
 
 def _words_of(connection: pq.abc.PGconn) -> str:
-    """Without the server's words, which may name a user: by what they say."""
+    """The error by its meaning, without the server's text, which may name a user."""
     text = connection.error_message.decode(errors="replace")
     for sign, why in (
         ("pg_hba.conf", _REFUSED["28000"]),
@@ -464,7 +464,7 @@ def _words_of(connection: pq.abc.PGconn) -> str:
 LOG_QUERIES = Queries("migrator.source.capture.log.postgresql")
 POLL_S = 0.5
 _MESSAGES = 5_000
-"""A look ends with the transaction that exceeds this number."""
+"""One poll ends with the transaction that exceeds this number."""
 _END = sa.text(
     "SELECT pg_catalog.pg_current_wal_flush_lsn()::text, extract(epoch FROM clock_timestamp())::float8"
 )
@@ -482,7 +482,9 @@ def open_stream(writing: Writing, address: Address, name: str) -> Stream:
 
 
 class PolledSlot:
-    """A Stream without a session of its own. Two readers may look in turn: marks are doubled then, which does no harm."""
+    """A Stream by polling, without its own session. Two readers may poll in turn: marks are then duplicated, which is
+    harmless.
+    """
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -498,7 +500,7 @@ class PolledSlot:
     def receive(self, wait_s: float) -> Received | None:
         now = time.monotonic()
         if not self._received and not self.waits and now >= self._look_at:
-            # If another one is looking: the next time.
+            # If another one is polling: the next time.
             with suppress(SlotInUseError):
                 self._look()
         if self._received:
@@ -512,7 +514,7 @@ class PolledSlot:
 
         with suppress(SlotInUseError):
             self._written("confirming the log", work)
-        # A look begins at the confirmed position: all of the last one must be stored before the next.
+        # A poll begins at the confirmed position: everything from the last one must be stored before the next.
         self.waits = bool(self._received)
 
     def ask(self) -> None:
@@ -525,7 +527,7 @@ class PolledSlot:
         def work(connection: Connection, _: Ddl) -> list[Received]:
             for setting, value in TEXTS.items():
                 connection.exec_driver_sql(f"SET LOCAL {setting} = '{value}'")
-            # First: what was committed by then is among the changes.
+            # First: everything committed by then is among the changes.
             end, now = connection.execute(_END).one()
             names = {"slot": self._slot, "publication": self._publication, "count": _MESSAGES}
             found: list[Received] = [
@@ -542,7 +544,7 @@ class PolledSlot:
         self._received.extend(received)
 
     def _written(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """Raises: SlotInUseError while another reader looks; SourceError."""
+        """Raises: SlotInUseError while another reader polls; SourceError."""
 
         def unless_in_use(connection: Connection, ddl: Ddl) -> Result:
             try:

@@ -1,4 +1,4 @@
-"""PostgreSQL's log: the replication slot, our row that says how far it is copied, and its messages as marks."""
+"""PostgreSQL's log: the replication slot, our row with the position in it, and its messages as marks."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ COLUMNS = (
     "id integer PRIMARY KEY CHECK (id = 1), slot text NOT NULL, system text NOT NULL, lsn pg_lsn NOT NULL,"
     " passed_at double precision NOT NULL, tables text NOT NULL"
 )
-"""As LogPlace has them."""
+"""As in LogPlace."""
 _SYSTEM = "(SELECT system_identifier::text FROM pg_catalog.pg_control_system())"
 _LONGEST = 63
-"""Bytes of the name of a slot. Source: PostgreSQL's documentation, NAMEDATALEN."""
+"""Bytes of a slot's name. Source: PostgreSQL's documentation, NAMEDATALEN."""
 
 
 def published(publication: str) -> str:
-    """SQL of the server and of a publication on it, which is another one when it was made again. `publication`: SQL of its
-    name."""
+    """SQL for the identity of the server and a publication on it, which changes if the publication is created again.
+    `publication`: SQL of its name.
+    """
     return f"{_SYSTEM} || '/' || (SELECT oid FROM pg_catalog.pg_publication WHERE pubname = {publication})"
 
 
 def slot_of(job: str) -> str:
-    """The name of the job's slot and publication. A slot's name has small letters, digits and underscores only."""
+    """The name of the job's slot and publication. A slot's name contains only lower-case letters, digits and underscores."""
     plain = f"migrator_{re.sub(r'[^a-z0-9_]', '_', job)}"
     if plain == f"migrator_{job}" and len(plain) <= _LONGEST:
         return plain
@@ -57,8 +58,9 @@ def slot_of(job: str) -> str:
 
 
 class ReplicationSlot(Struct, frozen=True):
-    """A replication slot. `kept`: bytes of the log that the server keeps for it; `behind`: bytes that were written since its
-    confirmed position. `room`: bytes that may still be written before it is lost; None without a limit."""
+    """A replication slot. `kept`: bytes of log that the server keeps for it; `behind`: bytes written since its confirmed
+    position. `room`: bytes that may still be written before it is lost; None without a limit.
+    """
 
     plugin: str
     database: str
@@ -79,7 +81,7 @@ _HERE = sa.text(
 
 
 def place_of_log(connection: Connection) -> LogPlace | None:
-    """None where the log is not captured."""
+    """None if the log is not captured."""
     if not connection.exec_driver_sql(_HAS_LOG).scalar_one():
         return None
     row = connection.execute(_PLACE).first()
@@ -103,7 +105,7 @@ def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loss(connection: Connection, place: LogPlace) -> str:
-    """Why changes may be missing in what the slot still gives; '' where none is."""
+    """Why changes may be missing from the slot's further messages; '' if none is."""
     here = connection.execute(_HERE, {"slot": place.slot}).one()
     slot = slot_named(connection, place.slot)
     if here.server != place.system.partition("/")[0]:
@@ -133,7 +135,7 @@ def slot_lag(connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
 # ── The log, as its reader takes it ──
 
 PREFIX = "migrator"
-"""Of messages by which a process asks a reader to keep what it has read at once."""
+"""Of messages by which a process asks a reader to store at once what it has read."""
 _ASK = f"SELECT pg_catalog.pg_logical_emit_message(true, '{PREFIX}', '')::text"
 _SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
 
@@ -189,7 +191,7 @@ class SlotLog:
 
 
 class SlotChanges:
-    """A LogStream of a slot's messages, which give each transaction as a whole."""
+    """A LogStream of a slot's messages, which contain each transaction as a whole."""
 
     def __init__(self, writing: Writing, stream: Stream) -> None:
         self._writing = writing
@@ -253,7 +255,7 @@ class SlotChanges:
         return Changed()
 
     def _marks_of(self, relation: protocol.Relation) -> list[RelationMarks]:
-        """Of the captured tables that it is, or is a partition of; a partition that is gone may have been any table's."""
+        """Of the captured tables that it is, or is a partition of; a dropped partition may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
             rows = connection.execute(
