@@ -180,7 +180,6 @@ def write_example(formatter: click.HelpFormatter, path: str, words: str) -> None
 
 
 def _summary(command: click.Command | None) -> str:
-    """The first sentence of its help, uncut."""
     words = " ".join((command.help or "").split()) if command else ""
     return _CLAUSE_END.split(words)[0]
 
@@ -296,7 +295,6 @@ class CommandLine:
 
 
 def _with_value(command: click.Command) -> set[str]:
-    """Names of the command's options that take a value."""
     taking = (param for param in command.params if isinstance(param, click.Option) and not param.is_flag)
     return {name for param in taking for name in param.opts}
 

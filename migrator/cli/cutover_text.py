@@ -58,7 +58,6 @@ def views(
 
 
 def direct_line(names: Sequence[str]) -> str:
-    """The entities that, by the job, the service writes past SQL."""
     return f"written to the table by the service itself: {', '.join(names)}"
 
 
@@ -227,7 +226,6 @@ _NOT_PRINTED = ("sees", "born")
 
 
 def instance_label(instance: Instance) -> str:
-    """An instance in words: its service, where it runs."""
     return f"{' '.join(filter(None, (instance.service, instance.version)))} on {instance.host}:{instance.pid}"
 
 

@@ -135,7 +135,6 @@ class RelayReport:
             self.keep()
 
     def advance(self) -> Advance:
-        """How far it is."""
         with self._lock:
             done = self.totals["finished"]
             signs = done + self.totals["advanced"] + self.totals["put_back"]
@@ -186,7 +185,6 @@ class RelayReport:
         }
 
     def line(self) -> str:
-        """The relay's progress on one line, from what is known already."""
         with self._lock:
             finished, stored, trouble = self.totals["finished"], self.totals["stored"], self.trouble
         lag = (
@@ -213,13 +211,11 @@ class RelayReport:
 
     @property
     def _worked(self) -> Counter[str]:
-        """Of the whole command."""
         return Counter(
             {name: self.totals[name] + self.others[name] for name in {**self.totals, **self.others}}
         )
 
     def data(self) -> dict[str, Any]:
-        """What was worked, and the marks that are left, as plain values."""
         open_counts = self.open_findings.counts()
         marks = asdict(self.marks.state())
         return {
@@ -342,7 +338,6 @@ class Lag(Struct, frozen=True):
 
     @property
     def kinds_at_work(self) -> list[str]:
-        """The kind of each process that writes."""
         return [kind for kind, _ in dict.fromkeys((writer.kind, writer.process) for writer in self.at_work)]
 
     def writer_lines(self) -> Iterator[str]:
@@ -356,7 +351,6 @@ class Lag(Struct, frozen=True):
             yield f"writers not heard of lately ({why}): {self._processes(silent)}"
 
     def _processes(self, writers: Sequence[Writer]) -> str:
-        """How many processes of each kind."""
         by_kind: dict[str, set[str]] = {}
         for writer in writers:
             by_kind.setdefault(self._kind(writer), set()).add(writer.process)

@@ -258,7 +258,6 @@ class CountedProgress:
 
 
 def service_metrics(service: Service, reading: Callable[[], MappedReads | None]) -> ProcessMetrics:
-    """`reading`: what the service reads by; None before its first read."""
     session = service.session
 
     def phases() -> Mapping[str, PatternPhase]:

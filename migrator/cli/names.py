@@ -21,7 +21,6 @@ def jobs(ctx: click.Context, param: click.Parameter, typed: str) -> list[Complet
 
 
 def patterns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Names of access patterns of the job's mapping."""
     return _beginning(_mapping(ctx).get("access_patterns"), typed)
 
 
@@ -69,7 +68,6 @@ def _is_job(path: Path) -> bool:
 
 
 def _file(ctx: click.Context) -> Path:
-    """The job or mapping file that was given."""
     # Where the last word is an option that waits for its value, click has given nothing a name yet.
     given = ctx.params.get("job") or ctx.params.get("file") or ctx.args[:1] or [""]
     return Path(given if isinstance(given, (str, Path)) else given[0])

@@ -101,7 +101,6 @@ def shown_path(path: str) -> str:
 
 
 def stdout() -> Console:
-    """The console of results: as wide as its terminal or COLUMNS."""
     return console_on(sys.stdout)
 
 
@@ -111,7 +110,6 @@ def print_folded(line: str) -> None:
 
 
 def print_result(data: Any, lines: str | Iterable[str], *, as_json: bool) -> None:
-    """The one document for programs, or its words for people."""
     if as_json:
         print_json(data)
         return

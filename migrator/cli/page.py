@@ -76,7 +76,6 @@ def policy_of(style: str, script: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Style or script as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 

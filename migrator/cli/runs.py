@@ -83,7 +83,6 @@ def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
 
 
 def older_file(job: Job, revision: str) -> str:
-    """The place next to the job's mapping file for another revision of it."""
     return str(job.mapping.with_name(f"{job.mapping.stem}.{revision}{job.mapping.suffix}"))
 
 
@@ -124,7 +123,6 @@ def print_found(
 
 
 def print_findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
-    """The exit code of `migrator status --findings`."""
     with JobSession(job) as session:
         read = session.job
         listed = list(_listed(session, number, None if everything else 100))

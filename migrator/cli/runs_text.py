@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def backfill_data(result: BackfillResult) -> dict[str, Any]:
-    """The result as plain values: entities, total, findings by kind, seconds."""
     return {
         "run": result.run.id,
         "took_s": round(result.took_s, 3),
@@ -60,7 +59,6 @@ def print_backfill(console: Console, result: BackfillResult) -> None:
 
 
 def print_backfill_verdict(console: Console, result: BackfillResult, allowed: int) -> None:
-    """`allowed`: rows that may be refused."""
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
     if result.total.refused > allowed:
         limit = f" (tuning.max_refused: {allowed:,})" if allowed else ""

@@ -10,7 +10,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 @cache
 def text_template(package: str, name: str, **filters: Callable[..., str]) -> Template:
-    """A template of plain text, from a package's folder."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         autoescape=False,

@@ -143,7 +143,6 @@ def _widths(narrowest: Sequence[int], widest: Sequence[int], room: int) -> list[
 
 
 def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
-    """The row tree, one value a line, children indented."""
     yield "one row, which is always there" if plan.is_single else f"row of {plan.table.real}"
     yield from _slots(plan.slots, row, "  ")
     for collection, value in zip(plan.collections, row[len(plan.slots) :], strict=True):

@@ -173,7 +173,6 @@ class _HttpServer(ThreadingHTTPServer):
 
 
 def _is_local(host: str) -> bool:
-    """Whether the host, with a port or without, is this machine's loopback."""
     return host in _LOCAL or host.rpartition(":")[0] in _LOCAL
 
 

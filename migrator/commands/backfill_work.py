@@ -77,7 +77,6 @@ class BackfillFlags(Struct, frozen=True):
 
 @cli.belonging(begins=True)
 def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: object) -> int:
-    """The exit code of `migrator backfill`."""
     port = cast("int | None", values.pop("metrics_port"))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     _refuse_unfit(flags)
@@ -180,7 +179,6 @@ def _join(session: JobSession, job: Job, flags: BackfillFlags, address: tuple[st
 
 
 def _tuned(job: Job, flags: BackfillFlags) -> Job:
-    """The job with what the command line says instead of it."""
     if flags.max_write_units is None:
         return job
     return replace(job, tuning=job.tuning.model_copy(update={"max_write_units": flags.max_write_units}))

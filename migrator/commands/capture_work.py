@@ -204,7 +204,6 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
 
 
 def status(job: Path, as_json: bool) -> int:
-    """The exit code of `migrator capture status`."""
     with JobSession(job, "capture status") as session, cli.stop_on_signals(session.stop):
         capture = session.capture.status(session.plans)
         service_registry = session.service_registry() if capture.marked_by == "services" else None
@@ -239,7 +238,6 @@ def _lines(capture: CaptureStatus) -> Iterator[str]:
 
 
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
-    """The exit code of `migrator capture uninstall`."""
     with JobSession(job) as session, session.open_own_live("capture uninstall") as live:
         stage = session.capture_by(live)
         if dry_run:
@@ -355,7 +353,6 @@ def relay(
     part: str | None,
     **options: Any,
 ) -> int:
-    """The exit code of `migrator relay`."""
     is_marks_alone = dry_run or options["discard_marks"]
     processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
     asked = _RelayRequest(once, workers, processes, ProcessPart.of(part) if part else None, options)

@@ -226,7 +226,6 @@ def _late(session: JobSession, moved: Sequence[PatternPhase]) -> dict[str, list[
 
 
 def pattern_names(job: Job) -> list[str] | MigratorError:
-    """The names of the mapping's patterns, or why it cannot be read."""
     try:
         return list(sound_mapping(job.mapping).mapping.patterns)
     except MigratorError as error:
@@ -235,7 +234,6 @@ def pattern_names(job: Job) -> list[str] | MigratorError:
 
 @cli.belonging(keeps=True)
 def advance(session: JobSession, pattern: str, **options: Any) -> int:
-    """The exit code of `migrator cutover advance`."""
     return _move(session, pattern, next_step, MoveOptions(**options))
 
 
@@ -248,7 +246,6 @@ def ramp(
     no_more: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """The exit code of `migrator cutover ramp`."""
     if percent > 100:
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
@@ -358,7 +355,6 @@ NAME_IN_AUDIT = "migrator cutover watch"
 
 @cli.belonging()
 def watch(session: JobSession, once: bool, as_json: bool) -> int:
-    """The exit code of `migrator cutover watch`."""
     read = session.job
     mapping = sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
@@ -429,7 +425,6 @@ class _Output:
             cli.print_folded(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
 
     def line(self, faults: Mapping[str, str]) -> str:
-        """How the watch gets on, on one line."""
         ago_s = time.monotonic() - self.looked_at
         unwatched = f", {len(faults)} cannot be looked at" if faults else ""
         return f"watch: looked at the patterns {ago_s:.0f} s ago; {len(self.moved)} moved back{unwatched}"
@@ -457,7 +452,6 @@ def _look_at_lag(lag: LagWatch) -> None:
 
 
 def status(history: bool, **asked: Any) -> int:
-    """The exit code of `migrator cutover status`."""
     return _history(**asked) if history else _status(**asked)
 
 

@@ -224,7 +224,6 @@ def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
 
 
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
-    """The exit code of `migrator mapping try`."""
     # Here: a check waits for no journal, no AWS and no console.
     from migrator.cli.options import entity_named, row_key
     from migrator.cli.text import item_text, row_tree_lines

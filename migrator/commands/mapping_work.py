@@ -18,7 +18,6 @@ from migrator.settings.transforms import read_mapping
 
 
 def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json: bool) -> int:
-    """The exit code of `migrator mapping check`."""
     if invertible:
         from migrator.commands.mapping_source import invertible as check_invertible
 
@@ -49,7 +48,6 @@ def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
 
 
 def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
-    """Faults and warnings, and what can be said of a file without faults."""
     if not is_job(file):
         return _of_mapping(read_mapping(file), url)
     job = load_job(file, os.environ)

@@ -189,7 +189,6 @@ def part_of(text: str | None) -> tuple[str, int | None]:
 
 
 def options_of(given: Mapping[str, object]) -> list[str]:
-    """The options of a command line; None and False are not given."""
     pairs = [(name, value) for name, value in given.items() if value is not None and value is not False]
     return [word for name, value in pairs for word in ([name] if value is True else [name, str(value)])]
 
@@ -447,7 +446,6 @@ def _entered(
 
 
 def _left(session: JobSession, entities: Sequence[CompiledEntity], run: Run) -> int:
-    """Rows that are not written yet."""
     return max(
         1,
         sum(session.source.rows_about(entity.plan) for entity in entities) - session.journal.tally(run).rows,

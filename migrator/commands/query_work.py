@@ -64,7 +64,6 @@ _CALLS = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
 
 
 def answer_data(answer: Answer) -> dict[str, Any]:
-    """The answer as plain values, with each request and what both sides took."""
     return {
         "pattern": answer.pattern.name,
         "same": answer.same,
@@ -103,7 +102,6 @@ def print_answer(console: Console, answer: Answer) -> None:
 
 
 def print_explanation(console: Console, answer: Answer) -> None:
-    """Each request, and what both sides took."""
     for line in explanation(answer):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -172,7 +170,6 @@ def _key(key: Mapping[str, Any]) -> str:
 
 
 def _filled(expression: str, sent: Mapping[str, Any]) -> str:
-    """The expression with names and values in their places."""
     names, bound = sent["ExpressionAttributeNames"], sent["ExpressionAttributeValues"]
     pieces = {**names, **{name: _literal(value) for name, value in bound.items()}}
     return re.sub(r"[#:]\w+", lambda match: pieces[match[0]], expression)
@@ -380,7 +377,6 @@ def _replay_cell(values: Mapping[str, Any] | None, name: str) -> str:
 
 
 def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
-    """The exit code of `migrator look --pattern`."""
     texts = _param_texts(params)
     with JobSession(job, "query") as session:
         mapping = session.checked.mapping
@@ -424,7 +420,6 @@ _PATIENCE_S = 10.0
 
 @belonging(applies=lambda asked: not (asked["control"] or asked["dry_run"]))
 def replay(session: JobSession, names: tuple[str, ...], questions: int, workers: int, **flags: Any) -> int:
-    """The exit code of `migrator shadow replay`."""
     read = _tuned(session.job, workers)
     seed = _seed(flags["seed"])
     settle_s = DEFAULT_SETTLE_S if flags["settle_s"] is None else flags["settle_s"]

@@ -136,7 +136,6 @@ _SHOWN = 20
 
 @belonging()
 def check(session: JobSession, as_json: bool) -> int:
-    """The exit code of `migrator reverse check`."""
     with session.another("reverse", live_patience=ONCE) as session:
         parsed = session.parsed
         edges = ReverseEdges(session, session.job.direct or parsed.mapping.entities)
@@ -178,7 +177,6 @@ def _unkept(session: JobSession) -> Unkept:
 def start(
     session: JobSession, once: bool, restart: bool, dry_run: bool, settle_s: float, as_json: bool
 ) -> int:
-    """The exit code of `migrator reverse start`."""
     worked = 0
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals(session.stop))
@@ -251,7 +249,6 @@ def verify(
     as_json: bool,
     whole_keys: bool,
 ) -> int:
-    """The exit code of `migrator reverse verify`."""
     if not repair and (dry_run or delete_rows):
         name = "--dry-run" if dry_run else "--delete-rows"
         raise SettingsError(f"{name} goes with --repair; without it reverse verify writes nothing anyway")
@@ -355,7 +352,6 @@ def _begin(edges: ReverseEdges, shards: StreamJournal, *, restart: bool) -> None
 
 @belonging()
 def status(session: JobSession, attributes: bool, as_json: bool) -> int:
-    """The exit code of `migrator reverse status`."""
     told = _status_of(session)
     writers, unkept = _sql_writers(session), Unkept()
     if attributes:
@@ -392,7 +388,6 @@ def _writer_lines(writers: SqlWriterStatus) -> Iterator[str]:
 
 @belonging()
 def stop(session: JobSession, as_json: bool) -> int:
-    """The exit code of `migrator reverse stop`."""
     remembered_of(session).ask_to_stop()
     processes = _status_of(session).processes
     print_result(

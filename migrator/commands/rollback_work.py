@@ -59,7 +59,6 @@ _ENDS_WITHIN_S = 120.0
 
 @cli.belonging(keeps=True)
 def rollback(session: JobSession, pattern: str | None, every: bool, to: str | None, **options: Any) -> int:
-    """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or pass --all")
     if every and (options["shown"] is not None or options["unwritten"] or options["drop_attributes"]):

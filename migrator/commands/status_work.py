@@ -155,7 +155,6 @@ def status_lines(
 
 
 def pace_line(throttle: Throttle, now_s: float) -> str:
-    """The throttle of a job's processes."""
     units = throttle.max_write_units
     limit = (
         "write units as set in the job"
@@ -279,7 +278,6 @@ def pace(
     who: str,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator pace`."""
     if off and max_write_units is not None:
         raise click.UsageError("--off goes without --max-write-units")
     asked: dict[str, Any] = {} if pause is None else {"paused": pause}
@@ -442,7 +440,6 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
 def status(
     job: Path, findings: bool, number: int | None, everything: bool, whole_keys: bool, **asked: Any
 ) -> int:
-    """The exit code of `migrator status`."""
     if findings:
         if asked["every_s"]:
             raise click.UsageError("--findings goes without --watch")

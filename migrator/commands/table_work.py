@@ -64,7 +64,6 @@ from migrator.stages.session.session import JobSession
 
 
 def create(job: Path, dry_run: bool, as_json: bool) -> int:
-    """The exit code of `migrator table create`."""
     read = read_job(job, asks_source=False)
     if dry_run:
         _print_requests(design_for(read, _design(read)), read.target.options, as_json=as_json)
@@ -105,7 +104,6 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
 
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
-    """The exit code of `migrator table check`."""
     read = read_job(job, asks_source=False)
     target = open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
@@ -169,7 +167,6 @@ def doctor(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator doctor`."""
     if bucket is not None and not probe:
         raise click.UsageError("--to goes with --probe")
     if probe:
@@ -375,7 +372,6 @@ def _services(
 
 
 def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator table change`."""
     with JobSession(job) as session, cli.stop_on_signals(session.stop):
         read = read_job(job, asks_source=False)
         parsed = sound_mapping(read.mapping)

@@ -83,7 +83,6 @@ class _VerifyRequest(Struct, frozen=True):
 def verify(
     session: JobSession, workers: int | None, sample: str | None, seed: int | None, **options: Any
 ) -> int:
-    """The exit code of `migrator verify`."""
     _refuse_unfit(dict(options) | {"workers": workers})
     read = _read_by(session.job, options["source_url"])
     drawn = _sample(sample, seed)

@@ -143,7 +143,6 @@ def check_hidden_rows(
 
 
 def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel) -> None:
-    """Whether the source understands the SQL of every access pattern."""
     if not mapping.patterns:
         return
     faults = list(statement_faults(source, mapping))

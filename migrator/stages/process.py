@@ -257,7 +257,6 @@ def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
 
 
 def with_connections(job: Job, connections: int) -> Job:
-    """The job with so many connections to its source; 0: as it is."""
     source = job.source.model_copy(update={"max_connections": connections})
     return replace(job, source=source) if connections else job
 
@@ -421,7 +420,6 @@ def _is_of_other_table(installation: Installation, session: JobSession) -> bool:
 
 
 def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
-    """Report the items that the native executor does not make, and why."""
     if not IS_NATIVE:
         tell(f"items: made by Python, {PYTHON_ADVICE}")
         return

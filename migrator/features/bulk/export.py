@@ -248,7 +248,6 @@ _STATE = 0
 
 
 def keep_state(journal: SqlJournal, run: Run, **values: Any) -> None:
-    """Adds values to what the journal keeps of a run."""
     state = SegmentState(tally={**state_of(journal, run), **values})
     journal.save_segment(run, _STATE, state, [])
 
@@ -258,7 +257,6 @@ def state_of(journal: SqlJournal, run: Run) -> Mapping[str, Any]:
 
 
 def is_published(journal: SqlJournal, run: Run, files: Files) -> bool:
-    """Whether the run's manifest is there as it was written."""
     data = files.read(MANIFEST)
     return data is not None and state_of(journal, run).get("manifest") == manifest_digest(data)
 
@@ -348,7 +346,6 @@ def export_items(
     whole_keys: bool,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator table export`."""
     with JobSession(job) as session, ExitStack() as stack:
         opened = open_bulk(stack, session, "export", place, workers)
         if not opened.installation:

@@ -290,7 +290,6 @@ _log = get_logger("import")
 
 
 def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
-    """The exit code of `migrator table import`."""
     if not place.startswith("s3:"):
         what = "DynamoDB imports from S3 alone"
         raise SettingsError(

@@ -156,7 +156,6 @@ _OF_RESOURCE = {
 
 
 def terraform_file(definition: Definition, head: Sequence[str]) -> str:
-    """The whole file. `head`: its first comment."""
     oldest = next(version for version, needs in _PROVIDERS if needs(definition))
     provider = {"source": "hashicorp/aws", "version": f">= {oldest}"}
     document = {

@@ -101,12 +101,10 @@ def property_(name: str) -> str:
 
 
 def member(of: str, name: str) -> str:
-    """The expression of an object's property."""
     return f"{of}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{of}[{quoted(name)}]"
 
 
 def commented(text: str) -> str:
-    """A text within a comment, which it cannot end."""
     return " ".join(text.replace("*/", "*\\/").split())
 
 
@@ -175,7 +173,6 @@ def runtime_names() -> frozenset[str]:
 
 
 def helpers_of(code: str) -> list[str]:
-    """The parts of runtime.ts that the code uses, and those that they use."""
     parts = _declarations()
     used: set[str] = set()
     waiting = [code]
@@ -449,7 +446,6 @@ _SOLE: Mapping[str, frozenset[str]] = {
 
 
 def vocabulary(model: Model, names: Identifiers, refusals: list[str]) -> list[ItemCode]:
-    """The item types under their names in TypeScript."""
     items: dict[str, ItemCode] = {}
     for row, item in ((each, item) for each in model.rows for item in each.items):
         if item.called in items:

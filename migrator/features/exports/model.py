@@ -99,7 +99,6 @@ class ItemType(Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Of the table and of indexes."""
         return (*self.key, *(key for entry in self.entries for key in entry.keys))
 
 
@@ -188,7 +187,6 @@ class Model(Struct, frozen=True):
 
     @property
     def types(self) -> dict[str, list[ItemType]]:
-        """Item types by name; several entities (schemas) may make items of one type."""
         types: dict[str, list[ItemType]] = {}
         for item in (item for row in self.rows for item in row.items):
             types.setdefault(item.name, []).append(item)

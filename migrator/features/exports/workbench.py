@@ -146,7 +146,6 @@ def _attributes(model: Model) -> dict[str, str]:
 
 
 def _wired(item: Item) -> dict[str, Any]:
-    """The item as DynamoDB's JSON, bytes in base 64."""
     return json.loads(json.dumps(encode_item(item), default=lambda raw: base64.b64encode(raw).decode()))  # type: ignore[no-any-return]
 
 

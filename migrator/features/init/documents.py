@@ -85,7 +85,6 @@ def mapping_text(table: str, tables: Sequence[SampledTable]) -> str:
 
 
 def _key_names(tables: Sequence[SampledTable]) -> tuple[str, str]:
-    """Names that no document has already."""
     taken = {name for table in tables for item in table.items for name in item}
     return next((names for names in _KEYS if not taken & set(names)), _KEYS[-1])
 
@@ -131,5 +130,4 @@ def _entity_key(table: SampledTable) -> list[str]:
 
 
 def _word(text: str) -> str:
-    """The text as YAML has it."""
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_OF_YAML else quoted(text)

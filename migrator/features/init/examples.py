@@ -52,7 +52,6 @@ def _copy(source: Traversable, path: Path) -> None:
 
 
 def _shipped(folder: Traversable, below: str = "") -> Iterator[tuple[str, Traversable]]:
-    """Names below the folder, and their files."""
     for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.is_dir():
             yield from _shipped(entry, f"{below}{entry.name}/")

@@ -52,11 +52,9 @@ class KeyPiece(Struct, frozen=True):
     form: str
 
     def of(self, name: str) -> str:
-        """The template of the value under another name, such as a parameter's."""
         return "{" + name_in_template(name) + self.form + "}"
 
     def at(self, column: str) -> KeyPiece:
-        """The same of another column of the row itself."""
         return KeyPiece(("", column), self.form)
 
     @property
@@ -835,7 +833,6 @@ class _Placing:
         return f"a call reads up to {amount(most, 'item')} before the filter" if is_few else ""
 
     def _collection(self, question: StatementQuestion, home: Home, params: Dict[str, str]) -> Access | None:
-        """The children in a parent's partition, where their sort key keeps the order."""
         need = Needs(self.facts, self.figures).of(question)
         rest = home.sort[1]
         if need.sort != rest[: len(need.sort)]:
@@ -998,7 +995,6 @@ def _pages(question: StatementQuestion) -> bool:
 
 
 def _serves(entry: IndexKeys, wanted: IndexKeys, need: Need) -> bool:
-    """Whether the entry answers what the wanted one would."""
     same = (entry.partition, entry.when) == (wanted.partition, wanted.when)
     return (
         same

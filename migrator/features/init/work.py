@@ -117,7 +117,6 @@ def _place(other: Unserved) -> tuple[float, str, str]:
 
 
 def worksheet(sheet: Sheet) -> str:
-    """The worksheet as Markdown."""
     calls = sum(access.question.statement.calls for access in sheet.served)
     calls += sum(other.statement.calls for other in sheet.not_served)
     template = text_template(
@@ -140,7 +139,6 @@ def worksheet(sheet: Sheet) -> str:
 
 
 def summary(sheet: Sheet) -> dict[str, Any]:
-    """What was proposed, as data."""
     return {
         "served": len(sheet.served),
         "not_served": [
@@ -212,13 +210,11 @@ def summary_text(sheet: Sheet) -> str:
 
 
 def _title(other: Unserved) -> str:
-    """Its name, or how it begins."""
     text = _name(other)
     return plain(text if len(text) <= _TITLE else f"{text[:_TITLE]}…")
 
 
 def _name(other: Unserved) -> str:
-    """What the file calls the statement, else the whole of it."""
     return other.statement.name or other.statement.words or other.statement.sql
 
 
@@ -232,7 +228,6 @@ def ending(sheet: Sheet, mapping: str) -> str:
 
 
 def _proof_lines(sheet: Sheet) -> Iterator[str]:
-    """What the proof came to."""
     proof = sheet.proof
     if proof.missing:
         yield f"not proved: {proof.missing}"
@@ -249,7 +244,6 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
 
 
 def request_text(access: Access) -> str:
-    """The queried index, and the condition of its key."""
     operator, values = access.condition
     where = f"GSI{access.index}" if access.index else "the table"
     sort = " ".join(filter(None, (operator if operator != "equal" else "", " and ".join(values))))
@@ -293,7 +287,6 @@ SAMPLED = 1_000
 
 
 def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: bool) -> int:
-    """The exit code of `migrator init` for a job of old tables."""
     if job.source.dynamodb is None:
         raise SettingsError(f"{job.path}: the job's source is a database: give its URL as --source")
     if out.suffix not in (".yaml", ".yml"):
@@ -426,7 +419,6 @@ def init(
     prove: bool,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator init`."""
     if (path := Path(source)).suffix == ".json":
         return init_from_model(path, table, out, force=force, as_json=as_json)
     if out is None:
@@ -491,7 +483,6 @@ def _are_named(names: set[str], patterns: Sequence[str]) -> bool:
 
 
 def _table_name(stem: str) -> str:
-    """A name that DynamoDB takes for a table."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in stem)
     return "".join(word.capitalize() for word in plain.split()).ljust(3, "_")[:255]
 
@@ -677,7 +668,6 @@ class _Proving(Struct, frozen=True):
         return Proof(self._replayed(asked), apart, {name: count for name, count in refused.items() if count})
 
     def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
-        """Rows of each entity that were refused."""
         journal = self.run.journal
         identity = identity_of("backfill", self.session, self.run.table_id, entities, f"limit={limit}")
         stage = Backfill(
@@ -714,7 +704,6 @@ class _Proving(Struct, frozen=True):
 
 
 def init_from_model(file: Path, table: str | None, out: Path | None, *, force: bool, as_json: bool) -> int:
-    """The exit code of `migrator init MODEL.json`."""
     text = head_of_model(_model(file), file.name, table)
     if out is None:
         if as_json:

@@ -84,7 +84,6 @@ class _Reading:
         return chosen[0] if len(chosen) == 1 else None
 
     def lines(self, data: Mapping[str, Any]) -> Iterator[str]:
-        """The lines of the mapping."""
         name = data.get("TableName")
         if not isinstance(name, str) or not _TABLE.fullmatch(name):
             self.faults.append(
@@ -214,7 +213,6 @@ class _Reading:
         return list(dict.fromkeys(name for name in names if _is_name(name)))
 
     def _dicts(self, found: Mapping[str, Any], word: str, place: str) -> list[Mapping[str, Any]]:
-        """The objects of a list; [] if missing."""
         listed = found.get(word)
         if listed is None:
             return []
@@ -246,7 +244,6 @@ def _template(alias: str) -> str:
 
 
 def _word(name: str) -> str:
-    """The facet's name as one of an item type."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "Item"
     return word if word[0].isalpha() else f"Item_{word}"
 

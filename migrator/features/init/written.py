@@ -298,7 +298,6 @@ def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) 
 
 
 def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str]]:
-    """Questions with a faulty pattern, or with a table that has a faulty entity."""
     places = {
         (match["word"], match["name"]): fault.what
         for fault in faults

@@ -172,7 +172,6 @@ _AWAY, _WRONG = 503, 400
 
 
 def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values: bool, as_json: bool) -> int:
-    """The exit code of `migrator ui`."""
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         masks = Masks(whole_keys, whole_values)
@@ -253,5 +252,4 @@ class _Answers(Struct, frozen=True):
 
 
 def _written(value: Value) -> str:
-    """A key's value as the form takes it."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -387,7 +387,6 @@ def print_look(console: Console, report: LookReport, *, everything: bool) -> Non
 
 
 def summary(report: LookReport) -> str:
-    """How many items there are of each state."""
     if not report.items:
         return "no item is stored, and no row makes one"
     return ", ".join(f"{count:,} {state}" for state, count in report.counts.items())
@@ -557,7 +556,6 @@ def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Si
 
 
 def look(job: Path, pattern: str | None, params: tuple[str, ...], explain: bool, **asked: Any) -> int:
-    """The exit code of `migrator look`."""
     if pattern is None:
         if params or explain:
             raise click.UsageError("-p and --explain go with --pattern")

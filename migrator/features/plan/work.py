@@ -132,7 +132,6 @@ WEIGHTS = {"misfit": "does not fit", "warning": "warning", "advice": "advice"}
 
 
 def would_do(capacity: Capacity) -> str:
-    """The first line: what a move with this mapping would do."""
     indexes = amount(len(capacity.indexes), "index")
     # Streams tell of changes of old DynamoDB tables.
     triggers = f"install {amount(capacity.triggers, 'trigger')} on {amount(capacity.captured, 'table')}, "
@@ -146,7 +145,6 @@ def known(exact: bool) -> str:
 
 
 def spread_text(spread: Spread, *, sizes: bool = False) -> str:
-    """p50 / p99 / max."""
     numbers = (spread.p50, spread.p99, spread.most)
     return " / ".join(page.size_text(number) if sizes else f"{number:,}" for number in numbers)
 
@@ -167,7 +165,6 @@ def measured_text(reads: PatternReads) -> str:
 
 
 def rewritten(rewrite: Rewrite) -> str:
-    """Rows of the entity that one change is in."""
     return "not counted" if rewrite.roots is None else spread_text(rewrite.roots)
 
 
@@ -245,7 +242,6 @@ class Beside(Struct, frozen=True):
 
 
 def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
-    """Figures of both designs; of patterns those that both have, by their names."""
     yield _beside("items", first.items, second.items)
     yield _beside("indexes", len(first.indexes), len(second.indexes))
     yield _beside("triggers", first.triggers, second.triggers)
@@ -545,7 +541,6 @@ class PlanOptions(Struct, frozen=True):
 def plan(
     design: Path, other: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
 ) -> int:
-    """The exit code of `migrator plan`."""
     asked = PlanOptions(**values)  # type: ignore[arg-type]
     if show is not None:
         if other is not None or html is not None:

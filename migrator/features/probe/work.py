@@ -91,7 +91,6 @@ class Probe:
 
     @property
     def imported(self) -> str:
-        """The table that ImportTable makes."""
         return f"{self.table}-imported"
 
     def refusal(self, operation: str, client: Any = None, **words: Any) -> Any:
@@ -513,7 +512,6 @@ def _need_policies(probe: Probe) -> None:
 
 
 def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
-    """A client with the rights of a policy."""
     assert probe.acting is not None
     probe.sent += 1  # its first request also goes to STS
     return probe.acting(json.dumps(policy, separators=(",", ":")))

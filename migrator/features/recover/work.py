@@ -42,7 +42,6 @@ class Recovery(Struct, frozen=True):
 def recover(
     job: Path, happened: str | None, above: int, settle_s: float | None, dry_run: bool, as_json: bool
 ) -> int:
-    """The exit code of `migrator recover`."""
     if above and happened != "source-restored":
         raise click.UsageError("--from goes with source-restored")
     with JobSession(job) as session:

@@ -47,7 +47,6 @@ from migrator.stages.session.session import JobSession
 
 @cli.belonging()
 def check(session: JobSession, steps: bool, as_json: bool) -> int:
-    """The exit code of `migrator decommission check`."""
     read = session.job
     with (
         cli.stop_on_signals(session.stop),
@@ -102,7 +101,6 @@ def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) ->
 
 @cli.belonging()
 def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator clean --attributes`."""
     read, mapping = session.job, session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
@@ -186,7 +184,6 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
 
 @cli.belonging()
 def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
-    """The exit code of `migrator clean --all-items`."""
     read, dry_run, mapping = session.job, how["dry_run"], session.mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
@@ -337,7 +334,6 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
 
 @cli.belonging()
 def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
-    """The exit code of `migrator clean --row`."""
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
         what = "--row removes traces for good: no terminal to ask on"
         raise SettingsError(f"{what}; pass --yes, or --dry-run to count")
@@ -419,7 +415,6 @@ def _print_forgotten(
 
 @cli.belonging()
 def purge(session: JobSession, dry_run: bool, as_json: bool) -> int:
-    """The exit code of `migrator clean --tombstones`."""
     with cli.stop_on_signals(session.stop) as stop:
         target, writers, removed = session.target, session.writers, 0
 
@@ -454,7 +449,6 @@ def clean(
     force: bool,
     **given: Any,
 ) -> int:
-    """The exit code of `migrator clean`."""
     if all_items + row + tombstones + attributes != 1:
         raise click.UsageError("give one of --all-items, --row, --tombstones and --attributes")
     if row and (len(entities) != 1 or not keys):

@@ -380,7 +380,6 @@ class Report:
         self._pairs = self._open_pairs()
 
     def is_empty(self) -> bool:
-        """Whether nothing of the job is on record."""
         evidence = self.records.evidence
         return not (self._runs or evidence.windows(0.0) or self.records.phases.all())
 
@@ -528,7 +527,6 @@ class Report:
         )
 
     def _counts(self, run: Run) -> dict[str, int]:
-        """Findings per kind, counted as in the report's differences: of relays only open ones."""
         counted: Counter[str] = Counter()
         for group in self.records.groups.groups(run):
             counted[group.kind] += group.count

@@ -235,7 +235,6 @@ def _differing_items(standings: Standings) -> str:
 
 
 def _of_rows(standings: Standings) -> list[Group]:
-    """Differences between rows and items."""
     return [group for group in standings.standing if not (group.is_of_answers or group.kind == "foreign")]
 
 

@@ -89,7 +89,6 @@ _STANDING = {"clean": "clean", "different": "not clean", "unproven": "not proven
 
 
 def finder_words(finders: Sequence[Found]) -> str:
-    """The kinds of run that found it, for people."""
     return ", ".join(_FINDER_WORDS[finder] for finder in finders)
 
 
@@ -121,7 +120,6 @@ def standing_word(model: ReportModel) -> str:
 
 
 def kind_of_question(coverage: Coverage) -> str:
-    """Which optional parameters were set."""
     return " + ".join(coverage.parameters) or "none set"
 
 
@@ -142,7 +140,6 @@ def _marks_words(lag: LagReport) -> str:
 
 
 def run_words(run: RunReport) -> str:
-    """One line on the last run of a kind."""
     scope = f" ({run.scope})" if run.scope else ""
     counts = f"{amount(run.rows, 'row')}, {amount(run.items, 'item')}, {run.refused:,} refused"
     outdated = "; of another mapping" if run.current is False else ""
@@ -169,7 +166,6 @@ def moved_words(model: ReportModel) -> Iterator[str]:
 
 
 def compared_words(pattern: PatternReport) -> str:
-    """How many answers were compared since the pattern's last move."""
     return f"{pattern.compared:,}" if pattern.compared or pattern.before_move else "never"
 
 
@@ -472,7 +468,6 @@ def html_page(model: ReportModel) -> str:
 
 
 def _environment() -> Environment:
-    """The templates of pages, with the report's own words."""
     pages = page.environment_of_pages()
     pages.filters |= {
         "found": finder_words,
@@ -496,7 +491,6 @@ _PATIENCE_S = 5.0
 
 @belonging()
 def report(session: JobSession, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
-    """The exit code of `migrator report`."""
     read = session.job
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))

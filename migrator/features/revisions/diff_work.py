@@ -243,7 +243,6 @@ def diff(
     region: str | None,
     as_json: bool,
 ) -> int:
-    """The exit code of `migrator mapping diff`."""
     asked = _job_of(source, new)
     file = _mapping_file(new)
     parsed = [old_mapping(old, file), read_mapping(file)]
@@ -278,7 +277,6 @@ def _print(found: MappingDifference, refused: Sequence[Fault], work: Work | None
 
 
 def _mapping_file(path: Path) -> Path:
-    """The file itself, or the mapping that a job names."""
     return load_job(path, os.environ, asks_source=False).mapping if is_job(path) else path
 
 
@@ -420,7 +418,6 @@ def difference_lines(found: MappingDifference, work: Work | None, steps: Sequenc
 
 
 def verdict_of(found: MappingDifference, refused: Sequence[Fault]) -> str:
-    """The last line."""
     if faults := [fault for fault in refused if not fault.warning]:
         return f"refused: {amount(len(faults), 'fault')}"
     if found.is_empty:

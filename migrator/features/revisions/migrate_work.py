@@ -151,7 +151,6 @@ class Flags(Struct, frozen=True):
 
 
 def rewritten(difference: MappingDifference, entities: Sequence[CompiledEntity]) -> list[CompiledEntity]:
-    """Those whose rows are read and written."""
     changed = {entity.name for entity in difference.entities if entity.effect != "gone"}
     return [entity for entity in entities if entity.name in changed]
 
@@ -448,7 +447,6 @@ _BEFORE_ITEMS: tuple[ChangeStep, ...] = ("indexes", "newest", "items")
 
 @cli.belonging()
 def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values: Any) -> int:
-    """The exit code of `migrator migrate-mapping`."""
     flags, job = Flags(**values), session.job
     if flags.again and flags.go_back:
         raise SettingsError(
@@ -601,7 +599,6 @@ def _allowed_bill(
 
 
 def _still(sides: _Sides) -> Callable[[], None]:
-    """The check before each step."""
     job, before = sides.new.job, sides.new.checked.mapping.revision
 
     def still() -> None:
@@ -677,7 +674,6 @@ def _print_planned(
 
 
 def _planned(difference: MappingDifference) -> Iterator[tuple[ChangeStep, str]]:
-    """The steps that have something to do, each with what that is."""
     named: dict[ChangeStep, Sequence[str]] = {
         "indexes": [part.index for part in difference.table if part.way == "add"],
         "items": [entity.name for entity in difference.entities if entity.effect != "gone"],

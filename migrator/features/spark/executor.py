@@ -173,7 +173,6 @@ class _Process:
             raise
 
     def slice(self, name: str, first: int, last: int) -> int:
-        """How many pages it has worked."""
         joined, done = self._joined, 0
         # At once: a slice that is handed out twice is processed once, by the first process.
         pages = self._claims.claimed(name, first, last)

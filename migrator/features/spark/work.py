@@ -416,7 +416,6 @@ class Spark:
     _runs: list[Run] = field(default_factory=list)
 
     def driver_job(self, job: Job) -> Job:
-        """The job with the driver's own part of its connections."""
         return with_connections(job, self.connections)
 
     def pages(self, work: RunWork) -> OpenPages:

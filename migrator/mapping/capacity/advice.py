@@ -193,7 +193,6 @@ def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequen
 
 
 def refusals(refused: Mapping[str, float], reasons: Mapping[str, str]) -> Iterator[Advice]:
-    """Rows that make no items. `reasons`: of the first of each entity, without values."""
     for entity, rows in sorted(refused.items()):
         what = f"{amount(round(rows), 'row', 'make')} no items; the first: {reasons[entity]}"
         yield Advice(

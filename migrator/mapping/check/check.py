@@ -57,7 +57,6 @@ _TABLES: Path = ("source", "tables")
 
 
 def document_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Faults of the form of a mapping whose source is tables of DynamoDB's."""
     if mapping.schemas:
         what = "DynamoDB does not have schemas; leave it out, and write a mapping for each tenant's tables"
         yield document.fault(("source", "schemas"), what)
@@ -237,7 +236,6 @@ _TABLE: Path = ("table",)
 
 
 def table_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Faults and warnings of the table's key and of its indexes."""
     table = mapping.table
     yield from _key_faults(table, document)
     yield from _type_faults(mapping, document)
@@ -410,7 +408,6 @@ class Checked(Struct, frozen=True, dict=True):
 
     @property
     def read_plans(self) -> tuple[EntityPlan, ...]:
-        """Those of `read`."""
         return (*self.plans, *self.direct_plans)
 
     @property
@@ -423,7 +420,6 @@ class Checked(Struct, frozen=True, dict=True):
         return self._compiled([plan for plan in self.read_plans if plan.entity.written in names])
 
     def besides(self, names: Collection[str]) -> list[EntityPlan]:
-        """Plans of all entities but these."""
         return [plan for plan in self.read_plans if plan.entity.written not in names]
 
     def _compiled(self, plans: Sequence[EntityPlan]) -> tuple[CompiledEntity, ...]:

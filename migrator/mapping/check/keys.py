@@ -47,7 +47,6 @@ Place = tuple[Path, Key]
 
 
 def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    """Faults and warnings of the base and index keys of the entity's items."""
     for item in plan.entity.items:
         at: Path = ("entities", plan.entity.written, "items", item.type)
         places = list(key_places(mapping, item, at))
@@ -252,7 +251,6 @@ def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
 
 
 def groups_text(mapping: Mapping) -> str:
-    """The groups as text, for a digest; '' if none are written together."""
     groups = {name: sorted(types) for name, types in sorted(written_together(mapping).items())}
     return json.dumps(groups) if groups else ""
 

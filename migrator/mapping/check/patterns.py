@@ -291,12 +291,10 @@ class _PatternCheck:
         yield from self._projection_faults()
 
     def _is_one_item(self) -> bool:
-        """Whether the query gives the whole key of the table."""
         given = [condition.operator for condition in self.pattern.sort]
         return not (self.pattern.index or self.pattern.star) and given == ["equal"] * len(self.index.sort)
 
     def _projection_faults(self) -> Iterator[Fault]:
-        """Attributes that the pattern reads from an index which does not project them."""
         if self.index.projection == "all":
             return
         table = self.mapping.table
@@ -324,7 +322,6 @@ class _PatternCheck:
     # ── what is returned ──
 
     def _returned(self) -> Iterator[Fault]:
-        """Whether the items, and the index, hold what the pattern returns."""
         yield from self._returned_types()
         yield from self._expiry()
         for part in self.pattern.parts:
@@ -449,7 +446,6 @@ def attribute_names(
 
 
 def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Warnings of indexes, and of attributes that they hold, which no pattern reads."""
     if not mapping.patterns:
         return
     read: dict[str, set[str]] = {}

@@ -98,7 +98,6 @@ def row_key_fault(column: Column) -> str:
 
 
 def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    """A fault for each value that its column's type does not fit."""
     references = list(references_of(plan.entity))
     for reference in references:
         kind = kind_of(_whole_path(reference), plan)

@@ -139,7 +139,6 @@ class MappingDifference(Struct, frozen=True):
 
 
 def difference(old: PlannedRevision, new: PlannedRevision) -> MappingDifference:
-    """What `new` changes of `old`."""
     before, after = meanings(old.mapping, old.plans), meanings(new.mapping, new.plans)
     table = tuple(_table(old.mapping.table, new.mapping.table))
     entities = tuple(
@@ -311,7 +310,6 @@ def _index(name: str, old: Index | None, new: Index | None) -> Iterator[TableDif
 
 
 def index_text(index: Index) -> str:
-    """Its key and what it projects."""
     shown = index.projection
     projected = (
         ", ".join(sorted(shown)) if isinstance(shown, tuple) else {"all": "all", "keys": "keys only"}[shown]

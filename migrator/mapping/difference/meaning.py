@@ -255,7 +255,6 @@ class _Meaning:
         return f"{self._list(collection, plan)}.{self._of_child(collection, plan, path)}"
 
     def _list(self, collection: Collection, plan: CollectionPlan | None) -> str:
-        """The rows of the list, or the number that is made of them."""
         if plan is None:
             of = f"{collection.table} by {collection.by} of {collection.of}"
         else:
@@ -273,7 +272,6 @@ class _Meaning:
         return self._column(_facts(plan), path) if path else ""
 
     def _join(self, joins: Mapping[str, Join], plans: Sequence[JoinPlan], alias: str) -> str:
-        """The way from the row to the joined one."""
         if alias not in joins:
             return ""
         join = joins[alias]

@@ -125,7 +125,6 @@ class RowScope(Struct, frozen=True, dict=True):
         return any(column.nullable for column in self.table.columns if column.name in key.columns)
 
     def may_be_null(self, ref: Ref) -> bool:
-        """Whether the reference's value can be a NULL."""
         if takes_null(ref):
             return False
         return any(self._path_may_be_null(path, ref) for path in ref.paths)

@@ -74,7 +74,6 @@ def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
 
 
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:
-    """Paths that the base keys of the entity's items name."""
     return tuple(dict.fromkeys(paths_in(template for item in plan.entity.items for template in item.key)))
 
 

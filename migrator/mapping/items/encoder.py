@@ -50,7 +50,6 @@ _LEAVING = (RowError, TypeError, ValueError, AttributeError, ArithmeticError, Lo
 
 
 def _executable(program: Program) -> _native.Program | None:
-    """The program as the native executor takes it."""
     if _native is None:
         return None
     key = (f"{program.entity}:".encode(), program.key_place, program.key_places, encode_key)
@@ -59,7 +58,6 @@ def _executable(program: Program) -> _native.Program | None:
 
 
 def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Lists hold the program of their children."""
     more = tuple(_executable(one) if isinstance(one, Program) else one for one in operation[4])
     return (*operation[:4], more)
 
@@ -74,7 +72,6 @@ class Encoder(Struct, frozen=True):
 
     @property
     def raw(self) -> frozenset[int]:
-        """Places of its rows that are to be read raw."""
         return frozenset() if isinstance(self.program, str) or self.native is None else self.program.raw
 
 
@@ -138,7 +135,6 @@ def encoded_of(item: Item, table: TableDesign) -> EncodedItem:
 
 
 def item_of(encoded: EncodedItem) -> Item:
-    """The item as plain values."""
     return decode_item(orjson.loads(encoded.json))
 
 

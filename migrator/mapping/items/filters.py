@@ -314,7 +314,6 @@ class FilterSpec(Struct, frozen=True):
         return self.width == "given" and not self.null and not self.of_list
 
     def after(self, kind: _Kind) -> _Kind | Kind:
-        """The kind of what it gives."""
         if self.of_array:
             return replace(self.gives, element=members_of(kind))
         return kind if self.same_kind else self.gives
@@ -330,7 +329,6 @@ def members_of(kind: Kind | None) -> Kind:
 
 
 def specs_of(ref: Ref) -> list[FilterSpec]:
-    """What is known of each filter of the reference."""
     return [FILTERS[used.name] for used in ref.filters]
 
 
@@ -340,7 +338,6 @@ def takes_null(ref: Ref) -> bool:
 
 
 def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
-    """The kind of what the reference makes of a value of the kind."""
     start = kind if ref.format is None else Kind("text")
     return reduce(lambda given, spec: spec.after(given), specs_of(ref), start)
 

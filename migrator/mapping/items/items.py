@@ -294,7 +294,6 @@ def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> 
 
 
 def _expiry(part: Expires, places: RowPlaces) -> Step:
-    """Puts the item's TTL into it."""
     get = compile_expiry(part.expiry, places)
 
     def step(row: Row, item: Item) -> None:
@@ -352,7 +351,6 @@ def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
 
 
 def key_text(table: TableDesign, item: Item) -> str:
-    """The item's key as JSON text, for findings."""
     return item_key_text(table.key_of(item))
 
 

@@ -471,7 +471,6 @@ class _Tuple:
 
 
 def _kinds_of_row(plan: EntityPlan) -> dict[int, Kind]:
-    """By place, of its columns and of the aggregates of its collections."""
     kinds = dict(enumerate(slot.column.kind for slot in plan.slots))
     for place, one in enumerate(plan.collections, start=len(plan.slots)):
         if not one.collection.is_list:

@@ -55,12 +55,10 @@ def write_key(key: ItemKey | None) -> list[dict[str, str]] | None:
 
 
 def read_key(values: list[dict[str, str]] | None) -> ItemKey | None:
-    """The key that `write_key` wrote."""
     return None if values is None else tuple(_read(value) for value in values)
 
 
 def write_keys(keys: Sequence[ItemKey]) -> str:
-    """The keys of a mark, as JSON."""
     return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
 
 
@@ -263,7 +261,6 @@ def read_units(size_bytes: int, *, consistent: bool) -> float:
 
 
 def value_bytes(value: Any) -> int:
-    """Bytes of one attribute's value without its name."""
     if isinstance(value, str):
         return text_bytes(value)
     if value is None or isinstance(value, bool):
@@ -281,7 +278,6 @@ def value_bytes(value: Any) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """Bytes of a text or a name in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 

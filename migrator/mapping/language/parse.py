@@ -443,7 +443,6 @@ def _keep(
 
 
 def rules_of(form: forms.CompareForm) -> CompareRules:
-    """The rules as they are written."""
     return CompareRules(
         ignore=frozenset(form.ignore),
         tolerance={name: Decimal(str(value)) for name, value in form.tolerance.items()},
@@ -568,7 +567,6 @@ class PatternParser:
     # ── the key ──
 
     def _whole_key(self, form: forms.GetForm, at: Path) -> _Key:
-        """The whole key of the table, nothing but equalities."""
         if len(form.key) != len(self.table.key):
             wanted = " and ".join(attribute.name for attribute in self.table.key)
             self.reader.fault(at, f"has {amount(len(form.key), 'part')}; the table's key is {wanted}")

@@ -569,7 +569,6 @@ def _between(
 
 
 def tables_read(plan: EntityPlan) -> dict[TablePlace, TableFacts]:
-    """Each table of the plan."""
     return {place_of(table): table for table in plan.tables}
 
 
@@ -578,7 +577,6 @@ def _columns(table: TableFacts) -> dict[str, Column]:
 
 
 def columns_read(plan: EntityPlan) -> dict[TablePlace, set[str]]:
-    """By table, the real names of the columns that the plan's SELECTs name."""
     columns: dict[TablePlace, set[str]] = {}
     for table, real in _columns_read(plan):
         columns.setdefault(place_of(table), set()).add(real)
@@ -656,7 +654,6 @@ def _schema_value(schema: str, value: Ref | Template) -> Expression:
 
 
 def _schema_template(schema: str, template: Template) -> Template:
-    """The template with the schema's name in it; literals that meet become one."""
     parts: list[str | Ref] = []
     for part in template.parts:
         made = (

@@ -49,7 +49,6 @@ class Redaction(Struct, frozen=True):
         return path in self._paths(plan)
 
     def hides_key(self, plan: EntityPlan, template: Template) -> bool:
-        """Whether the template is made of a column that must not be shown."""
         return not self._paths(plan).isdisjoint(paths_in([template]))
 
     def _paths(self, plan: EntityPlan) -> set[str]:
@@ -67,7 +66,6 @@ class Redaction(Struct, frozen=True):
 
 
 def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redaction:
-    """Everything that the mapping's patterns redact, over all entities."""
     names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
     columns = {column for plan in plans for column in _behind(plan, names)}
     by_entity = plans_by_entity(plans)

@@ -314,7 +314,6 @@ def column_of(path: str, plan: EntityPlan) -> Column | None:
 
 
 def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
-    """Names of the root's columns that the item keeps under their own names."""
     if design.keep == "none":
         return ()
     if isinstance(design.keep, tuple):

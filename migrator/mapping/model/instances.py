@@ -51,7 +51,6 @@ class Instance(Struct, frozen=True):
 
     @property
     def marks(self) -> bool:
-        """Whether its writes leave marks."""
         return DUAL_WRITE in self.role
 
 

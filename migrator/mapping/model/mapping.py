@@ -146,7 +146,6 @@ def paths_in(values: Iterable[Expression]) -> Iterator[str]:
 
 
 def rewritten(value: Expression, change: Callable[[Ref | Template], Expression]) -> Expression:
-    """The expression with every reference and template changed."""
     if isinstance(value, (Ref, Template)):
         return change(value)
     if isinstance(value, MapOf):
@@ -273,7 +272,6 @@ class Pattern(Struct, frozen=True):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """Those of its key."""
         return (*self.key, *(value for condition in self.sort for value in condition.values))
 
     @property
@@ -367,7 +365,6 @@ class ItemDesign(Struct, frozen=True):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """Those of its keys, in the table and in indexes."""
         return (*self.key, *(value for entry in self.entries for value in entry.values))
 
 
@@ -452,7 +449,6 @@ class Mapping:
 
     @property
     def old_questions(self) -> list[DocumentQuestion]:
-        """What its patterns ask old tables of DynamoDB's."""
         asked = [one for pattern in self.patterns.values() for one in pattern.statements.values()]
         return [one for one in asked if isinstance(one, DocumentQuestion)]
 

@@ -163,7 +163,6 @@ class PatternReport(Struct, frozen=True):
 
     @property
     def is_over_budget(self) -> bool:
-        """Whether DynamoDB's p99 is above what the mapping allows it."""
         curve = self.latency.get("table")
         return self.budget_ms is not None and curve is not None and curve.at(99.0) > self.budget_ms
 
@@ -337,7 +336,6 @@ class ReportModel(Struct, frozen=True):
 
     @property
     def standing(self) -> list[Group]:
-        """Differences that count."""
         return [group for group in self.groups if not group.is_history]
 
     @property

@@ -311,7 +311,6 @@ def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Map
 
 
 def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
-    """A part's rows as dicts by attribute."""
     return Records(
         (dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows), origin, kinds
     )

@@ -68,7 +68,6 @@ def stored_keys(mapping: Mapping, index: Index) -> Sequence[StoredKey]:
 
 @lru_cache(maxsize=64)
 def _by_partition(mapping: Mapping, index: Index) -> Dict[tuple[str, ...], list[StoredKey]]:
-    """The stored keys by the forms of their partition keys."""
     found: dict[tuple[str, ...], list[StoredKey]] = {}
     for key in stored_keys(mapping, index):
         found.setdefault(tuple(map(_form_text, key.partition)), []).append(key)
@@ -76,7 +75,6 @@ def _by_partition(mapping: Mapping, index: Index) -> Dict[tuple[str, ...], list[
 
 
 def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) -> Iterator[StoredKey]:
-    """The stored keys that have a partition key of the wanted forms."""
     by_partition = _by_partition(mapping, index)
     # A plain attribute matches any template.
     places = ((_form_text(template), _ANY_FORM) for template in wanted)
@@ -166,7 +164,6 @@ def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
 
 
 def same_ref(wanted: Ref, stored: Ref) -> bool:
-    """Whether both make the same text of the same value."""
     return _ref_form(wanted) == _ref_form(stored)
 
 
@@ -255,7 +252,6 @@ PlansByEntity = Dict[str, Sequence[EntityPlan]]
 
 
 def plans_by_entity(plans: Iterable[EntityPlan]) -> PlansByEntity:
-    """The plans by the name that their entity has in the mapping file."""
     by_entity: dict[str, list[EntityPlan]] = {}
     for plan in plans:
         by_entity.setdefault(plan.entity.written, []).append(plan)
@@ -404,7 +400,6 @@ class AskedKey(Struct, frozen=True):
     sort: Value = ""
 
     def holds(self, item: Dict[str, Value]) -> bool:
-        """Whether the item is in this collection."""
         names = [attribute.name for attribute in self.index.attributes]
         if any(item.get(name) is None for name in names):
             return False

@@ -75,7 +75,6 @@ def read_member(pattern: Pattern, given: str) -> Member:
 
 
 def _unknown(pattern: Pattern, given: Iterable[str]) -> list[str]:
-    """The faults of names that no parameter has."""
     names = [param.name for param in pattern.params]
     return [
         f"{pattern.name} has no parameter '{name}'{did_you_mean(name, names)}"
@@ -247,7 +246,6 @@ def texts_of(pattern: Pattern, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def kind_of(pattern: Pattern, values: Mapping[str, Any]) -> str:
-    """The optional parameters that are set, joined by commas."""
     return ",".join(
         sorted(param.name for param in pattern.params if param.optional and values[param.name] is not None)
     )

@@ -156,7 +156,6 @@ def rows_that_fit(source: Rows, plan: EntityPlan, page_rows: int) -> int:
 
 
 def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
-    """All pages of the entity, by number."""
     name, after, number = plan.entity.name, None, 0
     for number, bound in enumerate(source.page_bounds(plan, page_rows), start=1):
         yield Page(name, number, after, bound)

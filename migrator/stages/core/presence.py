@@ -128,7 +128,6 @@ class Pace:
     # ── input ──
 
     def obey(self, throttle: Throttle) -> None:
-        """Apply this throttle from now on."""
         if throttle == self.throttle:
             return
         self.throttle = throttle
@@ -145,7 +144,6 @@ class Pace:
         self._note()
 
     def look(self) -> None:
-        """Asks the source."""
         self._strained = next(filter(None, map(self._over, self.strains_asked)), "")
         self._note()
 
@@ -260,7 +258,6 @@ class Presence:
             self.processes.leave(self._id, None if self.state is None else self.advance())
 
     def beat(self) -> None:
-        """One heartbeat, now."""
         advance, before = self.advance(), self.state
         measured = None if before is None else self._measured(before, advance)
         beat = self.processes.beat(self._id, measured, self.own, advance)

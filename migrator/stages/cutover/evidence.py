@@ -73,7 +73,6 @@ class Aggregate(Struct):
 
 
 def counted(windows: Iterable[Window]) -> Aggregate:
-    """The sum of the windows."""
     total = Aggregate()
     for window in windows:
         total.add(window)

@@ -175,7 +175,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return self.checked.mapping.patterns[name]
 
     def _table_fault(self) -> str:
-        """What is wrong with the table, '' for nothing."""
         return _fault(lambda: self.table_id)
 
     def _capture_fault(self, registry: ServiceRegistry, *, is_paused: bool) -> str:
@@ -225,7 +224,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def tables(self) -> list[str]:
-        """Tables that entities read, by the names that capture uses."""
         return [table.name for table in self.capture.capture.captured(self._plans)]
 
     @cached_property

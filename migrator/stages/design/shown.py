@@ -81,7 +81,6 @@ class Showing:
         }
 
     def key_forms(self, design: ItemDesign) -> dict[str, Template]:
-        """Key attributes of the table and of its indexes, with their templates."""
         return {key.name: key.template for key in keys_of(self.table, design)}
 
     def key(self, text: str, row_key: str = "") -> str:
@@ -164,7 +163,6 @@ class Showing:
 
 
 def clipped(text: str) -> str:
-    """The text, cut where it is too long to be read."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
 
 

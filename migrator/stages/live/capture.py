@@ -104,7 +104,6 @@ class CaptureStage(Struct, frozen=True):
     marked_by: MarkedBy = "triggers"
 
     def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
-        """All that stands against an install, each with what to do."""
         refusals = self.capture.refusals(self._tables(plans), self.marked_by)
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
@@ -117,7 +116,6 @@ class CaptureStage(Struct, frozen=True):
             raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
 
     def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
-        """What an install would do now."""
         return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
 
     def limits(self) -> list[str]:

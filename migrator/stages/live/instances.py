@@ -185,7 +185,6 @@ class Heartbeat:
             self.instances.leave(me)
 
     def _described(self) -> Instance:
-        """This instance with the roles that it has now."""
         names = {role.name for role in self._roles}
         role: InstanceRole = (
             READ if names == {"read"} else DUAL_WRITE if len(names) == 1 else "dual_write,read"

@@ -76,8 +76,6 @@ class WriterLease:
 
 
 def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
-    """A check that is made of two."""
-
     def check() -> None:
         first()
         second()
@@ -305,7 +303,6 @@ class SharedLeases(Forked):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A turn until the block ends."""
         slot = self.enter()
         try:
             yield

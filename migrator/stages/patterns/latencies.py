@@ -53,7 +53,6 @@ class Latencies:
         return self._percentiles([99.0])[0]
 
     def above(self, limit_ms: float) -> int:
-        """How many answers took longer."""
         return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
 
     def curve(self) -> Curve | None:

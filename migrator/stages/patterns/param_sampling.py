@@ -339,7 +339,6 @@ class _Drawing:
     # ── description ──
 
     def in_words(self) -> dict[str, str]:
-        """The source of each parameter as text."""
         table = self.origins.plan.table.name
         words = {}
         for name, param in self._params.items():

@@ -58,7 +58,6 @@ class Comparison(Struct, frozen=True):
         return not any(part.items or part.rows for part in self.parts)
 
     def signs(self) -> frozenset[Sign]:
-        """The signs of all differences, by which they can be recognised in another comparison."""
         all_signs: set[Sign] = {("", "error", hash(side)) for side in self.errors}
         for part in self.parts:
             all_signs |= set(_signs(part))
@@ -149,7 +148,6 @@ class PendingMismatch:
         self.lasting = signs if failed or look.errors else self.lasting & signs
 
     def lasts(self, part: str, diff: Diff) -> bool:
-        """Whether the difference, one of the last comparison, was in every comparison."""
         return (part, "many", 0) in self.lasting or any(sign in self.lasting for sign in signs_of(part, diff))
 
     def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKey, Example]]:
@@ -181,7 +179,6 @@ class ReplayMismatch(PendingMismatch):
         self._keep()
 
     def look_again(self) -> ReplayMismatch:
-        """This mismatch after another comparison."""
         self.looked(self._looker.look(self.draw.values))
         self._keep()
         return self
@@ -246,7 +243,6 @@ def _subject(kind: DiffKey, example: Example) -> str:
 
 
 def count_same(replay: PatternReplay, look: Comparison) -> None:
-    """Counts a sample whose answers were the same in the first comparison."""
     replay.same += 1
     replay.empty += look.empty
 

@@ -140,7 +140,6 @@ class Backends(Struct, frozen=True):
     store: ItemStore
 
     def ask(self, question: Question, side: Side, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Rows by part."""
         return question.answer(side, values, self.source, self.store)
 
     def within(self, bounds: Bounds) -> Backends:

@@ -79,7 +79,6 @@ class RoutedPattern:
     def _routed(
         self, args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> tuple[Reads, PatternCall, Side, Function]:
-        """The router, the call, the side that answers it, and that side's function."""
         arguments = self._bound(args, named)
         reads = self._reads()
         call = self._call(arguments)

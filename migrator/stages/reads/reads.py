@@ -272,7 +272,6 @@ class PhaseCache:
         return self._current
 
     def versions(self) -> dict[str, int]:
-        """The versions of the phases that calls act by."""
         return {name: phase.version for name, phase in self._current.items()}
 
     def renew(self) -> None:
@@ -397,7 +396,6 @@ class Reads:
         return answer
 
     async def answer_async(self, call: PatternCall, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The same for a side that is awaited."""
         began = self.clock()
         try:
             self._need(side)

@@ -74,7 +74,6 @@ class ShadowPool:
 
     @property
     def waiting(self) -> int:
-        """Looks that come later."""
         return len(self._later)
 
     def take(self) -> bool:
@@ -353,7 +352,6 @@ class Shadow:
 
     @property
     def waiting(self) -> int:
-        """Differences that wait for another look."""
         return self._pool.waiting
 
     def _refusal(self, pattern: str) -> str:
@@ -434,7 +432,6 @@ class Shadow:
         return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
 
     def _unsettled(self, name: str) -> None:
-        """Counts a call that differed and will not be compared again."""
         self.ledger.dropped(name, "unsettled" if self._running else "ended")
 
     def _failed(self, answered: AnsweredCall, side: Side, why: str) -> None:

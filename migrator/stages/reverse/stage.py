@@ -169,7 +169,6 @@ class Spellings(Struct, frozen=True):
 
 
 def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iterator[list[RowTree]]:
-    """All rows of the entity."""
     after = None
     while trees := source.read_page(entity.plan, after, None, page_rows):
         yield trees

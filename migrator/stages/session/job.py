@@ -330,7 +330,6 @@ def jobs_of(target: Target) -> frozenset[str]:
 
 
 def on_record(job: Job, journal: SqlJournal) -> OnRecord:
-    """What the journal says of the job."""
     database = journal.database
     identity, phases = SqlIdentity(database, job.name), SqlPhases(database, job.name)
     return stage.on_record(identity.journal_id(), phases.all(), journal.runs(job.name))

@@ -89,7 +89,6 @@ def written_tables(
 
 
 def grants_of(session: JobSession) -> SqlGrants:
-    """What each role needs in the job's source."""
     from migrator.source.grants import SqlGrants  # only lists of grants parse SQL
 
     live, mapping = session.live, session.checked.mapping

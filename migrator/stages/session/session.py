@@ -180,7 +180,6 @@ class JobSession:
 
     @property
     def design(self) -> TableDesign:
-        """The table under the job's name for it."""
         return design_for(self.job, self.mapping.table)
 
     @cached_property
@@ -283,7 +282,6 @@ class JobSession:
         return JoinedLease(self.journal, self.job.name)
 
     def is_doing(self, doing: str) -> bool:
-        """Whether a process that holds the job's lease does this."""
         return is_doing(self.journal, self.job.name, doing)
 
     def try_journal(self) -> str:
@@ -318,7 +316,6 @@ class JobSession:
 
     @property
     def changes(self) -> SqlChanges:
-        """Of the mapping."""
         return SqlChanges(self.journal.database, self.job.name)
 
     @property
@@ -357,7 +354,6 @@ class JobSession:
         return lifetimes_of(self.job)
 
     def on_record(self) -> OnRecord:
-        """What the journal says of the job."""
         return openings.on_record(self.job, self.journal)
 
     @property
@@ -365,7 +361,6 @@ class JobSession:
         return openings.write_ownership(self.job, self.mapping, self.journal)
 
     def service_registry(self) -> ServiceRegistry:
-        """The instances of the job's services, as its journal knows them."""
         known = self.instances.registry(self.lifetimes.gone_s)
         return known.without(self.gone) if self.gone else known
 

@@ -101,7 +101,6 @@ TYPES = {
 
 
 def type_of(kind: Kind | None) -> str:
-    """The annotation of a value of the kind; Any where it is not known."""
     if kind is not None and kind.name == "list":
         # Arrays in arrays are of one kind in the source's catalogue.
         return "list[Any]"
@@ -113,7 +112,6 @@ def optional(annotation: str, *, nullable: bool) -> str:
 
 
 def literal(value: Any) -> str:
-    """A constant of the mapping as Python."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
@@ -144,7 +142,6 @@ def guarded(piece: Piece) -> str:
 
 
 def param(name: str) -> str:
-    """A pattern's parameter."""
     return f"p[{literal(name)}]"
 
 

@@ -123,7 +123,6 @@ def _code(named: Any) -> str:
 
 
 def restoring(kind: Kind | None, value: str) -> str:
-    """What restores a value of the kind."""
     if kind is not None and kind.name == "list" and kind.element is not None:
         return f"_read_list({_reader(kind.element)}, {value})"
     if kind is not None and kind.name == "map" and (kind.fields or kind.element):
@@ -133,7 +132,6 @@ def restoring(kind: Kind | None, value: str) -> str:
 
 
 def _reader(kind: Kind | None) -> str:
-    """A function that does so."""
     called = restoring(kind, "value")
     return f"(lambda value: {called})" if "," in called else called.removesuffix("(value)")
 
@@ -204,7 +202,6 @@ class RowCode:
         return NamedValue(f"{prefix}{self.fields[value.path]}", value.kind, value.nullable, children)
 
     def records(self) -> Iterator[Record]:
-        """The classes of the row and of the rows in its lists."""
         for path, (called, fields) in self.children.items():
             doc = f"One of {shown(path)} of a row of {shown(self.row.name)}."
             of_child = self.row.value(path).children
@@ -287,7 +284,6 @@ class ReadBack(Struct, frozen=True):
 
 
 def _read_back(code: RowCode, first: ItemType) -> ReadBack:
-    """An item that may not be there is not read."""
     # A list is not an argument that a service would have.
     found = {path: code.fields[path] for path in code.paths(first.key) if path not in code.children}
     steps: list[tuple[ItemType, Mapping[str, str]]] = []
@@ -494,7 +490,6 @@ def _attributes(model: Model) -> dict[str, list[str]]:
 def carry(
     definitions: Mapping[str, str], imports: Mapping[str, tuple[str, str]], code: str
 ) -> tuple[str, str]:
-    """The imports and the definitions that the code needs."""
     given = {
         node.id
         for node in ast.walk(ast.parse(code))
@@ -515,7 +510,6 @@ def carry(
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Constants, classes, functions: the usual order."""
     return 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name
 
 
