@@ -28,7 +28,7 @@ class Allowed(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """An estimate with the prices of the job's region and table class; None where they are not known, and why.
+    """An estimate with the prices of the job's region and table class; None if they are not known, and why.
 
     `note`: what else is to be said of them. `reading`: US dollars for reading all rows, where that is paid for.
     """

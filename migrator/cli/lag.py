@@ -49,7 +49,7 @@ class Signs:
             self._last[get_ident()] = self.clock()
 
     def fault(self) -> str:
-        """'' where all workers give signs; those whose threads have ended are done."""
+        """'' if all workers give signs; those whose threads have ended are done."""
         now, here = self.clock(), {thread.ident for thread in threads()}
         with self._lock:
             silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
@@ -92,7 +92,7 @@ class RelayReport:
     """Findings of live change that were open when the marks were looked at last, by kind."""
     looked_at: float = float("-inf")
     trouble: str = ""
-    """Why it has not got on since; '' where it has."""
+    """Why it has not got on since; '' if it has."""
     changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
     """From a change to its items, by table and what `entities` says of it."""
     entities: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class RelayReport:
                 self.session.journal.finish_page(self.run, self._page, tally, [], again=True)
 
     def _since(self) -> dict[str, int]:
-        """What was worked since the last line."""
+        """What was processed since the last line."""
         with self._lock:
             before, self._reported_totals = self._reported_totals, self.totals.copy()
         return {
@@ -276,7 +276,7 @@ STATEMENT_LIMIT_S = 5.0
 
 
 class Lag(Struct, frozen=True):
-    """`marks` None: capture is not installed, or `reason` says why they are not known. `newest`: the revision
+    """`marks` None: capture is not installed, or `reason` shows why they are not known. `newest`: the revision
     that writers are to work by; `old`: ids of those that work by another one. `silent`: ids of those that have not been
     heard of for a while: their process was killed or cannot reach the journal, or gave up one place and took another.
     `open_findings`: of live change, by kind.
@@ -320,7 +320,7 @@ class Lag(Struct, frozen=True):
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
-        """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
+        """For people. `revision`: of the job's mapping file as it is now; None if it cannot be read."""
         if self.reason:
             yield f"marks: {self.reason}"
         if self.slot is not None:

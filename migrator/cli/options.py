@@ -374,7 +374,7 @@ def adopt(session: JobSession) -> None:
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
-    """Raises: SettingsError where the mapping has no such entity."""
+    """Raises: SettingsError if the mapping has no such entity."""
     entities = {entity.name: entity for entity in checked.entities}
     if name not in entities:
         raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, entities)}")

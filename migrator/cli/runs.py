@@ -60,7 +60,7 @@ class RunEnd:
 
 
 def known_revision(job: Job) -> str | None:
-    """The revision of the job's mapping; None where it has faults, which other commands report."""
+    """The revision of the job's mapping; None if it has faults, which other commands report."""
     try:
         return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
     except MigratorError:
@@ -94,7 +94,7 @@ def print_instances(service_registry: ServiceRegistry, revision: str | None) -> 
 
 
 def refuse_living(service_registry: ServiceRegistry) -> None:
-    """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
+    """Raises: SettingsError, naming them, if instances live whose next write would fail or leave no mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
         what = f"{amount(len(living), 'service instance')} running, with changes marked by it or by triggers:\n{named}"

@@ -353,7 +353,7 @@ _MB = 1024**2
 
 
 def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any]:
-    """The estimate as plain values; dollars None where the region's price is not known."""
+    """The estimate as plain values; dollars None if the region's price is not known."""
     return {
         "rows": cost_estimate.rows,
         "items": cost_estimate.items,

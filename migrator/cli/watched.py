@@ -99,7 +99,7 @@ class Readiness:
 
 
 class Monitored(Struct, frozen=True):
-    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' where it does not."""
+    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' if it does not."""
 
     metrics: Collector
     signs: Signs
@@ -181,7 +181,7 @@ _NO_FILES_S = 0.1
 
 
 def serve(monitored: Monitored, host: str, port: int) -> None:
-    """Serves from threads of their own until the process ends. Raises: SettingsError where the port cannot be had."""
+    """Serves from threads of their own until the process ends. Raises: SettingsError if the port cannot be had."""
     registry = CollectorRegistry()
     registry.register(monitored.metrics)
     is_local = _is_local(host)
@@ -258,7 +258,7 @@ class KnownPhases:
 
 class Watched(Struct, frozen=True):
     """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere;
-    `own`: its part of budgets; None where it spends nothing of them."""
+    `own`: its part of budgets; None if it spends nothing of them."""
 
     kind: ProcessKind
     session: JobSession

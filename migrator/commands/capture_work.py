@@ -157,7 +157,7 @@ def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing
 
 def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None:
     """Returns where the job's direct entities may be direct from now on, which goes on record; new ones need evidence,
-    which is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
+    which is shown. Raises: SettingsError if one was taken out of the job; RefusedError if evidence is against it."""
     job = session.job
     recorded = session.on_record().direct
     if recorded == set(job.direct):
@@ -257,7 +257,7 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
 
 
 def _refuse_living(session: JobSession) -> None:
-    """Raises: SettingsError where services mark changes, or may: a journal that was just made knows none of them."""
+    """Raises: SettingsError if services mark changes, or may: a journal that was just made knows none of them."""
     try:
         session.refuse_unknown()
     except AnotherJournalError as error:

@@ -101,7 +101,7 @@ class MoveOptions(Struct, frozen=True):
 
 
 def fit_reason(reason: str) -> None:
-    """Raises: SettingsError where the audit has no room for it."""
+    """Raises: SettingsError if the audit has no room for it."""
     if len(reason) > _LETTERS:
         raise SettingsError(f"a reason has at most {_LETTERS} letters")
 
@@ -268,7 +268,7 @@ def ramp(
 
 
 def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
-    """Raises: SettingsError where the pattern, or a parameter of it, is not as given."""
+    """Raises: SettingsError if the pattern, or a parameter of it, is not as given."""
     if not given:
         return set()
     patterns = sound_mapping(job.mapping).mapping.patterns

@@ -306,14 +306,14 @@ class JoinedProcess(Struct, frozen=True):
         return self.call(name)
 
     def until_over(self) -> None:
-        """Works on pages until the run is over. Raises: as the stage does; StoppedError where it did not come to its end."""
+        """Works on pages until the run is over. Raises: as the stage does; StoppedError if it did not come to its end."""
         self.stage.join(
             self.run, self.entities, partial(runs.is_over, self.session.journal, self.lease, self.identity)
         )
         runs.need_done(self.session.journal, self.identity)
 
     def need_at_work(self) -> None:
-        """Raises: StoppedError where the run is over, or the process that began it is gone."""
+        """Raises: StoppedError if the run is over, or the process that began it is gone."""
         if runs.is_over(self.session.journal, self.lease, self.identity):
             raise StoppedError(f"run {self.run.id} is over")
 

@@ -482,7 +482,7 @@ def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
 
 
 def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
-    """The named patterns, each once; all where none is named."""
+    """The named patterns, each once; all if none is named."""
     if not mapping.patterns:
         raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
     unknown = [name for name in names if name not in mapping.patterns]

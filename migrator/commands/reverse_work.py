@@ -231,7 +231,7 @@ def _need(found: Sequence[str]) -> None:
 
 
 def _turns(daemon: ReverseDaemon) -> bool:
-    """Whether it has to go on with other entities."""
+    """Whether it has to continue with other entities."""
     try:
         daemon.run()
     except DirectChangedError:
@@ -307,7 +307,7 @@ def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
 
 
 def _repair(edges: ReverseEdges, stage: Reverse, rows: RowVerify, lease: Held, *, deletes: bool) -> None:
-    """Rows in doubt are written; then the stream is worked up to now, so that rows go that no item holds.
+    """Rows in doubt are written; then the stream is processed up to now, so that rows go that no item holds.
 
     Counters of new rows follow: in an empty copy of the schema they begin at 1.
     """

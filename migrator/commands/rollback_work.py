@@ -194,7 +194,7 @@ def back_from_complete(
 
 
 def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None:
-    """Raises: SettingsError where an operator vouches for what is not in doubt, or what a service did write."""
+    """Raises: SettingsError if an operator vouches for what is not in doubt, or what a service did write."""
     if strange := sorted(set(unwritten) - set(may_be)):
         known = f"it may be {', '.join(sorted(may_be))}" if may_be else "here it goes with no entity"
         raise SettingsError(f"--unwritten {', '.join(strange)}: {known}")

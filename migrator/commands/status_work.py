@@ -379,8 +379,8 @@ def is_dead(process: ProcessState) -> bool:
 
 
 class JobStatus(Struct, frozen=True):
-    """What is known of a job. `revision`: of its mapping file, where it was asked for and can be read; `table_away`: why
-    DynamoDB cannot be asked, '' where it can."""
+    """What is known of a job. `revision`: of its mapping file, where it was requested and can be read; `table_away`: why
+    DynamoDB cannot be asked, '' if it can."""
 
     job: str
     journal: str

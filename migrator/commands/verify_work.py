@@ -120,7 +120,7 @@ def _drive(
     words: Sequence[str],
     cluster: PageEngine | None,
 ) -> int:
-    """Begins the run, or goes on with it, and ends it. `words`: what other processes are given."""
+    """Begins the run, or continues with it, and ends it. `words`: what other processes are given."""
     read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
     # Rows may be read elsewhere; changes are captured in the job's own source.
     opened = outer.another(
@@ -220,7 +220,8 @@ def _read_by(job: Job, source_url: str | None) -> Job:
 
 
 def _scope(sample: SampleSize | None, source_url: str | None) -> str:
-    """What the run looks at, as text: one that reads from elsewhere does not go on with what another one has looked at."""
+    """What the run looks at, as text: one that reads from elsewhere does not continue with what another one has looked
+    at."""
     parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
     if source_url:
         parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
@@ -332,7 +333,7 @@ def _options(session: JobSession, asked: _VerifyRequest) -> VerifyOptions:
 
 
 def _sample(part: str | None, seed: int | None) -> SampleSize | None:
-    """The sample that was asked for; without a seed one is drawn and printed, so that the same rows can be asked again."""
+    """The sample that was requested; without a seed one is drawn and printed, so that the same rows can be asked again."""
     if part is None:
         if seed is not None:
             raise SettingsError("--seed goes with --sample")

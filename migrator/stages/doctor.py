@@ -318,5 +318,5 @@ def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
 
 
 def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
-    """The journal's name; None where it cannot be used."""
+    """The journal's name; None if it cannot be used."""
     return checkup.ask("journal", try_it, "it can be written")

@@ -110,7 +110,7 @@ def run_edges(session: JobSession, check: Callable[[], None]) -> RunEdges:
 
 
 def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
-    """The named entities in the mapping's order; all where none is named."""
+    """The named entities in the mapping's order; all if none is named."""
     names_known = {entity.name for entity in compiled}
     unknown = sorted(set(names) - names_known)
     if unknown:
@@ -121,7 +121,7 @@ def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list
 
 
 def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
-    """Raises SettingsError where the mapping keeps attributes in S3 and the job names no bucket."""
+    """Raises SettingsError if the mapping keeps attributes in S3 and the job names no bucket."""
     keeping = [entity.name for entity in entities if entity.contents]
     if keeping and job.target.bucket is None:
         what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
@@ -197,7 +197,7 @@ def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
 
 
 def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
-    """The run that is at work. Raises: SettingsError where it is another one."""
+    """The run that is at work. Raises: SettingsError if it is another one."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
         what = f"the current run is not a {identity.kind} by this mapping with these options"
@@ -231,8 +231,8 @@ UNITS_OF_ONE = 2_000
 
 
 def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
-    """How many processes work on so many rows: as many as the job says, else what this machine has cores for, where that
-    is worth it and takes no connection from any of them. `limits`: of all of them, in units or rows a second."""
+    """How many processes work on so many rows: as many as in the job, else what this machine has cores for, where that is
+    worth it and takes no connection from any of them. `limits`: of all of them, in units or rows a second."""
     if job.tuning.processes is not None:
         return job.tuning.processes
     bounds = [max(1, math.floor(limit / UNITS_OF_ONE)) for limit in limits if limit is not None]
@@ -242,7 +242,7 @@ def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
 
 
 def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
-    """The job as one of so many processes sees it. Raises: SettingsError where its limits do not allow for so many."""
+    """The job as one of so many processes sees it. Raises: SettingsError if its limits do not allow for so many."""
     least = least_connections(job)
     limit = job.source.max_connections
     if limit is not None and limit < processes * least:
@@ -327,7 +327,7 @@ _OF_ANOTHER = "give this job a copy of the source, or run `migrator verify --rep
 
 @dataclass
 class PathChoice:
-    """What a backfill finds around it. `installation`: of capture; '' where changes leave no marks."""
+    """What a backfill finds around it. `installation`: of capture; '' if changes leave no marks."""
 
     installation: str = ""
     edges: ConcurrentEdges | None = None
@@ -367,7 +367,7 @@ def choose_path(
 ) -> PathChoice:
     """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
 
-    Raises: SettingsError where others write and nothing captures what changes; as begin_revision does.
+    Raises: SettingsError if others write and nothing captures what changes; as begin_revision does.
     """
     if run.target is None:
         return PathChoice()
@@ -437,7 +437,7 @@ def tell_unverified(session: JobSession, installation: Installation, tell: Tell)
 def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
     """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
 
-    Raises: OldRevisionError where the job has gone on from it; as need_unanswered does; Interrupted.
+    Raises: OldRevisionError if the job has gone on from it; as need_unanswered does; Interrupted.
     """
     need_unanswered(edges.session, tell, goes_back=False, force=force)
     heartbeats = edges.heartbeats
@@ -473,7 +473,7 @@ def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: 
 def need_known(session: JobSession, tell: Tell) -> None:
     """Before rows are marked by the names of this mapping's entities, which relays have to know.
 
-    Raises: OldRevisionError, SettingsError where the job's writers work by another mapping; as need_unanswered does.
+    Raises: OldRevisionError, SettingsError if the job's writers work by another mapping; as need_unanswered does.
     """
     session.revisions.refuse_old()
     if session.revisions.standing() == "new":

@@ -231,7 +231,7 @@ class Publication(Struct, frozen=True):
         return kept
 
     def _claimant(self, line: bytes, types: frozenset[str]) -> str:
-        """The row that has claimed the item's key; '' where keys of its type are not claimed."""
+        """The row that has claimed the item's key; '' if keys of its type are not claimed."""
         wired = orjson.loads(line[_DIGEST:])["Item"]
         if decode(wired[self.table.type_attribute]) not in types:
             return ""
@@ -290,7 +290,7 @@ _log = get_logger("export")
 
 class Opened(Struct, frozen=True):
     """What an export and an import work with: the job, its journal under the job's lease, and the files. `installation`:
-    of capture; '' where changes leave no marks."""
+    of capture; '' if changes leave no marks."""
 
     session: JobSession
     files: Files
@@ -469,7 +469,7 @@ def _print(
 
 
 def _cost(opened: Opened, manifest: Manifest) -> str:
-    """What the import costs; '' where that is not known."""
+    """What the import costs; '' if that is not known."""
     options = opened.session.job.target.options
     price = price_of(region_of(opened.session.job), options.table_class)
     if price is None or price.import_gb is None:

@@ -52,7 +52,7 @@ from migrator.stages.session.session import JobSession
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
 FAULTS = 1000
-"""Items that are told; an import goes on after the first, and says only at its end that it failed."""
+"""Items that are told; an import continues after the first, and says only at its end that it failed."""
 
 # ── Before an import: the files are those that the journal knows, all of them and no other ──
 
@@ -93,7 +93,7 @@ _AGAIN = "export again with `migrator table export JOB --to … --restart`"
 
 
 def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> None:
-    """Reads every file. Raises: SettingsError, naming all, where one differs from the manifest, is missing or too many."""
+    """Reads every file. Raises: SettingsError, naming all, if one differs from the manifest, is missing or too many."""
     there = files.sizes_below(PARTS)
     faults = [
         f"{name} is not of the export" for name in there.keys() - {part.name for part in manifest.parts}
@@ -114,7 +114,7 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
 def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
     """`ticket`: the highest that was drawn.
 
-    Raises: SettingsError where a writer was at work since the export began: what it made of changed rows is not in the
+    Raises: SettingsError if a writer was at work since the export began: what it made of changed rows is not in the
     files, and the marks are gone.
     """
     if ticket > state_of(journal, export.run).get("ticket", 0):
@@ -123,7 +123,7 @@ def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
 
 
 def need_importable(design: TableDesign) -> None:
-    """Raises: SettingsError where ImportTable cannot make such a table."""
+    """Raises: SettingsError if ImportTable cannot make such a table."""
     if local := [index.name for index in design.indexes if index.local]:
         what = f"table {design.name} has local indexes ({', '.join(local)}), which an import cannot make"
         raise SettingsError(f"{what}; use `migrator table create` and `migrator backfill`")
@@ -161,10 +161,10 @@ class Import:
         return bool(self.opened.installation)
 
     def run(self, run: Run) -> Imported:
-        """Imports, or goes on with what the run has begun.
+        """Imports, or continues with what the run has begun.
 
-        Raises: RefusedError where DynamoDB did not take all of it, with findings; TargetError where a table is there
-        that this run did not make; Interrupted, StoppedError: the same run goes on later.
+        Raises: RefusedError if DynamoDB did not take all of it, with findings; TargetError if a table is there
+        that this run did not make; Interrupted, StoppedError: the same run continues later.
         """
         admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)

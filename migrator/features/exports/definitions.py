@@ -72,7 +72,7 @@ def cloudformation_file(definition: Definition, head: Sequence[str]) -> str:
 
 
 def cloudformation(part: str, definition: Definition) -> list[str]:
-    """Lines below `Properties:`; [] where the definition says nothing of the part, so that it has to go."""
+    """Lines below `Properties:`; [] if the definition says nothing of the part, so that it has to go."""
     kind, _, name = part.partition(" ")
     properties = _properties(definition)
     if kind != "index":
@@ -167,7 +167,7 @@ def terraform_file(definition: Definition, head: Sequence[str]) -> str:
 
 
 def terraform(part: str, definition: Definition) -> list[str]:
-    """Lines of the resource aws_dynamodb_table; [] where the definition says nothing of the part."""
+    """Lines of the resource aws_dynamodb_table; [] if the definition says nothing of the part."""
     kind, _, name = part.partition(" ")
     table = _table(definition)
     if kind == "contributor_insights":

@@ -165,7 +165,7 @@ class PatternModel(Struct, frozen=True):
 
     @property
     def many(self) -> str:
-        """The parameter that is a list, each value of which makes a key; '' where none is."""
+        """The parameter that is a list, each value of which makes a key; '' if none is."""
         return self.pattern.listed
 
     @property
@@ -456,7 +456,7 @@ class Expressions(ABC):
         """The value of an attribute."""
 
     def template(self, template: Template, up: bool | None = None) -> Piece:
-        """The template's text, none where a value of it has none."""
+        """The template's text, none if a value of it has none."""
         if not template.refs:
             return Piece(self.literal("".join(map(str, template.parts))), TEXT)
         texts: list[str] = []

@@ -18,7 +18,7 @@ _FORMS = (".yaml", ".json", ".md", ".sql")
 def examples(folder: Path, force: bool, as_json: bool) -> int:
     """The exit code of `migrator examples`.
 
-    Raises: SettingsError where a file is there already (but with `force`), or one cannot be written.
+    Raises: SettingsError if a file is there already (but with `force`), or one cannot be written.
     """
     found = dict(_shipped(resources.files("migrator") / "examples"))
     if not found:

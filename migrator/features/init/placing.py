@@ -104,7 +104,7 @@ def key_form(column: Column, span: NumberSpan | None) -> str:
 
 
 def _padded(scale: int, span: NumberSpan | None) -> str | None:
-    """None where a number is negative: its text would sort wrongly, and its row would be refused."""
+    """None if a number is negative: its text would sort wrongly, and its row would be refused."""
     if span is None or (span.least or 0) < 0:
         return None
     digits = min(max(len(str(span.most or 0)) + _SPARE_DIGITS, _LEAST_DIGITS), _MOST_DIGITS)
@@ -357,7 +357,7 @@ class Needs(Struct, frozen=True):
     def _unkept(
         self, question: StatementQuestion, wanted: list[tuple[Path, bool]], begins: Path | None
     ) -> str:
-        """Why no sort key keeps the order; '' where one does."""
+        """Why no sort key keeps the order; '' if one does."""
         if begins is not None and wanted and wanted[0][0] != begins:
             return "the range is of another column"
         present = {("", name) for name in question.required} | {begins}
@@ -420,7 +420,7 @@ def _leading(table: TableFacts) -> frozenset[Path]:
 
 
 def _held(column: Column, value: str | int | bool | None) -> str | int | bool | None:
-    """The value that items hold exactly where SQL finds the column equal to the constant; None where they do not."""
+    """The value that items hold exactly where SQL finds the column equal to the constant; None if they do not."""
     kind = column.kind
     if isinstance(value, str):
         if kind.name == "text":
@@ -457,7 +457,7 @@ _FEWEST_TELLING = 1_000
 def filters_of(
     facts: SchemaFacts, question: StatementQuestion, conditions: Iterable[QuestionCondition]
 ) -> dict[str, Any] | None:
-    """The conditions, and what the question requires, as a query's filter; None where items cannot be filtered so."""
+    """The conditions, and what the question requires, as a query's filter; None if items cannot be filtered so."""
     table = facts.tables[question.table]
     made: dict[str, Any] = {name: {"exists": True} for name in question.required}
     for condition in conditions:
@@ -473,7 +473,7 @@ def filters_of(
 
 
 def _filter(column: Column, condition: QuestionCondition) -> Any:
-    """The condition on the column's attribute; None where items compare otherwise than SQL."""
+    """The condition on the column's attribute; None if items compare otherwise than SQL."""
     if condition.bound in ("is null", "is not null"):
         return {"exists": condition.bound == "is not null"}
     if condition.bound != "=":
@@ -772,7 +772,7 @@ class _Placing:
         return access
 
     def _at_home(self, question: StatementQuestion, home: Home) -> Access | None:
-        """The access to the base table that answers the question; None where an index must."""
+        """The access to the base table that answers the question; None if an index must."""
         of_each = question.total is not None and bool(question.order)
         plain = not question.constants and not question.required and not of_each
         asked = {condition.path[1]: condition for condition in question.of("=", "in")}
@@ -820,7 +820,7 @@ class _Placing:
 
     def _few(self, table: str, columns: set[str]) -> str:
         """A note on the rows that have the same values in the columns (with none: all) where a query may read and filter
-        them; '' where they are many, or not counted, or the table is too small to tell what they will be."""
+        them; '' if they are many, or not counted, or the table is too small to tell what they will be."""
         rows, most = self.figures.rows.get(table, 0), LARGEST_FILTERED + 1
         if not columns and max(self.figures.rows.values(), default=0) >= _FEWEST_TELLING:
             most = rows
@@ -990,7 +990,7 @@ def _asked(question: StatementQuestion) -> set[str]:
 
 
 def _pages(question: StatementQuestion) -> bool:
-    """Whether it goes on behind the last row of a page, so that keys end in '#'."""
+    """Whether it continues behind the last row of a page, so that keys end in '#'."""
     return any(condition.then for condition in question.conditions)
 
 
@@ -1031,7 +1031,8 @@ def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]
 
 
 def _range(entry: IndexKeys, ranges: Dict[Bound, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """From the first key in the range to the last one: behind a value keys go on with '#', and '~' is behind all of them."""
+    """From the first key in the range to the last one: behind a value keys continue with '#', and '~' is behind all of
+    them."""
     word, pieces = entry.sort
     low, high = f"{word}#", f"{word}#~"
     for bound, params in ranges.items():

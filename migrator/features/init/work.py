@@ -219,7 +219,7 @@ def _name(other: Unserved) -> str:
 
 
 def ending(sheet: Sheet, mapping: str) -> str:
-    """Why the exit code is not 0 although the files are written, and the next command; '' where it is."""
+    """Why the exit code is not 0 although the files are written, and the next command; '' if it is."""
     count, differing = len(sheet.not_served), [] if sheet.proof.clean else ["the proof found a difference"]
     unserved = [f"{count} statement{'s are' if count > 1 else ' is'} not served"] if count else []
     why = " and ".join(unserved + differing)
@@ -396,7 +396,7 @@ class WrittenFiles(Struct, frozen=True):
             return {}
 
     def write(self, proposal: Proposal, sheet: str) -> None:
-        """Raises: SettingsError where one cannot be written."""
+        """Raises: SettingsError if one cannot be written."""
         texts = proposal.text, _JOB.format(mapping=self.mapping.name), sheet
         for path, text in zip(self.all, texts, strict=True):
             try:
@@ -621,7 +621,7 @@ _CONNECTIONS = 4
 def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) -> Proof:
     """What came of it: nothing is left behind, and the source is only read.
 
-    Raises: StoppedError and SourceError where an edge gave up; Interrupted.
+    Raises: StoppedError and SourceError if an edge gave up; Interrupted.
     """
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())

@@ -118,7 +118,7 @@ class Look(Struct, frozen=True):
     items_at_most: int = 100
 
     def look(self, asked: AskedKey, now_s: float) -> Looked:
-        """Raises: StoppedError or SourceError where a side is away."""
+        """Raises: StoppedError or SourceError if a side is away."""
         stored = self._stored(asked)
         made = Partitions(self.source, self.mapping, self.entities).made(
             asked, now_s, self._named(stored.items.values())
@@ -144,7 +144,7 @@ class Look(Struct, frozen=True):
     def examples(self, showing: Showing) -> list[ExampleItem]:
         """An item of each type that the first rows make: a stored one, where one of them is.
 
-        Raises: StoppedError or SourceError where a side is away.
+        Raises: StoppedError or SourceError if a side is away.
         """
         made: dict[str, list[tuple[str, str, ItemKey]]] = defaultdict(list)
         for entity in self.entities:
@@ -472,7 +472,7 @@ class Pages:
         examples: Sequence[ExampleItem] = (),
     ) -> str:
         """`asked`: the fields of the form as they were sent; `fault`: why a collection is missing. `examples`: an item of
-        each type, if none was asked for."""
+        each type, if none was requested."""
         return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 
     def status(self, status: Mapping[str, Any] | None, lines: Sequence[str], fault: str = "") -> str:
@@ -480,7 +480,7 @@ class Pages:
         return self._page("status.html", status=status, lines=lines, fault=fault)
 
     def refusal(self, what: str) -> str:
-        """A page that says why there is none, and nothing of the job."""
+        """A page that shows why there is none, and nothing of the job."""
         return self._pages.get_template("refusal.html").render(style=self._style, what=what)
 
     def _page(self, name: str, **given: Any) -> str:
@@ -513,7 +513,7 @@ class Sides(Struct, frozen=True):
         return shown(looked, self.session.job.name, table, self._showing())
 
     def examples(self) -> list[ExampleItem]:
-        """An item of each type, in the mapping's order. Raises: StoppedError or SourceError where a side is away."""
+        """An item of each type, in the mapping's order. Raises: StoppedError or SourceError if a side is away."""
         return self._look(1).examples(self._showing())
 
     def _look(self, limit: int) -> Look:
@@ -547,7 +547,7 @@ def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: st
 
 @contextmanager
 def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Sides]:
-    """`stop`: whether to give up waiting for a side. Raises: TargetError where the table is not there, or is another one."""
+    """`stop`: whether to give up waiting for a side. Raises: TargetError if the table is not there, or is another one."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
     with JobSession(patient, command, workers=1, stop=stop) as session:

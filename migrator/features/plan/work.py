@@ -214,7 +214,7 @@ def bill_lines(capacity: Capacity) -> Iterator[tuple[str, str]]:
 
 
 def choice_text(capacity: Capacity) -> str:
-    """Which way of paying costs less; '' where that is not known."""
+    """Which way of paying costs less; '' if that is not known."""
     bills = capacity.bills
     if bills.on_demand is None or bills.provisioned is None:
         return ""

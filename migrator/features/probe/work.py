@@ -94,7 +94,7 @@ class Probe:
         return f"{self.table}-imported"
 
     def refusal(self, operation: str, client: Any = None, **words: Any) -> Any:
-        """The error that the request ends with; None where it is taken."""
+        """The error that the request ends with; None if it is taken."""
         try:
             self.call(operation, client, **words)
         except self.client.exceptions.ClientError as error:

@@ -1,4 +1,4 @@
-"""`migrator clean` and `decommission`: what is taken away again."""
+"""`migrator clean` and `decommission`: what is removed again."""
 
 from __future__ import annotations
 

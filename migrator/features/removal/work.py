@@ -230,7 +230,7 @@ def _deleted(stage: Undo) -> UndoCounts:
 
 
 def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, bool]) -> None:
-    """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
+    """Raises: SettingsError if the service may have written what goes, or callers read it; a dry run only warns."""
     try:
         ownership = session.ownership
         ownership.refuse_taken_out()
@@ -246,7 +246,7 @@ def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, boo
 def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
     """The check of a place among the writers, kept until the stack unwinds.
 
-    Raises: SettingsError where any writer is at work on the table.
+    Raises: SettingsError if any writer is at work on the table.
     """
     heartbeats = stack.enter_context(session.heartbeats(AnyRevision()))
     writer_lease = heartbeats.enter("undo")
@@ -302,7 +302,7 @@ def _chosen(
 
 
 def _refuse_older_file(session: JobSession, gone: Collection[str]) -> None:
-    """`gone`: entities that the mapping in hand does not have. Raises: SettingsError where the job's newest one may."""
+    """`gone`: entities that the mapping in hand does not have. Raises: SettingsError if the job's newest one may."""
     newest, job = session.newest(), session.job
     if gone and newest is not None and newest.revision.mapping != known_revision(job):
         what = (
@@ -317,7 +317,7 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:
-    """Raises: RefusedError where the person who is shown the counts says no."""
+    """Raises: RefusedError if the person who is shown the counts says no."""
     texts.print_undo(cli.console_on(sys.stderr), counts, dry_run=True)
     cli.need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 
@@ -371,7 +371,7 @@ def _forget_stage(
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
-    """The row under that key, once for each entity that is made of rows of its table."""
+    """The row under that key, once for each entity that is made from rows of its table."""
     plan = compiled.plan
     others = [
         other.name

@@ -72,7 +72,7 @@ class Pairs:
     failed: str = ""
 
     def cells(self, finding: Finding) -> list[Cell] | None:
-        """Attribute by attribute what the row makes and what the item has; empty where neither exists, None where they
+        """Attribute by attribute what the row makes and what the item has; empty where neither exists, None if they
         cannot be read."""
         entity = self.entities.get(finding.entity)
         if entity is None or not finding.item_key or self.failed:
@@ -330,9 +330,10 @@ class ReportRecords(Struct, frozen=True):
 
 
 class ReportSides(Struct, frozen=True):
-    """The mapping, compiled for the source where it can be reached; `source` and `store` None where they cannot.
+    """The mapping, compiled for the source where it can be reached; `source` and `store` None if they cannot.
 
-    `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is missing.
+    `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is
+    missing.
     """
 
     mapping: MappingModel
@@ -384,7 +385,7 @@ class Report:
         return not (self._runs or evidence.windows(0.0) or self.records.phases.all())
 
     def gather(self) -> ReportModel:
-        """Raises: StoppedError where the journal cannot be asked."""
+        """Raises: StoppedError if the journal cannot be asked."""
         now_s = self.records.evidence.now_s()
         since = max(0.0, now_s - self.options.since_s)
         kept, phases = self.records.evidence.windows(since), self.records.phases.all()
@@ -606,7 +607,7 @@ _LEAST_S = 60.0
 
 
 def costs_of(capacity: Capacity | None, windows: Windows, since: float, patterns: Sequence[str]) -> Costs:
-    """`capacity`: of the mapping, measured on some rows; None where the source could not be asked.
+    """`capacity`: of the mapping, measured on some rows; None if the source could not be asked.
 
     Calls are those that services made since the pattern's last move, as far as the report looks; of a pattern without any
     the mapping's frequency is what every call would come to.
@@ -639,7 +640,7 @@ def _monthly(units: float | None, price: Decimal | None) -> Callable[[float | No
 
 
 def _rates(windows: Windows, pattern: str, since: float) -> tuple[float | None, float | None]:
-    """(calls of DynamoDB a second, calls a second if it answered all), None where no service called.
+    """(calls of DynamoDB a second, calls a second if it answered all), None if no service called.
 
     Each side is called at most once for a call, so the side that was called most was called for each.
     """

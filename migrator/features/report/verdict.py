@@ -27,7 +27,7 @@ class Circumstances(Struct, frozen=True):
     """The state of the job around a difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the
     oldest at `now_s` (seconds since 1970); `backfilled`: whether a backfill has ended; `captured`: whether changes leave
     marks. `of_pattern`: the difference is between answers, not between a row and its item, so the pattern itself may be
-    wrong. `rows`: how many rows the examples come from, 0 where that is not known; `refused`: rows without items."""
+    wrong. `rows`: how many rows the examples come from, 0 if that is not known; `refused`: rows without items."""
 
     waiting: int = 0
     backfilled: bool = True
@@ -54,7 +54,7 @@ class Circumstances(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """`likely`: '' where no cause is known."""
+    """`likely`: '' if no cause is known."""
 
     likely: str
     advice: str
@@ -162,7 +162,7 @@ class Standings(Struct, frozen=True):
     lag: LagReport
     comparisons_min: int = 200
     away: str = ""
-    """The side that is unavailable; '' where both can."""
+    """The side that is unavailable; '' if both can."""
 
     @property
     def standing(self) -> list[Group]:

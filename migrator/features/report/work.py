@@ -93,7 +93,7 @@ def finder_words(finders: Sequence[Found]) -> str:
 
 
 def rows_words(group: Group) -> str:
-    """Of how many rows the differences of answers are; '' where that is not known, or each is of a row of its own."""
+    """Of how many rows the differences of answers are; '' if that is not known, or each is of a row of its own."""
     if not group.rows:
         return ""
     rows, examples = amount(group.rows, "row"), len(group.differences)
@@ -541,7 +541,7 @@ def _lag(lag: Lag) -> LagReport:
 def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> ReportSides:
     """Source and table as far as they can be reached: what the journal holds is shown all the same.
 
-    Raises: MappingError, SettingsError where the job or the mapping is wrong.
+    Raises: MappingError, SettingsError if the job or the mapping is wrong.
     """
     job = session.job
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
@@ -567,7 +567,7 @@ def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> Rep
 
 
 def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> Capacity | None:
-    """What patterns read, measured on some rows; None where rows are not to be read, or cannot be: `notes` says why."""
+    """What patterns read, measured on some rows; None if rows are not to be read, or cannot be: `notes` shows why."""
     if not options.values:
         return None
     job, checked, source = session.job, session.checked, session.source

@@ -44,7 +44,7 @@ from migrator.stages.session.source import SourceWork, open_source, secret_provi
 
 
 class TypeWork(Struct, frozen=True):
-    """Items of one type that are written, and those that are taken away; `units`: write units of the table and of all
+    """Items of one type that are written, and those that are removed; `units`: write units of the table and of all
     indexes."""
 
     entity: str
@@ -56,7 +56,7 @@ class TypeWork(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """`rows`: by entity those that are read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None where no price
+    """`rows`: by entity those that are read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None if no price
     is known; `source`: where it is from. `exact`: whether every row was read."""
 
     rows: Mapping[str, int]
@@ -80,7 +80,7 @@ class Work(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """`command`: '' where it is none of ours."""
+    """`command`: '' if it is none of ours."""
 
     what: str
     command: str
@@ -328,7 +328,7 @@ def _job_of(source: str | None, new: Path) -> Job | None:
 
 
 def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
-    """Raises: MappingError where the mapping does not fit the source."""
+    """Raises: MappingError if the mapping does not fit the source."""
     if job is None:
         return Side(parsed)
     work = SourceWork(secret_providers=secret_providers(job.path.parent, job.target))

@@ -91,9 +91,9 @@ class Gone(OwnItems):
     open_findings: OpenFindings = field(kw_only=True)
 
     def run(self, session: JobSession, run: Run) -> int:
-        """How many items were replaced, by all calls of this run; it goes on behind the last page of each segment.
+        """How many items were replaced, by all calls of this run; it continues behind the last page of each segment.
 
-        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
         """
         refresh = self.refresh
         # Before the look: what is found by it was read from rows under a lower ticket.
@@ -117,7 +117,7 @@ class Gone(OwnItems):
         return sum(outcome.verdict == "stored" for outcome in outcomes)
 
     def _refuse(self, outcomes: Sequence[Outcome], ticket: int) -> None:
-        """Raises: StoppedError where the table did not take all of them; RestoredError where the source went back."""
+        """Raises: StoppedError if the table did not take all of them; RestoredError if the source went back."""
         refuse_above(highest_above(outcomes, ticket), self.refresh.tickets, self.refresh.memory)
         if why := next((outcome.why for outcome in outcomes if outcome.verdict == "unwritten"), None):
             raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
@@ -188,7 +188,7 @@ class Revising:
         }
 
     def _counted(self, work: Callable[[], str]) -> str:
-        """What the step says, with what it took by the table's own count; of a step that goes on, since it went on."""
+        """What the step says, with what it took by the table's own count; of a step that continues, since it went on."""
         sent = self.session.target.store.sent
         before = sent.write_units
         said = work()
@@ -198,7 +198,7 @@ class Revising:
 
     @property
     def usd(self) -> Decimal | None:
-        """What the write units cost; None where no price is known."""
+        """What the write units cost; None if no price is known."""
         price = bill_of(self.job, Estimate()).price
         return None if price is None else price.write * Decimal(self.units) / 1_000_000
 
@@ -287,7 +287,7 @@ class Revising:
             return f"the job works by mapping {self.session.checked.mapping.revision}; {captured}"
 
     def _installation(self) -> Installation:
-        """Raises: SettingsError where no change leaves a mark."""
+        """Raises: SettingsError if no change leaves a mark."""
         return owned(self.edges.live.capture.installation(), self.job.name)
 
     # ── items ──
@@ -512,7 +512,7 @@ class _Sides(Struct, frozen=True):
 
 
 def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
-    """Raises: SettingsError where the job is not to go to what the file says."""
+    """Raises: SettingsError if the job is not to go to what the file says."""
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
@@ -526,7 +526,7 @@ def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
 
 
 def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeDirection) -> _Sides:
-    """Raises: SettingsError where the text of a revision is not known; MappingError where it does not fit the source."""
+    """Raises: SettingsError if the text of a revision is not known; MappingError if it does not fit the source."""
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
     sides = []
     for revision in (way.before,) if is_of_file else (way.before, way.after):

@@ -93,7 +93,7 @@ def _unpacked(text: JobText) -> Path:
 class TaskInput(RunWork):
     """What a task is given of its run.
 
-    `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 where the job sets no limit.
+    `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 if the job sets no limit.
     """
 
     text: JobText

@@ -79,7 +79,7 @@ class Cluster(Struct, frozen=True):
     ) -> list[SliceOutcome]:
         """What became of each slice; `rest` is done meanwhile. After `stop` tasks are killed, and nothing is returned.
 
-        Raises: StoppedError where Spark gave up a task, as it does when its process was killed too often.
+        Raises: StoppedError if Spark gave up a task, as it does when its process was killed too often.
         """
         tasks = self.context.parallelize(list(slices), len(slices))
         worked = tasks.mapPartitions(partial(run_slices, given, name))
@@ -152,7 +152,7 @@ def reason_of(text: str) -> str:
 
 
 def need_server_journal(job: Job, session: JobSession) -> None:
-    """Raises: SettingsError where executors on other hosts could not reach the journal."""
+    """Raises: SettingsError if executors on other hosts could not reach the journal."""
     if session.journal.database.sqlite:
         what = f"{job.path}: --spark needs a journal that every executor reaches, and this one is a file"
         raise SettingsError(
@@ -161,7 +161,7 @@ def need_server_journal(job: Job, session: JobSession) -> None:
 
 
 def need_java() -> None:
-    """Raises: SettingsError where the JVM that Spark would start is missing or too old."""
+    """Raises: SettingsError if the JVM that Spark would start is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     told = ""
@@ -180,7 +180,7 @@ def need_java() -> None:
 
 
 def spark_module() -> Any:
-    """Raises: SettingsError where it is not installed."""
+    """Raises: SettingsError if it is not installed."""
     try:
         return importlib.import_module("pyspark")
     except ImportError as error:
@@ -246,8 +246,8 @@ def _slots(context: Any) -> int:
 
 
 def connections_of_slot(job: Job, slots: int, *, is_bounded: bool) -> int:
-    """Of the source, for the driver and for the process of each slot; 0 where the job sets no limit. Raises: SettingsError
-    where its limit does not allow for so many, or there may be any number of slots."""
+    """Of the source, for the driver and for the process of each slot; 0 if the job sets no limit. Raises: SettingsError
+    if its limit does not allow for so many, or there may be any number of slots."""
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:
         return 0

@@ -218,7 +218,7 @@ def _local(design: Design) -> Iterator[Advice]:
 
 
 def write_units_per_s(design: Design, index: str, collection: ItemCollection) -> float | None:
-    """Of one partition, if changes are spread over a type's items; None where no rate is known."""
+    """Of one partition, if changes are spread over a type's items; None if no rate is known."""
     if not design.writes.source:
         return None
     total = 0.0

@@ -233,7 +233,7 @@ class WaitingReads:
     def call(self, pattern: Pattern, requests: Requests, params: Mapping[str, Any]) -> Call:
         """One call of the pattern, whose reads are known once all items were seen.
 
-        Raises: SettingsError where the parameters make no request.
+        Raises: SettingsError if the parameters make no request.
         """
         if pattern.operation == "query":
             return Call([self._query(pattern, parts) for parts in _one_by_one(pattern, requests, params)])

@@ -333,7 +333,7 @@ def _projection_faults(mapping: Mapping, index: Index, document: Document, at: P
 
 
 def _attributes(mapping: Mapping) -> set[str] | None:
-    """Every attribute that an item may have; None where `keep: all` means columns that only the source knows."""
+    """Every attribute that an item may have; None if `keep: all` means columns that only the source knows."""
     table = mapping.table
     of_indexes = {attribute.name for index in table.indexes for attribute in index.attributes}
     designs = ((entity, item) for entity in mapping.entities.values() for item in entity.items)

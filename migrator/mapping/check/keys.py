@@ -310,7 +310,7 @@ def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
 
 
 def patterns_reading(mapping: Mapping, names: Sequence[str]) -> list[str]:
-    """Patterns whose answers are made of items of the named entities."""
+    """Patterns whose answers are made from items of the named entities."""
     return [
         name for name, pattern in mapping.patterns.items() if set(types_read(mapping, pattern)) & set(names)
     ]

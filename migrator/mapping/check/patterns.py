@@ -117,7 +117,7 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
 
 
 def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
-    """DynamoDB's type of a filter's value, '' where it is not known."""
+    """DynamoDB's type of a filter's value, '' if it is not known."""
     if isinstance(value, Template):
         return "S"
     if isinstance(value, Const):

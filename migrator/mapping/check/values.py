@@ -47,7 +47,7 @@ def _escaped(sql: str) -> str:
 
 
 def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
-    """A warning where a number may have more digits than DynamoDB holds; '' where its text is taken."""
+    """A warning where a number may have more digits than DynamoDB holds; '' if its text is taken."""
     if kind.name != "number" or (kind.precision or 0) <= NUMBER_DIGITS:
         return ""
     if ref is not None and keeps_every_value(ref.filters):
@@ -87,7 +87,7 @@ def bare_fault(path: str, kind: Kind, doing: str) -> str:
 
 
 def row_key_fault(column: Column) -> str:
-    """Why the column cannot name rows; '' where it can."""
+    """Why the column cannot name rows; '' if it can."""
     if what := bare_fault(column.name, column.kind, "a row's key"):
         return what
     why = "it cannot be stored" if column.kind.name == "unknown" else column.kind.no_key
@@ -155,7 +155,7 @@ def _twice_in_map(reference: Reference, plan: EntityPlan, of_entity: Sequence[Re
 
 
 def _without_text(reference: Reference, kind: Kind) -> str:
-    """Which values of a json column would be refused; '' where all are taken."""
+    """Which values of a json column would be refused; '' if all are taken."""
     if kind.name != "json":
         return ""
     if reference.ref is None:

@@ -105,7 +105,7 @@ class SchemaDifference(Struct, frozen=True):
 
     @property
     def needs_install(self) -> bool | None:
-        """Whether capture is to be installed again; None where only a source can tell."""
+        """Whether capture is to be installed again; None if only a source can tell."""
         if self.captured is None:
             return None if self.columns or self.dropped else False
         return bool(self.captured)
@@ -228,7 +228,7 @@ def _shown(meant: Meant | None, *, whole: bool) -> str:
 
 
 def _changed_parts(entities: Sequence[EntityDifference]) -> dict[tuple[str, str], frozenset[str] | None]:
-    """By (entity as written, type) names of the parts that changed; None where every item may."""
+    """By (entity as written, type) names of the parts that changed; None if every item may."""
     changed: dict[tuple[str, str], frozenset[str] | None] = {}
     for entity in entities:
         for one in entity.types:

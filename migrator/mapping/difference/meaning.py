@@ -294,7 +294,7 @@ def _facts(plan: CollectionPlan | None) -> TableFacts | None:
 ItemType = tuple[str, str]
 """(entity as written, item type)."""
 ChangedParts = Mapping[ItemType, frozenset[str] | None]
-"""By item type the names of what changed; None where every item may have changed."""
+"""By item type the names of what changed; None if every item may have changed."""
 JUDGED = ("p99_ms", "calls_per_s", "redact")
 """What decides how a pattern is judged and shown, and nothing of its answer."""
 
@@ -365,7 +365,7 @@ def _lost(old: MappingModel, before: Pattern, new: MappingModel, after: Pattern)
 
 
 def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
-    """Of each part of an item type, whether the pattern's answer is made of it."""
+    """Of each part of an item type, whether the pattern's answer is made from it."""
     attributes = {name for part in pattern.parts for name in part.attributes}
     attributes |= {condition.attribute for condition in pattern.filters}
     attributes |= set(pattern.near.at) if pattern.near else set()

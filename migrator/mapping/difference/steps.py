@@ -41,7 +41,7 @@ class Steps(Struct, frozen=True):
 
     def run(self, change: RevisionChange) -> list[tuple[ChangeStep, str]]:
         """The steps that were done, from the one on that the change stands at. Raises: what a step does; the same change
-        goes on from there."""
+        continues from there."""
         done = []
         for number in range(ORDER.index(change.step), len(ORDER)):
             step, after = ORDER[number], ORDER[number + 1 : number + 2]
@@ -96,7 +96,7 @@ class Asked(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What the journal says. `newest`: '' for none; `before`: the one that was the newest before it, '' where that is not
+    """What the journal says. `newest`: '' for none; `before`: the one that was the newest before it, '' if that is not
     known; `last`: the last change that was begun."""
 
     newest: str

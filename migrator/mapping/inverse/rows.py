@@ -88,7 +88,7 @@ class RowScope(Struct, frozen=True, dict=True):
         return column_of(self.whole(ref).paths[0], self.plan)
 
     def own(self, ref: Ref) -> str | None:
-        """The column of the row itself that the reference is made of; None where it is of another row."""
+        """The column of the row itself that the reference is made of; None if it is of another row."""
         if len(ref.paths) != 1:
             return None
         path = ref.paths[0]
@@ -167,7 +167,7 @@ def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str
 
 
 def linked(table: TableFacts, list_plan: CollectionPlan) -> dict[str, str] | None:
-    """By the child's written column the root's that it equals; None where a child may be without such a root."""
+    """By the child's written column the root's that it equals; None if a child may be without such a root."""
     key = _declared(list_plan.table, table, list_plan.link)
     columns = [] if key is None else [list_plan.table.column(name) for name in key.columns]
     if key is None or any(column is None or column.nullable or column.alike for column in columns):
@@ -635,7 +635,7 @@ class LostColumn(Struct, frozen=True):
 class TableInverse(Struct, frozen=True):
     """What the items contain of the rows of one table.
 
-    `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' where each has).
+    `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' if each has).
     `mend`: the line of the mapping that would keep the lost columns, and `at` where it belongs. `left_out`: the entity's
     `where` leaves out rows, which no item shows.
     """
@@ -900,7 +900,7 @@ def rows_for(
 
 
 def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
-    """The row of which all its items say this. Raises: RowError where they differ, or one that every row has is missing."""
+    """The row of which all its items say this. Raises: RowError if they differ, or one that every row has is missing."""
     row: Row = {}
     types: list[str] = []
     is_whole = table in inverse.with_lost_rows

@@ -1,7 +1,7 @@
 """Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for what it does not do.
 
 Both executors make the same: the native one (_native.pyx) what `encode_item(items_for(entity, row))` makes, without the
-dicts in between. It leaves every row with a value that its operations do not take to `items_for`, which also says why a
+dicts in between. It leaves every row with a value that its operations do not take to `items_for`, which also shows why a
 row is refused.
 Without a compiler the package has no native executor, and items_for() makes all.
 """
@@ -79,7 +79,7 @@ EncodedPage: TypeAlias = Projection[EncodedItem]
 
 
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
-    """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others go on."""
+    """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others continue."""
     entity = encoder.entity
     end, end_bytes = _ending(entity, ticket)
     encoded = EncodedPage(len(page.rows), [], [], [], {})
@@ -159,7 +159,7 @@ class EncodedTexts(Struct, frozen=True):
 
 
 def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
-    """The items of the rows as text; a row that items_for() refuses is a finding, and the others go on."""
+    """The items of the rows as text; a row that items_for() refuses is a finding, and the others continue."""
     entity, items, refused = encoder.entity, list[EncodedText](), list[Finding]()
 
     def left(row: Row) -> None:

@@ -81,7 +81,7 @@ def reach_m(latitude: Number, precision: int) -> float:
 
 
 def precision_for(latitude: Number, radius_m: float) -> int | None:
-    """The highest precision whose cells reach `radius_m` at this latitude; None where no cell is that large."""
+    """The highest precision whose cells reach `radius_m` at this latitude; None if no cell is that large."""
     return next(
         (precision for precision in reversed(PRECISIONS) if reach_m(latitude, precision) >= radius_m), None
     )
@@ -152,7 +152,7 @@ def is_whole(unit: str, value: date | datetime) -> bool:
 
 
 def buckets_between(unit: str, since: date | datetime, until: date | datetime) -> list[str]:
-    """The buckets from the one that holds `since` to the one that holds `until`, in order; none where they are swapped.
+    """The buckets from the one that holds `since` to the one that holds `until`, in order; none if they are swapped.
 
     Raises: ValueError for more than 400.
     """
@@ -246,8 +246,8 @@ _Kind = TypeVar("_Kind", Kind, Kind | None)
 
 
 class FilterSpec(Struct, frozen=True):
-    """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function
-    of decoded values.
+    """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function of
+    decoded values.
 
     What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
     which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values;
@@ -259,7 +259,7 @@ class FilterSpec(Struct, frozen=True):
     `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
 
     What it promises: `same_kind`: that it gives a value of the kind that it is given, and not what `gives` says.
-    `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made of its
+    `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made from its
     `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
     `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
     never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
@@ -349,12 +349,12 @@ def sample_of(used: Filter, *, zone: bool = False) -> str:
 
 
 def unit_of(used: Filter) -> str:
-    """The bucket of time that the filter's text names; '' where it names none."""
+    """The bucket of time that the filter's text names; '' if it names none."""
     return FILTERS[used.name].unit.format(*used.args)
 
 
 def cut_of(used: Filter) -> str:
-    """The unit of time to which the filter cuts a time; '' where it cuts none."""
+    """The unit of time to which the filter cuts a time; '' if it cuts none."""
     return unit_of(used) or FILTERS[used.name].cuts.get(used.args, "")
 
 
@@ -437,7 +437,8 @@ def _geohash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 
 def _digest(value: Any) -> bytes:
-    """SHA-256 of the value's text in UTF-8; of bytes, of these as they are. Stored keys are made of it: it never changes."""
+    """SHA-256 of the value's text in UTF-8; of bytes, of these as they are. Stored keys are made from it: it never
+    changes."""
     return hashlib.sha256(value if isinstance(value, bytes) else values.text(value).encode()).digest()
 
 

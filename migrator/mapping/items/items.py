@@ -214,7 +214,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 
 
 def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, str], Item | None]:
-    """A function from a decoded row and its `_src` to the item, or None where `when` does not hold."""
+    """A function from a decoded row and its `_src` to the item, or None if `when` does not hold."""
     at = f"{entity}.{parts.type}"
     when = compile_conditions(parts.when, places)
     base = compile_base_key(parts.base, places)
@@ -330,7 +330,7 @@ class Projection(Struct, Generic[Made], frozen=True):
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection[Item]:
-    """The items of `rows`; a row that `items_for` refuses is a finding, and the others go on."""
+    """The items of `rows`; a row that `items_for` refuses is a finding, and the others continue."""
     made = Projection[Item](len(rows), [], [], [], {})
     for row in rows:
         try:
@@ -361,7 +361,7 @@ def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
 
 
 def row_key(entity: CompiledEntity, row: RowTree) -> str:
-    """The row's key; '' where it holds what no key should."""
+    """The row's key; '' if it holds what no key should."""
     try:
         return entity.source_key(row)
     except TypeError:
@@ -373,7 +373,7 @@ def row_key(entity: CompiledEntity, row: RowTree) -> str:
 ImageKeys: TypeAlias = Callable[[Dict[str, Any]], frozenset[ItemKey]]
 """From an image (values by written name, as the driver gives them) to item keys.
 
-Raises: KeyError where the image lacks a column that a key is made of: it was left for another mapping.
+Raises: KeyError if the image lacks a column that a key is made of: it was left for another mapping.
 """
 
 
@@ -419,7 +419,7 @@ def compile_image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
 
 
 def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any]:
-    """The decoded row, None in places that are not wanted. Raises: RowError where `items_for` would refuse the row."""
+    """The decoded row, None in places that are not wanted. Raises: RowError if `items_for` would refuse the row."""
     row: list[Any] = [None] * len(places.columns)
     for path, decode in wanted.items():
         try:

@@ -80,7 +80,7 @@ class Key(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The key attributes of an index: all of them, or none where one is NULL or a condition does not hold."""
+    """The key attributes of an index: all of them, or none if one is NULL or a condition does not hold."""
 
     index: str
     keys: tuple[Key, ...]
@@ -262,7 +262,7 @@ def compile_program(
 
 
 def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
-    """Why items_for() makes all items of the entity; '' where a program does."""
+    """Why items_for() makes all items of the entity; '' if a program does."""
     return _beyond(plan, [parts_of(mapping, plan, design) for design in plan.entity.items])
 
 
@@ -453,7 +453,7 @@ class _Tuple:
         return place if place in self.kinds else None
 
     def text(self, template: Template) -> tuple[bytes | tuple[int, int], ...] | None:
-        """The parts of a text; None where one of them needs a function."""
+        """The parts of a text; None if one of them needs a function."""
         parts: list[bytes | tuple[int, int]] = []
         for part in template.parts:
             if isinstance(part, str):

@@ -55,7 +55,7 @@ class Content(Struct, frozen=True):
 
 
 def content_of(value: Any, over: int) -> Content | None:
-    """What S3 is to keep of an attribute's value; None where the value is NULL or takes `over` bytes at most."""
+    """What S3 is to keep of an attribute's value; None if the value is NULL or takes `over` bytes at most."""
     if value is None or value is values.JSON_NULL:
         return None
     data, form = _bytes(value)
@@ -201,7 +201,7 @@ def compile_values(expressions: Dict[str, Expression], places: RowPlaces) -> tup
 
 
 def compile_text(template: Template, places: RowPlaces) -> Compiled:
-    """A function giving the template's text, None where one of its values is NULL."""
+    """A function giving the template's text, None if one of its values is NULL."""
     parts = [part if isinstance(part, str) else _ref_text(part, places) for part in template.parts]
     if all(isinstance(part, str) for part in parts):
         constant = "".join(part for part in parts if isinstance(part, str))
@@ -220,7 +220,7 @@ def compile_text(template: Template, places: RowPlaces) -> Compiled:
 
 
 def compile_key(template: Template, attribute: KeyAttribute, places: RowPlaces) -> Compiled:
-    """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
+    """A function giving a key attribute's value in the attribute's own type, None if a part is NULL."""
     if attribute.type == "text":
         return compile_text(template, places)
     if template.sole is None:
@@ -295,7 +295,7 @@ _YEAR_2200 = 7_258_118_400
 
 
 def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | None]:
-    """A function giving an item's TTL in epoch seconds, None where it has none."""
+    """A function giving an item's TTL in epoch seconds, None if it has none."""
     index = places.columns[expiry.path]
     zone = ZoneInfo(places.around.timezone or "UTC")
 

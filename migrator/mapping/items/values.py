@@ -443,10 +443,10 @@ def decoder(kind: Kind) -> Decoder:
     """A function from a driver's value to the kind's Python form; NULL stays None.
 
     Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values
-    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone where the value
-    had one, and none where it had none.
-    The function raises RowError, without the value in its message, for what does not fit the declared type:
-    NoFormError where `|text` may keep it.
+    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone where the value had
+    one, and none if it had none.
+    The function raises RowError, without the value in its message, for what does not fit the declared type: NoFormError
+    if `|text` may keep it.
     """
     nested = _NESTED.get(kind.name)
     decode = partial(_DECODERS[kind.name], kind) if nested is None else nested(kind)

@@ -145,7 +145,7 @@ def encode(value: Value) -> Wire:
 
 
 def encode_value(value: Value, level: int = 1) -> tuple[Wire, int]:
-    """One value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError where it has no DynamoDB
+    """One value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError if it has no DynamoDB
     type. `level`: how deep it stands in others."""
     if isinstance(value, str):
         return {"S": value}, text_bytes(value)
@@ -297,9 +297,10 @@ _GB = 1024**3
 
 
 class Price(Struct, frozen=True):
-    """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit. `source`:
-    date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are imported, None
-    where that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or None."""
+    """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit.
+    `source`: date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are
+    imported, None if that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or
+    None."""
 
     region: str
     write: Decimal
@@ -358,7 +359,7 @@ def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
 
 
 def entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
-    """Bytes of the item's entry in the index; None where it has none, because it lacks a key attribute."""
+    """Bytes of the item's entry in the index; None if it has none, because it lacks a key attribute."""
     keys = {attribute.name for attribute in index.attributes}
     if not keys <= item.keys():
         return None

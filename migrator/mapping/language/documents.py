@@ -54,7 +54,7 @@ def held_as(declared: str) -> tuple[str, ...]:
 
 
 def key_type(declared: str) -> str:
-    """DynamoDB's type of a key attribute that is declared so; '' where it can be none."""
+    """DynamoDB's type of a key attribute that is declared so; '' if it can be none."""
     types = held_as(declared)
     return types[0] if len(types) == 1 and types[0] in KEY_TYPES else ""
 

@@ -431,8 +431,8 @@ def _real(table: TableFacts, name: str) -> str:
 class Reference(Struct, frozen=True):
     """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
-    `ref` is None where a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it
-    means one row of it, not all of them. `in_text`: it is a part of a template, or a condition compares its text.
+    `ref` is None if a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it means one
+    row of it, not all of them. `in_text`: it is a part of a template, or a condition compares its text.
     """
 
     path: str

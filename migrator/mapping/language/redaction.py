@@ -225,7 +225,7 @@ def _part(text: str, allowed: frozenset[str]) -> str:
 
 
 def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
-    """The text in pieces (piece, whether it is constant text of the template); None where it does not fit."""
+    """The text in pieces (piece, whether it is constant text of the template); None if it does not fit."""
     pieces: list[tuple[str, bool]] = []
     place, parts = 0, _parts(form)
     for number, part in enumerate(parts):

@@ -49,7 +49,7 @@ class PatternReads(Struct, frozen=True):
     why: str = ""
 
     def usd_a_month(self, usd_a_million: Decimal | None) -> Decimal | None:
-        """None where no frequency or no price is known, or nothing was measured."""
+        """None if no frequency or no price is known, or nothing was measured."""
         if usd_a_million is None or self.calls_per_s is None or not self.calls:
             return None
         return Decimal(str(self.units * self.calls_per_s * SECONDS_A_MONTH)) * usd_a_million / 1_000_000
@@ -64,7 +64,7 @@ class Spread(Struct, frozen=True):
 
 
 class HotKey(Struct, frozen=True):
-    """A partition key as it may be shown. `share`: of all bytes there; `write_units_per_s`: None where no rate is known."""
+    """A partition key as it may be shown. `share`: of all bytes there; `write_units_per_s`: None if no rate is known."""
 
     key: str
     items: int
@@ -88,7 +88,7 @@ class PlaceSizes(Struct, frozen=True):
 
 
 class FanOut(Struct, frozen=True):
-    """`roots`: rows of the entity that one row of the table is in, and their `mean`; None where they were not counted, and
+    """`roots`: rows of the entity that one row of the table is in, and their `mean`; None if they were not counted, and
     `why`. `is_root`: the table is the entity's own. `columns`: an update of no other rewrites anything (None: each does)."""
 
     table: str
@@ -101,8 +101,7 @@ class FanOut(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """What one change of a row of `table` rewrites. `roots`: rows of the entity, None where they were not counted
-    (`why`).
+    """What one change of a row of `table` rewrites. `roots`: rows of the entity, None if they were not counted (`why`).
 
     `items` and `units`: of the ninety-ninth percentile of such changes; of all on average without percentiles.
     """
@@ -138,8 +137,9 @@ class Advice(Struct, frozen=True):
 
 
 class Bills(Struct, frozen=True):
-    """US dollars a month: reads, writes and storage on demand; reads and writes with capacity provisioned for seven tenths
-    of use. None where the rates or the prices are not known. `backfill`, `imported`: once, by batches or by an import."""
+    """US dollars a month: reads, writes and storage on demand; reads and writes with capacity provisioned for seven
+    tenths of use. None if the rates or the prices are not known. `backfill`, `imported`: once, by batches or by an
+    import."""
 
     reads: Decimal | None
     writes: Decimal | None
@@ -172,7 +172,7 @@ class Load(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """One way to fill the table. `hours`: at least; `usd`: once, None where a price is not known; `bound`: what sets the
+    """One way to fill the table. `hours`: at least; `usd`: once, None if a price is not known; `bound`: what sets the
     hours; `against`: what it needs, or does not bring; `workers`: of a cluster; `impossible`: why it cannot be ('');
     `is_open_ended`: how long the last part of it takes is not known."""
 
@@ -187,8 +187,8 @@ class Way(Struct, frozen=True):
 
 
 class Capacity(Struct, frozen=True):
-    """All that `migrator plan` says of one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the ways
-    to fill it, None where that is not known."""
+    """All that `migrator plan` says of one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the
+    ways to fill it, None if that is not known."""
 
     table: str
     mapping: str
@@ -227,8 +227,8 @@ class Capacity(Struct, frozen=True):
 
 
 class PatternCost(Struct, frozen=True):
-    """Reads of one pattern by DynamoDB. `units`: read units a call, on average; `now_per_s`: calls of it a second; and with
-    every call answered by it `all_per_s`. US dollars a month on demand. None where it is not known."""
+    """Reads of one pattern by DynamoDB. `units`: read units a call, on average; `now_per_s`: calls of it a second; and
+    with every call answered by it `all_per_s`. US dollars a month on demand. None if it is not known."""
 
     pattern: str
     units: float | None

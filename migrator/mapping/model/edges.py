@@ -37,8 +37,8 @@ class RowsSeen(Struct, frozen=True):
 class SourceHealth(Struct, frozen=True):
     """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
 
-    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
-    between shares the server's sessions; '' for none.
+    `timeout`: as the server writes it; '0' for none, '' if it does not say. `pooling`: how a pooler that stands between
+    shares the server's sessions; '' for none.
     """
 
     version: str
@@ -261,7 +261,7 @@ class Receipt(Struct, frozen=True):
     """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
 
     `unwritten`: keys that the table did not take while it took others, each with why. `owned_by_other`: keys
-    under which a foreign item stands, each with its source ('' where it has none).
+    under which a foreign item stands, each with its source ('' if it has none).
     """
 
     items: int = 0
@@ -304,7 +304,7 @@ class ItemStore(Protocol):
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
         """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
 
-        Raises: ItemRefusedError where all are refused as they are, and the table never took any other.
+        Raises: ItemRefusedError if all are refused as they are, and the table never took any other.
         """
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
@@ -417,9 +417,9 @@ class Kept(Struct, frozen=True):
 
 
 class ControlState(Struct, frozen=True):
-    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' where that is not
-    known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 where none is kept; `is_there`: whether
-    there is such an item."""
+    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' if that is not
+    known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 if none is kept; `is_there`: whether there
+    is such an item."""
 
     ticket: int = 0
     table_id: str = ""
@@ -432,12 +432,12 @@ class Control(Protocol):
     """The table's control item (rule 8)."""
 
     def read_control(self) -> ControlState:
-        """Raises: TargetError where its key is another's."""
+        """Raises: TargetError if its key is another's."""
 
     def raise_control(self, ticket: int) -> int:
         """The highest ticket is this one from now on, unless another one is as high: that one, or 0.
 
-        Raises: TargetError where the item was seen before and is gone.
+        Raises: TargetError if the item was seen before and is gone.
         """
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
@@ -459,7 +459,7 @@ class Identity(Protocol):
         """Drawn when the journal was made; a copy has the same."""
 
     def seen(self, table_id: str) -> int | None:
-        """A ticket that the table's control item was seen to hold; None where this journal never wrote into it."""
+        """A ticket that the table's control item was seen to hold; None if this journal never wrote into it."""
 
     def see(self, table_id: str, table: str, ticket: int) -> None:
         """The control item of the table, which has that name, holds the ticket; a higher one that was seen stays."""
@@ -475,7 +475,7 @@ MANIFEST = "manifest.json"
 PARTS = "data/"
 """Before the names of the parts: an import reads every object behind this prefix, so nothing else has it."""
 PAGES = "pages/"
-"""Before the names of pages, which are merged into parts and then taken away."""
+"""Before the names of pages, which are merged into parts and then removed."""
 FORMAT = 1
 
 
@@ -590,7 +590,7 @@ class TableImports(Protocol):
     def state(self, arn: str) -> ImportState: ...
 
     def asked_with(self, token: str) -> ImportState | None:
-        """The import of the table that is there, if it was asked for with this token."""
+        """The import of the table that is there, if it was requested with this token."""
 
     def faults(self, arn: str, at_most: int) -> tuple[list[ImportFault], str]:
         """What the log of an import says, and why it could not be read ('')."""

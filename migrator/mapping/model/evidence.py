@@ -85,7 +85,7 @@ _RAMP = re.compile(r"ramp (0|[1-9]\d{0,2}) %")
 
 
 def state_named(text: str) -> State | None:
-    """The state that a word of an audit means, such as 'ramp 5 %'; None where it means none."""
+    """The state that a word of an audit means, such as 'ramp 5 %'; None if it means none."""
     if text in PHASES and text != "ramp":
         return State(cast("Phase", text))
     ramp = _RAMP.fullmatch(text)
@@ -133,7 +133,7 @@ def share_fits(state: State) -> bool:
 
 
 def move_fault(before: State, after: State) -> str:
-    """Why this move is not allowed, '' where it is. What evidence it needs is another question."""
+    """Why this move is not allowed, '' if it is. What evidence it needs is another question."""
     old, new = before.phase, after.phase
     if not share_fits(after):
         return SHARE_FAULT
@@ -202,7 +202,7 @@ class Window(Struct, frozen=True):
 class Sample(Struct, frozen=True):
     """One difference, as texts with the pattern's redaction already done: nothing in it needs hiding.
 
-    `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
+    `attributes` name the values of `row` (SQL's) and `item` (the table's), None if there is none. `why`: an error's
     message. `at`: seconds since 1970. `subject`: a mark of its row, stable per row of the pattern; '' if the row's key is
     not known.
     """
@@ -223,7 +223,7 @@ class Sample(Struct, frozen=True):
 class Evidence(Protocol):
     """What was compared for one job. Every method is one transaction.
 
-    Raises, from every method: StoppedError where the journal cannot be asked; SettingsError where what it holds cannot
+    Raises, from every method: StoppedError if the journal cannot be asked; SettingsError if what it holds cannot
     be read, naming the pattern.
     """
 
@@ -251,11 +251,10 @@ class MovedError(SettingsError):
 
 
 class PatternPhase(Struct, frozen=True):
-    """`version`: 0 where the pattern was never moved, and one more with each move. `since`: seconds of the journal's
-    clock.
+    """`version`: 0 if the pattern was never moved, and one more with each move. `since`: seconds of the journal's clock.
 
-    `fault`: '' for nothing, else why the journal's phase must not be used (it was edited by hand), and what to do;
-    state and version are those that the audit ends with then.
+    `fault`: '' for nothing, else why the journal's phase must not be used (it was edited by hand), and what to do; state
+    and version are those that the audit ends with then.
     """
 
     pattern: str
@@ -284,7 +283,7 @@ class Move(Struct, frozen=True):
 class Phases(Protocol):
     """The phases of one job. Every method is one transaction.
 
-    Raises, from every method: StoppedError where the journal cannot be asked.
+    Raises, from every method: StoppedError if the journal cannot be asked.
     """
 
     def all(self) -> Mapping[str, PatternPhase]:
@@ -294,8 +293,8 @@ class Phases(Protocol):
     def move(self, move: Move, version: int) -> PatternPhase:
         """The pattern's new phase. `version`: what the mover saw.
 
-        Raises: MovedError where the pattern's version is another one by now; of two movers one wins. SettingsError where
-        its phase was edited by hand.
+        Raises: MovedError if the pattern's version is another one by now; of two movers one wins. SettingsError if its
+        phase was edited by hand.
         """
 
     def mend(self, pattern: str) -> PatternPhase:
@@ -311,7 +310,7 @@ class Phases(Protocol):
         """
 
     def history(self, pattern: str | None = None) -> Sequence[Move]:
-        """The audit, oldest first. Raises: SettingsError where it was edited by hand."""
+        """The audit, oldest first. Raises: SettingsError if it was edited by hand."""
 
     def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
         """The instance acts by these versions of patterns from now on."""
@@ -385,9 +384,9 @@ DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
 class Diff:
     """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
 
-    `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None if absent.
-    `sign`: its identity, stable while the rest of the row changes: the row's key, and both values of one that
-    differs. None if the row's key is not known. `key`: the row's key alone; () if an answer has one row at most.
+    `attribute`: '' if it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None if absent. `sign`:
+    its identity, stable while the rest of the row changes: the row's key, and both values of one that differs. None if
+    the row's key is not known. `key`: the row's key alone; () if an answer has one row at most.
     """
 
     kind: DiffClass

@@ -52,14 +52,14 @@ Alike = Literal["case", "trailing spaces"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
-    `length`: the most characters of a text.
+    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one; `length`:
+    the most characters of a text.
 
-    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
-    are not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`:
-    the most digits of a number, or of a second's fraction where that is known. `read_as`: the type that the source casts
-    it to, where its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
-    column's place. `no_key`: why a column of it cannot name rows, '' where it can.
+    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names are
+    not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`: the
+    most digits of a number, or of a second's fraction where that is known. `read_as`: the type that the source casts it
+    to, where its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
+    column's place. `no_key`: why a column of it cannot name rows, '' if it can.
     """
 
     name: KindName

@@ -26,8 +26,8 @@ class Instance(Struct, frozen=True):
 
     `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
     `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
-    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another one
-    there can tell that it is gone; '' where none can.
+    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another
+    one there can tell that it is gone; '' if none can.
     """
 
     service: str
@@ -105,7 +105,7 @@ class ServiceRegistry(Struct, frozen=True):
 class Instances(Protocol):
     """The instances of one job. Every method is one transaction.
 
-    Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
+    Raises, from every method: StoppedError, SettingsError if the journal cannot be asked.
     """
 
     def enter(self, instance: Instance) -> Instance:
@@ -150,10 +150,9 @@ class MarkedColumns(Struct, frozen=True):
 class Revision:
     """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone.
 
-    `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None where
-    that is not known. `meaning`: equal where the same items are made of the
-    same columns in the same way, however the mapping is written; '' where that is not known. `text`: of the mapping, where
-    it is at hand.
+    `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None if
+    that is not known. `meaning`: equal where the same items are made from the same columns in the same way, however the
+    mapping is written; '' if that is not known. `text`: of the mapping, where it is at hand.
     """
 
     digest: str
@@ -168,7 +167,7 @@ class Revision:
         return self.digest == other.digest or (self.meaning != "" and self.meaning == other.meaning)
 
     def unmarked_by(self, other: Revision) -> list[str] | None:
-        """What this one marks and the other does not, as table or table.column; None where that is not known."""
+        """What this one marks and the other does not, as table or table.column; None if that is not known."""
         if self.marked is None or other.marked is None:
             return None
         found: list[str] = []
@@ -217,7 +216,7 @@ class Revisions(Protocol):
     """One writer's own revision among those of its job. Every method is one transaction."""
 
     def enter(self, writer: Writer) -> None:
-        """Writes down that the writer works by it. Raises: OldRevisionError where it is not the newest."""
+        """Writes down that the writer works by it. Raises: OldRevisionError if it is not the newest."""
 
     def leave(self, writer: Writer) -> None: ...
 
@@ -318,7 +317,7 @@ class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
     `done`: rows or marks since it began; `left`: as many wait. `rate`: done a second lately; `fall`: by how much `left`
-    shrank a second lately, below 0 where it grew. `silent_s`: for so long nothing of its work came to an end. `held`: why it
+    shrank a second lately, below 0 if it grew. `silent_s`: for so long nothing of its work came to an end. `held`: why it
     waits on purpose, `trouble`: what it tries again; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
     `id`, `since` and `alive_at` (its clock's seconds).
     """

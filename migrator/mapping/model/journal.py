@@ -137,7 +137,7 @@ class Progress(Protocol):
 
 
 class FindingGroup(Struct, frozen=True):
-    """Findings of one kind, entity and attribute ('' where they are of a whole row)."""
+    """Findings of one kind, entity and attribute ('' if they are of a whole row)."""
 
     kind: str
     entity: str

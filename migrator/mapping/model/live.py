@@ -120,7 +120,7 @@ class Capture(Protocol):
         """
 
     def uninstall_steps(self) -> list[Step]:
-        """What takes away everything of ours; our tables last."""
+        """What removes everything of ours; our tables last."""
 
     def taken_away(self, tables: Sequence[str]) -> str:
         """What an uninstall has done, whose steps were of these tables, as a sentence for people."""
@@ -151,10 +151,9 @@ TICKETS_AN_EPOCH = 10**12
 class Mark:
     """A durable note that a row changed: of a captured table with its images, or of a root that is to be looked at.
 
-    `table`: schema.table (or table) as the source has it, '' where `root` is named. `keys`: item keys that the root
-    had. `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed.
-    `fault`: why it cannot be read; '' where it can. `age_s`: how long ago the row changed when the mark was taken, by the
-    source's clock.
+    `table`: schema.table (or table) as the source has it, '' if `root` is named. `keys`: item keys that the root had.
+    `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed. `fault`: why
+    it cannot be read; '' if it can. `age_s`: how long ago the row changed when the mark was taken, by the source's clock.
     """
 
     id: int
@@ -184,9 +183,9 @@ SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator 
 
 
 class SlotLag(Struct, frozen=True):
-    """`slot`: '' if the server keeps its log by its age. `bytes_behind`: of log that is not copied yet; `bytes_kept`: that
-    the server keeps; `bytes_left`: before the slot is lost, None without a limit; `seconds`: since the moment up to which
-    all is copied. `lost`: why changes may be missing, '' where none is. `keeps_s`: how long the log is kept, copied or
+    """`slot`: '' if the server keeps its log by its age. `bytes_behind`: of log that is not copied yet; `bytes_kept`:
+    that the server keeps; `bytes_left`: before the slot is lost, None without a limit; `seconds`: since the moment up to
+    which all is copied. `lost`: why changes may be missing, '' if none is. `keeps_s`: how long the log is kept, copied or
     not; None without a limit, or for a slot."""
 
     slot: str
@@ -235,7 +234,7 @@ def _size(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MarksState:
-    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back. `rows`: rows
+    """`oldest_age_s`: of the oldest mark that is ripe, 0 if none waits. `failed`: marks that were put back. `rows`: rows
     that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of a captured log."""
 
     waiting: int = 0
@@ -283,7 +282,7 @@ class Marks(Protocol):
         """Delete the marks and return how many were there: others may have finished some of them."""
 
     def advance(self, mark: Mark, cursor: str) -> None:
-        """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""
+        """The mark's work continues after `cursor`, behind all marks that wait; it may get another id."""
 
     def release(self, ids: Sequence[int]) -> None:
         """Give marks back as they were; any relay may take them."""
@@ -305,7 +304,7 @@ class Marks(Protocol):
 
 class TriedMarks(Marks, Protocol):
     def probe(self) -> None:
-        """Raises: SourceError, SettingsError where this user may not do with marks what a relay does; none is changed."""
+        """Raises: SourceError, SettingsError if this user may not do with marks what a relay does; none is changed."""
 
 
 class KeptMark(Struct, frozen=True):
@@ -327,7 +326,7 @@ class MarkKeeper(Marks, Protocol):
         """Committed when it returns, with growing ids in their order. Stored twice does no harm."""
 
     def discard(self) -> None:
-        """Deletes all marks: capture is taken away."""
+        """Deletes all marks: capture is removed."""
 
 
 class Tickets(Protocol):
@@ -348,7 +347,7 @@ class Tickets(Protocol):
 
 class TriedTickets(Tickets, Protocol):
     def probe(self) -> None:
-        """Draws none. Raises: SourceError where this user may not."""
+        """Draws none. Raises: SourceError if this user may not."""
 
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
@@ -389,8 +388,8 @@ class ConditionalStore(Protocol):
     def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
         """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
 
-        A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item
-        is refused, the others of its group are `rolled_back`. Raises: ItemRefusedError where DynamoDB does not
+        A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item is
+        refused, the others of its group are `rolled_back`. Raises: ItemRefusedError if DynamoDB does not
         take a group for another reason.
         """
 
@@ -442,7 +441,7 @@ class Memory(Protocol):
         """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
 
     def highest(self) -> int:
-        """The highest ticket that was reached; 0 where none was."""
+        """The highest ticket that was reached; 0 if none was."""
 
     def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         """Forget these requests, as far as no later reading than that of `ticket` made them; those that are gone are no
@@ -454,13 +453,13 @@ class OpenFindings(Protocol):
     kind for each row, item key and attribute. Each method is one transaction."""
 
     def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
-        """What was found is open; what was open of the roots that were worked, and was not found again, is closed.
+        """What was found is open; what was open of the roots that were processed, and was not found again, is closed.
 
         `tickets`: of the reading of each root; what a newer reading has found stays as it is.
         """
 
     def close_marks(self) -> None:
-        """No mark is left that could not be worked."""
+        """No mark is left that could not be processed."""
 
     def keep_entities(self, names: Collection[str]) -> None:
         """Close findings of rows of other entities, which are no longer processed."""
@@ -539,7 +538,7 @@ class ActivityCounts(Struct, frozen=True):
 
 
 class Activity(Protocol):
-    """What the source itself knows of changes. Raises, from every method: SourceError where it cannot be asked."""
+    """What the source itself knows of changes. Raises, from every method: SourceError if it cannot be asked."""
 
     def look(self, tables: Sequence[str]) -> ActivityCounts: ...
 
@@ -561,7 +560,7 @@ class Activity(Protocol):
 
 
 FRESH_S = 23 * 3600.0
-"""A shard of which all is worked up to a moment that is not longer ago has lost nothing that is not worked.
+"""A shard of which all is processed up to a moment that is not longer ago has lost nothing that is not worked.
 
 A stream keeps each record for 24 hours; the hour less is for clocks that differ and for lists of shards that come late.
 Source: Developer Guide, "Change data capture for DynamoDB Streams".
@@ -622,7 +621,7 @@ class StreamRecord:
 
 
 class RecordPage(Struct, frozen=True):
-    """Records of one shard in their order. `next_iterator`: None where the shard was closed and this was its last page."""
+    """Records of one shard in their order. `next_iterator`: None if the shard was closed and this was its last page."""
 
     records: list[StreamRecord]
     next_iterator: str | None
@@ -698,7 +697,7 @@ class StreamJournal(Protocol):
         """The stream that was begun with; '' for none."""
 
     def begin(self, stream: str) -> None:
-        """From now on it is this one, and nothing of it is worked yet. Checkpoints of the one before are forgotten."""
+        """From now on it is this one, and nothing of it is processed yet. Checkpoints of the one before are forgotten."""
 
     def list_shards(self, stream: str, shards: Sequence[Shard], age_s: float) -> None:
         """The stream named these shards so many seconds ago.
@@ -733,10 +732,11 @@ FORGOTTEN_S = 48 * 3600.0
 
 
 def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: float) -> list[Checkpoint]:
-    """The shards that one of so many readers is to hold: an equal part, those that it has before others, the oldest first.
+    """The shards that one of so many readers is to hold: an equal part, those that it has before others, the oldest
+    first.
 
     Only shards whose parents are finished or gone: an item's changes go on in a child of the shard that they were in, so
-    that they would be worked in another order otherwise.
+    that they would be processed in another order otherwise.
     """
     unfinished = {shard.shard for shard in shards if not shard.is_finished}
     ready = [shard for shard in shards if shard.shard in unfinished and shard.parent not in unfinished]
@@ -751,7 +751,7 @@ def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: floa
 Row: TypeAlias = Mapping[str, Any]
 """A row, or the key of one, by written column names, each value in the decoded form of the heart."""
 Check: TypeAlias = Callable[[], None]
-"""Raises StoppedError where another process may do the work by now."""
+"""Raises StoppedError if another process may do the work by now."""
 
 RefusalKind = Literal["foreign key", "unique", "not null", "value", "trigger"]
 """`foreign key`: a parent is missing or children are left; `value`: its type, range or a CHECK; `trigger`: one of the

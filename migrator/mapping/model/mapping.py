@@ -204,7 +204,7 @@ class Near(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
+    """Items of one type within an answer; `name` and `type` are '' if an answer is one plain list."""
 
     name: str
     type: str
@@ -226,7 +226,7 @@ class CompareRules(Struct, frozen=True):
 class DocumentQuestion(Struct, frozen=True):
     """A request to an old DynamoDB table: `asked`, a pattern on the table as `design` describes it, returns documents.
 
-    Rows are made of them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
+    Rows are made from them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
     """
 
     design: TableDesign
@@ -281,7 +281,7 @@ class Pattern(Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The parameter of its key that is a list, one request for each of its values; '' where none is."""
+        """The parameter of its key that is a list, one request for each of its values; '' if none is."""
         names = set(paths_in(self.templates))
         return next((param.name for param in self.params if param.many and param.name in names), "")
 
@@ -340,7 +340,7 @@ class IndexEntry(Struct, frozen=True):
 class Expiry(Struct, frozen=True):
     """When an item expires: a path to a timestamp, plus days.
 
-    `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' where the
+    `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' if the
     mapping does not say, and it is a moment like any other.
     """
 
@@ -430,8 +430,8 @@ class DocumentTable(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it is
-    written, '' where that is not known. `documents`: the old tables, where the source is tables of DynamoDB's."""
+    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it
+    is written, '' if that is not known. `documents`: the old tables, where the source is tables of DynamoDB's."""
 
     name: str
     revision: str

@@ -23,7 +23,7 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "prefix", "is null", "is not nu
 
 class Statement(Struct, frozen=True):
     """One statement as it was recorded. `calls`: in all, or a second where a rate is given; `times`: how often it stands
-    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
+    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None if
     that is not known.
 
     Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.

@@ -36,7 +36,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """One attribute on both sides; None where the side has no row, no item or no such attribute."""
+    """One attribute on both sides; None if the side has no row, no item or no such attribute."""
 
     attribute: str
     sql: str | None
@@ -45,7 +45,7 @@ class Cell(Struct, frozen=True):
 
 
 class ShownDifference(Struct, frozen=True):
-    """One difference. `at`: seconds since 1970, 0 where it was not noted. `cells` is empty where no values are known."""
+    """One difference. `at`: seconds since 1970, 0 if it was not noted. `cells` is empty where no values are known."""
 
     group: str
     at: float = 0.0
@@ -129,13 +129,12 @@ class Coverage(Struct, frozen=True):
 
 
 class PatternReport(Struct, frozen=True):
-    """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
-    since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
-    before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
-    `mended`: of the different ones those from before the last verify, which found nothing; the last of them was at
-    `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`: of the whole time.
-    `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none.
-    """
+    """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the
+    time since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`:
+    comparisons from before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of
+    callers and of shadows. `mended`: of the different ones those from before the last verify, which found nothing; the
+    last of them was at `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`:
+    of the whole time. `budget_ms`: what DynamoDB's p99 may be; None if the mapping sets none."""
 
     name: str
     phase: str
@@ -299,7 +298,7 @@ class InstanceReport(Struct, frozen=True):
 
 
 class LagReport(Struct, frozen=True):
-    """`waiting` None: capture is not installed, or `reason` says why it is unknown. `open_findings`: of relays, by kind."""
+    """`waiting` None: capture is not installed, or `reason` shows why it is unknown. `open_findings`: of relays, by kind."""
 
     waiting: int | None = None
     oldest_s: float = 0.0
@@ -370,8 +369,8 @@ FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control
 
 
 class LookedItem(Struct, frozen=True):
-    """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' where no row
-    is known. `at`: the key of the collection's index. `reason`: verify's words, '' where cells say it."""
+    """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' if no row
+    is known. `at`: the key of the collection's index. `reason`: verify's words, '' if cells say it."""
 
     state: LookState
     type: str

@@ -181,12 +181,12 @@ class RowTraces:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What can be taken away, by kind."""
+        """What can be removed, by kind."""
         return {"marks": len(self.hopeless), **self.kept, "tombstones": len(self.tombstones)}
 
 
 class Forgotten(Struct, frozen=True):
-    """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
+    """What was removed, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
     `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
     """
@@ -227,7 +227,7 @@ class Took(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """A pattern's answer from both sides, with what it took.
 
-    `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 where it says nothing. `dropped`: items
+    `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 if it says nothing. `dropped`: items
     that a filter left out after they were read, counted as large as the others.
     """
 
@@ -359,9 +359,9 @@ class ReplayResult(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern
-    was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it
-    was."""
+    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a
+    pattern was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried,
+    '' if it was."""
 
     replays: Mapping[str, PatternReplay] = {}
     apart: Mapping[str, str] = {}

@@ -144,7 +144,7 @@ class TableDesign:
         return item.get(self.type_attribute) in OWN_TYPES
 
     def root_of(self, item: Item) -> tuple[str, SourceKey] | None:
-        """The entity and the key of the row that an item is of; None where no row of ours is named."""
+        """The entity and the key of the row that an item is of; None if no row of ours is named."""
         try:
             return split_source(str(item.get(self.source_attribute, "")))
         except ValueError:
@@ -275,7 +275,7 @@ def source_text(entity: str, key: SourceKey) -> str:
 def split_source(text: str) -> tuple[str, SourceKey]:
     """Entity and key of a `_src` text.
 
-    Raises: ValueError where the text is not one of ours.
+    Raises: ValueError if the text is not one of ours.
     """
     entity, colon, key = text.partition(":")
     if not colon or not entity:

@@ -191,8 +191,8 @@ class Records(list[dict[str, Value]]):
 
 
 class Parts(dict[str, "Records | dict[str, Value] | None"]):
-    """The answer of a pattern with parts: by part its records, or one dict or None where it says `one: true`. `origin`:
-    the side that gave all of them, 'sql' or 'table' (DynamoDB)."""
+    """The answer of a pattern with parts: by part its records, or one dict or None if it says `one: true`. `origin`: the
+    side that gave all of them, 'sql' or 'table' (DynamoDB)."""
 
     def __init__(
         self,
@@ -367,7 +367,7 @@ def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _likely(name: str, names: Iterable[str]) -> str:
-    """'; did you mean …?', or '' where no known name is like it."""
+    """'; did you mean …?', or '' if no known name is like it."""
     guess = did_you_mean(name, names)
     return guess if guess.startswith("; did") else ""
 

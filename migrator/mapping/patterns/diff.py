@@ -260,7 +260,7 @@ def _rest(
 
 
 class _KeyPlaces(Struct, frozen=True):
-    """`places`: of the attributes that name a row; None where they are not known."""
+    """`places`: of the attributes that name a row; None if they are not known."""
 
     places: tuple[int, ...] | None
 
@@ -289,7 +289,7 @@ class _KeyPlaces(Struct, frozen=True):
 
 
 def _by_values(rows: Sequence[Row], items: Sequence[Row], places: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of rows and items with the same values in these places; none where a side has such values twice."""
+    """Pairs of rows and items with the same values in these places; none if a side has such values twice."""
     by_row, by_item = (
         {as_text(tuple(row[place] for place in places)): at for at, row in enumerate(side)}
         for side in (rows, items)
@@ -400,7 +400,7 @@ def _comparable(value: Any) -> Any:
 def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Part) -> tuple[str, ...] | None:
     """The attributes that identify a row in the part's answer; an empty tuple where it has one row at most.
 
-    None where the pattern does not return them, or where the item types in the answer have different ones.
+    None if the pattern does not return them, or where the item types in the answer have different ones.
     """
     if part.one or pattern.operation == "get":
         return ()
@@ -412,7 +412,7 @@ def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Par
 
 
 def _of_item(plan: EntityPlan, written: Written, part: Part) -> tuple[str, ...] | None:
-    """For each column of the row's key an attribute that holds it unchanged; None where one has none."""
+    """For each column of the row's key an attribute that holds it unchanged; None if one has none."""
     attributes = []
     for column in plan.key:
         plain = Ref((column.name,))

@@ -309,7 +309,7 @@ def _pairs(
 
 
 def _written_form(written: Dict[str, Expression], name: str, form: Form = None) -> Form:
-    """The attribute's template; a single reference becomes a template of it. None where a key says nothing of rows."""
+    """The attribute's template; a single reference becomes a template of it. None if a key says nothing of rows."""
     expression = written.get(name) if form is None else form
     return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
 
@@ -427,7 +427,7 @@ _Texts: TypeAlias = dict[str, str]
 
 
 def row_lookups(mapping: Mapping, plan: EntityPlan, asked: AskedKey) -> list[RowLookup]:
-    """The lookups of an entity's rows; none where no item of it can have the key.
+    """The lookups of an entity's rows; none if no item of it can have the key.
 
     They find more rows than make such an item, never fewer.
     """

@@ -55,7 +55,7 @@ def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
 def read_member(pattern: Pattern, given: str) -> Member:
     """What `NAME=VALUE` aims a ramp of the pattern at.
 
-    Raises: SettingsError where the pattern has no such parameter, or the value is not of its type; without the value.
+    Raises: SettingsError if the pattern has no such parameter, or the value is not of its type; without the value.
     """
     name, is_there, text = given.partition("=")
     params = {param.name: param for param in pattern.params}

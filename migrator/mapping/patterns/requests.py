@@ -79,7 +79,7 @@ class Renderer:
                 raise SettingsError(f"{what}; give the start of one")
 
     def key(self, template: Template, attribute: KeyAttribute) -> Any:
-        """The value of a key attribute, None where a parameter is not set; NO_KEY."""
+        """The value of a key attribute, None if a parameter is not set; NO_KEY."""
         try:
             return self.requests.key(template, attribute)(self.row)
         except (RowError, ValueError):
@@ -88,7 +88,7 @@ class Renderer:
     def bound(self, template: Template, attribute: KeyAttribute, *, up: bool) -> Any:
         """The same of a bound of a range: a number that its format cannot hold is the next one `up`, or down.
 
-        Raises: SettingsError where more than that number follows, or something else does not fit.
+        Raises: SettingsError if more than that number follows, or something else does not fit.
         """
         value = self.key(template, attribute)
         last = template.refs[-1] if template.refs else None
@@ -119,7 +119,7 @@ class Renderer:
             raise SettingsError(f"{self.pattern.name}: {error}") from None
 
     def value(self, expression: Expression) -> Any:
-        """A plain value, None where a parameter is not set."""
+        """A plain value, None if a parameter is not set."""
         try:
             return self.requests.value(expression)(self.row)
         except (RowError, ValueError) as error:
@@ -166,7 +166,7 @@ CONDITIONS: dict[Operator, str] = {
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
     """The request for these parameters (see params.read_params); a caller with many requests keeps a `Requests`.
 
-    Raises: SettingsError where a parameter of the key is not set or does not fit it.
+    Raises: SettingsError if a parameter of the key is not set or does not fit it.
     """
     return Requests(mapping, pattern).of(params)
 
@@ -198,7 +198,7 @@ class Requests:
         return compiled
 
     def of(self, params: Dict[str, Any]) -> Request:
-        """Raises: SettingsError where a parameter of the key is not set or does not fit it."""
+        """Raises: SettingsError if a parameter of the key is not set or does not fit it."""
         table = self._table
         return replace(self._request(params), type_attribute=table.type_attribute, ttl_attribute=table.ttl)
 
@@ -333,7 +333,7 @@ def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Te
 
 
 def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | None:
-    """Conditions on the sort key, without those of unset parameters; None where no item can satisfy them."""
+    """Conditions on the sort key, without those of unset parameters; None if no item can satisfy them."""
     tests: list[KeyTest] = []
     for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
         values = _values(render, condition, attribute)
@@ -390,7 +390,7 @@ def _size(value: str | bytes) -> int:
 
 
 def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
-    """The test as DynamoDB takes it, without values where every key passes it; None where no key can.
+    """The test as DynamoDB takes it, without values where every key passes it; None if no key can.
 
     Raises: SettingsError for a range with a bound that is longer than a key.
     """
@@ -461,7 +461,7 @@ def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) ->
 
 
 def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
-    """Conditions on other attributes, without those of unset parameters; None where no item can satisfy them."""
+    """Conditions on other attributes, without those of unset parameters; None if no item can satisfy them."""
     given = []
     for comparison in pattern.filters:
         values = [render.value(value) for value in comparison.values]
@@ -497,7 +497,7 @@ def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
 def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:
     """The circle that the answer is cut to.
 
-    Raises: SettingsError where the cells asked might not hold all of it.
+    Raises: SettingsError if the cells asked might not hold all of it.
     """
     near = pattern.near
     if near is None:
@@ -525,7 +525,7 @@ def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> 
 _SIGNED_BYTES = 16
 _FORM = 1
 Start = Item | None
-"""Where one partition goes on: the key attributes of the last item that was given; None before the first."""
+"""Where one partition continues: the key attributes of the last item that was given; None before the first."""
 
 
 class Cursor(Struct, frozen=True):
@@ -567,7 +567,7 @@ def signed(cursor: Cursor, key: str) -> str:
 
 
 def opened(text: str, key: str) -> Cursor:
-    """The cursor of a text. Raises: SettingsError where it was not signed with the key."""
+    """The cursor of a text. Raises: SettingsError if it was not signed with the key."""
     try:
         whole = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError, TypeError):

@@ -231,7 +231,7 @@ class Backfill:
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
         """Copies what is not copied yet, and returns when that is done, by this process or by others that have joined it.
 
-        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
+        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run continues later.
         """
         started = self.clock()
         with self._claims(run) as claims, self._checks(run, entities):
@@ -320,7 +320,7 @@ class Backfill:
         nap(REST_S, self.stop.is_set, time.sleep)
 
     def _need_all(self, run: Run, entities: Sequence[CompiledEntity]) -> None:
-        """Raises: StoppedError where pages are left open."""
+        """Raises: StoppedError if pages are left open."""
         counts = [self.journal.page_counts(run, entity.name) for entity in entities]
         if all(done == planned for done, planned in counts):
             return

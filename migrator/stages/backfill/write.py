@@ -386,9 +386,9 @@ class PutsAmongOthers(Struct, frozen=True):
 class FastPath(Struct, frozen=True):
     """Writes of a single writer. Safe while no other writes: what changes meanwhile has left a mark.
 
-    `store`: unconditional batches where the table is this job's, else PutsAmongOthers. `check` stands before each write and
-    raises when the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none where no
-    capture is installed.
+    `store`: unconditional batches where the table is this job's, else PutsAmongOthers. `check` stands before each write
+    and raises when the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none if
+    no capture is installed.
     """
 
     store: Puts

@@ -146,9 +146,10 @@ def _refuse_other_names(
 def refuse_other_job(
     job: str, file: str, kind: NameKind, name: str, recorded: Collection[str], journal: str
 ) -> None:
-    """`name`: of the job's table or source, '' where it is not known; `recorded`: the names on record.
+    """`name`: of the job's table or source, '' if it is not known; `recorded`: the names on record.
 
-    Raises: AnotherJobError."""
+    Raises: AnotherJobError.
+    """
     if not name or name in recorded:
         return
     what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
@@ -167,9 +168,9 @@ def refuse_unknown(
     begins: bool,
     unless: Callable[[], bool],
 ) -> None:
-    """Raises: AnotherJournalError where the journal knows nothing of the job, and its source is captured for it,
-    AnotherJobError where it is captured for another one, UnaskedSourceError where that cannot be asked. `begins`: this may
-    be the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
+    """Raises: AnotherJournalError if the journal knows nothing of the job, and its source is captured for it,
+    AnotherJobError if it is captured for another one, UnaskedSourceError if that cannot be asked. `begins`: this may be
+    the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
     if knows_job():
         return
     try:
@@ -211,8 +212,8 @@ def refuse_strange(
     *,
     older: bool,
 ) -> None:
-    """Raises: AnotherJournalError, with `older` also OlderError, where the table keeps what this journal does not know;
-    AnotherJobError where it keeps phases of `patterns` for another job."""
+    """Raises: AnotherJournalError, with `older` also OlderError if the table keeps what this journal does not know;
+    AnotherJobError if it keeps phases of `patterns` for another job."""
     if job in state.jobs:
         journal = record()
         refuse_another(state, job, journal, table)
@@ -232,7 +233,7 @@ def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
 
 
 def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
-    """Raises: AnotherJobError where the table keeps lasting phases of these patterns, and another job moved them."""
+    """Raises: AnotherJobError if the table keeps lasting phases of these patterns, and another job moved them."""
     for former, kept in sorted(state.jobs.items()):
         if former != job and (moved := sorted(kept.phases.keys() & set(patterns))):
             what = f"table {table} keeps the phase of {', '.join(moved)} for job {former}"
@@ -266,7 +267,7 @@ LOST_ADVICE = (
 
 
 def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: OlderError where the journal went back behind what the table keeps of it."""
+    """Raises: OlderError if the journal went back behind what the table keeps of it."""
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
         raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
@@ -365,7 +366,7 @@ class Keeping(Struct, frozen=True):
         return is_asked or not self.is_empty()
 
     def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
-        """Raises: OlderError or AnotherJournalError where the table knows higher tickets than the journal."""
+        """Raises: OlderError or AnotherJournalError if the table knows higher tickets than the journal."""
         if state.ticket <= reached:
             return
         if seen is not None:
@@ -391,7 +392,7 @@ def keep_on_record(
 
 
 def refuse_source_table(source: object, table_id: str) -> None:
-    """Raises: SettingsError where rows are read from the very table that their items would be written to."""
+    """Raises: SettingsError if rows are read from the very table that their items would be written to."""
     if isinstance(source, DocumentRows) and (name := source.table_ids().get(table_id)):
         what = f"table {name} is the target, and one of the old tables that it is made of"
         raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")

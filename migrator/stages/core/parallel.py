@@ -119,7 +119,7 @@ class PageClaims:
         return in_parallel(work, self.pages(name, ahead), at_once, self.stop)
 
     def pages(self, entity: str, ahead: int) -> Iterator[Page]:
-        """Open pages of the entity that are not another's, by number, claimed as they are asked for; then those before
+        """Open pages of the entity that are not another's, by number, claimed as they are requested; then those before
         them whose claims ran out meanwhile."""
         after, found = 0, False
         while True:

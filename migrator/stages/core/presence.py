@@ -83,7 +83,7 @@ class Pace:
         self._ticker = Ticker("pace", self.look, noting(_pace_log, "source_not_asked"), lambda: LOOK_S)
 
     def __enter__(self) -> Pace:
-        """Raises: SourceError where the source does not say what it is to be asked: the job file asks for it."""
+        """Raises: SourceError if the source does not say what it is to be asked: the job file asks for it."""
         if self.strains_asked:
             for strain in self.strains_asked:
                 strain.ask()
@@ -98,7 +98,7 @@ class Pace:
 
     @property
     def held(self) -> str:
-        """Why nothing begins just now; '' where it may."""
+        """Why nothing begins just now; '' if it may."""
         throttle = self.throttle
         if throttle.paused:
             why = f" ({throttle.reason})" if throttle.reason else ""

@@ -1,4 +1,4 @@
-"""Undo, strip and forget: items of a job, our own attributes, or all that is kept of a deleted row, taken away."""
+"""Undo, strip and forget: items of a job, our own attributes, or all that is kept of a deleted row, removed."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Strip(OwnItems):
     def run(self, journal: SqlJournal, run: Run) -> StripCounts:
         """Strips what is not stripped yet. An item that changes meanwhile belongs to another writer, and stays.
 
-        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
         """
         return StripCounts(**self._walk.resumed(journal, run, self._strip))
 
@@ -173,7 +173,8 @@ OF_LATE_WRITERS = frozenset({"remembered keys"})
 
 @dataclass
 class Forget:
-    """`roots`: the row, once for each entity that is made of it; `entity`: the first one's. `marks` None: none is captured.
+    """`roots`: the row, once for each entity that is made from it; `entity`: the first one's. `marks` None: none is
+    captured.
 
     `now_s`: the journal's time; `highest`: the highest ticket that it knows. `check` raises when the run must stop.
     """
@@ -312,7 +313,7 @@ def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
 
 
 def _key(image: Image, lookup: Lookup) -> str:
-    """The row's key out of an image; '' where it was left for another mapping and does not say it."""
+    """The row's key out of an image; '' if it was left for another mapping and does not say it."""
     try:
         return encode_key(lookup.begin(image))
     except (KeyError, TypeError):

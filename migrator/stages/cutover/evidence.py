@@ -136,8 +136,8 @@ class Unknown(Struct, frozen=True):
 class VerifyOnRecord(Struct, frozen=True):
     """The last full verify of this mapping's revision into this table. `findings`: of the pattern's entities.
 
-    `age_s`: since it began; None where it has not ended. `look`: the source's counts of changes when it began, None where
-    they were not read.
+    `age_s`: since it began; None if it has not ended. `look`: the source's counts of changes when it began, None if they
+    were not read.
     """
 
     run: int

@@ -60,7 +60,7 @@ class JobRecords(Protocol):
     def service_registry(self) -> ServiceRegistry: ...
 
     def newest(self) -> Newest | None:
-        """The revision that the job's writers work by; None where none is registered."""
+        """The revision that the job's writers work by; None if none is registered."""
 
     def digests(self) -> Mapping[str, str]:
         """By the ids of the job's writers, the revisions that they work by."""
@@ -73,7 +73,7 @@ class OpenTable(Protocol):
     def design(self) -> TableDesign: ...
 
     def table_id(self) -> str:
-        """Raises: TargetError where the table is missing, or is another one."""
+        """Raises: TargetError if the table is missing, or is another one."""
 
     def pages(self) -> Iterator[list[Item]]:
         """Every item of the table."""
@@ -178,7 +178,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return _fault(lambda: self.table_id)
 
     def _capture_fault(self, registry: ServiceRegistry, *, is_paused: bool) -> str:
-        """Why a change could leave no mark, '' where all do. `is_paused`: services are expected not to write now."""
+        """Why a change could leave no mark, '' if all do. `is_paused`: services are expected not to write now."""
         try:
             status = self.capture.need_captured(self._plans, self.installation)
         except (SettingsError, TargetError) as error:
@@ -201,7 +201,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def table_id(self) -> str:
-        """Raises: TargetError where the table is missing, or is another one."""
+        """Raises: TargetError if the table is missing, or is another one."""
         return self.table.table_id()
 
     def relays(self) -> int | Unknown:
@@ -291,7 +291,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     # ── verify ──
 
     def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> VerifyOnRecord | None:
-        """The last full verify; findings of the pattern's entities, of all where it is None."""
+        """The last full verify; findings of the pattern's entities, of all if it is None."""
         identity = self._identity()
         first = newest.runs_before if newest is not None else 0
         all_runs = self.records.journal.runs(self.job)
@@ -342,7 +342,7 @@ def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
 
 
 def _fault(ask: Callable[[], object]) -> str:
-    """The message of the fault that `ask` raises; '' where it raises none."""
+    """The message of the fault that `ask` raises; '' if it raises none."""
     try:
         ask()
     except (SettingsError, TargetError) as error:

@@ -56,7 +56,7 @@ class Cutover(Struct, frozen=True):
     def judge(
         self, current: PatternPhase, after: State, evidence: Callable[[PatternPhase, State], Sequence[Line]]
     ) -> Judgement:
-        """The evidence for and against a move. Raises: SettingsError where the move is not possible at all."""
+        """The evidence for and against a move. Raises: SettingsError if the move is not possible at all."""
         if fault := current.fault:
             raise SettingsError(fault)
         if fault := move_fault(current.state, after):
@@ -66,7 +66,7 @@ class Cutover(Struct, frozen=True):
     def move(self, judged: Judgement, *, reason: str = "", override: bool = False) -> PatternPhase:
         """The pattern's new phase. The version that was judged must still be current.
 
-        Raises: MovedError; SettingsError where the evidence is against it, without `override`.
+        Raises: MovedError; SettingsError if the evidence is against it, without `override`.
         """
         if not judged.ok and not override:
             failing = ", ".join(line.name for line in judged.failing)
@@ -88,8 +88,9 @@ class Cutover(Struct, frozen=True):
     ) -> PatternPhase:
         """The pattern's phase after a move back, which needs no evidence; `to` None: the phase where SQL answers again.
 
-        A phase that was edited by hand is first restored from its audit, and only that where you cannot roll back from it.
-        Raises: MovedError; SettingsError where you cannot roll back.
+        A phase that was edited by hand is first restored from its audit, and only that where you cannot roll back from
+        it.
+        Raises: MovedError; SettingsError if you cannot roll back.
         """
         was_edited = bool(current.fault)
         current = self.phases.mend(current.pattern) if was_edited else current
@@ -111,7 +112,7 @@ class Cutover(Struct, frozen=True):
     ) -> PatternPhase:
         """The pattern's phase after a rollback from complete, once SQL is the truth again (stages/cutover/rollback.py).
 
-        Raises: MovedError; SettingsError where it is not complete, or its phase was edited by hand.
+        Raises: MovedError; SettingsError if it is not complete, or its phase was edited by hand.
         """
         after = to or State("shadow")
         if current.fault or current.state.phase != "complete" or after.phase not in ("off", "shadow"):
@@ -123,7 +124,7 @@ class Cutover(Struct, frozen=True):
 
 
 def next_step(state: State) -> State:
-    """The state that `advance` moves to. Raises: SettingsError where it is complete."""
+    """The state that `advance` moves to. Raises: SettingsError if it is complete."""
     if state.phase == "complete":
         raise SettingsError("it is complete: there is nothing beyond")
     after = FORWARD[state.phase]
@@ -184,7 +185,7 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}; {advice}")
 
     def need_direct(self) -> None:
-        """Raises: SettingsError where the job and the journal disagree about direct entities, where all are direct, or where
+        """Raises: SettingsError if the job and the journal disagree about direct entities, where all are direct, or where
         a pattern that reads one may still ask SQL: old rows would be put over newer items, or items grow old."""
         self.refuse_taken_out()
         self.refuse_all_direct()
@@ -195,7 +196,7 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}: their items would no longer follow the rows; complete them first")
 
     def refuse_taken_out(self) -> None:
-        """Raises: SettingsError where the service writes an entity itself, and the job does not say so."""
+        """Raises: SettingsError if the service writes an entity itself, and the job does not say so."""
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
             what = f"the service writes {names} itself, and writes.direct of this job does not name it"
@@ -205,7 +206,7 @@ class WriteOwnership(Struct, frozen=True):
             )
 
     def refuse_all_direct(self) -> None:
-        """Raises: SettingsError where no entity is left whose items are made of rows."""
+        """Raises: SettingsError if no entity is left whose items are made from rows."""
         if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
             what = "writes.direct names every entity, and nothing is left to migrate"
             raise SettingsError(
@@ -260,7 +261,7 @@ class Watch:
     def once(self) -> list[MovedBack]:
         """Checks every pattern that the table answers, and returns those that were moved back.
 
-        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError where the journal
+        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the journal
         cannot be asked.
         """
         now_s = self.evidence.now_s()
@@ -397,7 +398,7 @@ class LagWatch:
     _told_at: float | None = None
 
     def once(self) -> None:
-        """Raises: SourceError where the source cannot be asked."""
+        """Raises: SourceError if the source cannot be asked."""
         self.see(self.marks())
 
     def see(self, state: MarksState) -> None:
@@ -411,7 +412,7 @@ class LagWatch:
 
 
 def keep_watch(looks: Sequence[Callable[[], object]], every_s: float, stop: Event) -> None:
-    """Runs the checks until `stop` is set. One that fails is logged and retried with growing waits; the others go on."""
+    """Runs the checks until `stop` is set. One that fails is logged and retried with growing waits; the others continue."""
     failures = [0] * len(looks)
     waits = [0.0] * len(looks)
     while not stop.is_set():
@@ -451,7 +452,7 @@ def tell(hooks: Sequence[Hook], kind: EventKind, job: str, /, **fields: Any) -> 
 
 
 def _run(hook: Hook, event: str) -> str:
-    """Why the hook failed, '' where it did not. Its words are not quoted: they may hold a secret."""
+    """Why the hook failed, '' if it did not. Its words are not quoted: they may hold a secret."""
     try:
         process = subprocess.Popen(
             hook.command if isinstance(hook.command, str) else list(hook.command),

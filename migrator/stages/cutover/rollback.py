@@ -137,9 +137,9 @@ def stays_open(
 def may_go_back(
     way_back: WayBack, writing: Sequence[str], unwritten: Collection[str], *, is_drained: bool
 ) -> list[Line]:
-    """Before SQL is made the truth again. `writing`: kinds of our own writers that are alive. `unwritten`: entities that no
-    service wrote itself, by the operator's word. `is_drained`: whether rows were made of items, so that what is left is to
-    be worked first: however much it is, for the processes of reverse may have ended."""
+    """Before SQL is made the truth again. `writing`: kinds of our own writers that are alive. `unwritten`: entities that
+    no service wrote itself, by the operator's word. `is_drained`: whether rows were made of items, so that what is left
+    is to be processed first: however much it is, for the processes of reverse may have ended."""
     lines = [_comes_back(way_back, _SAY_UNWRITTEN), *ours_lines(writing)]
     if unwritten:
         found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
@@ -230,7 +230,7 @@ class GoingBack(Struct, frozen=True):
     """Make SQL the truth of some entities again. Their services must write neither side until it has ended.
 
     Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what keeps data:
-    rows are whole (`drain`, `compare`) before anything else is made of them; changes leave marks (`capture`) and items
+    rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks (`capture`) and items
     are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before it a check shows
     that no one has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
@@ -250,7 +250,7 @@ class GoingBack(Struct, frozen=True):
     keep: Callable[[], None]
 
     def run(self) -> int:
-        """How many items became ours. Raises: RefusedError where a row waits, a service still writes, or rows and items
+        """How many items became ours. Raises: RefusedError if a row waits, a service still writes, or rows and items
         differ."""
         self.check()
         if self.drain is not None:
@@ -295,7 +295,7 @@ def _drained_in_vain() -> str:
 
 
 def _refuse_undrained(status: ReverseStatus) -> None:
-    """`status`: of the rows that go back, once all is worked that was written before. Raises: RefusedError."""
+    """`status`: of the rows that go back, once all is processed that was written before. Raises: RefusedError."""
     if status.waiting:
         what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; see `migrator reverse status`"
         raise RefusedError(f"{what}. {_drained_in_vain()}")

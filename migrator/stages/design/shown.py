@@ -53,7 +53,7 @@ LONGEST = 2_000
 
 
 class Showing:
-    """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
+    """`plans`: of all entities; none if the source cannot be asked, and no item is shown then.
 
     `whole_keys`: whether keys are shown unmasked, also the parts that may name a person; `whole_values`: whether values
     that nothing redacts are.
@@ -89,7 +89,7 @@ class Showing:
         return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """Every attribute except the type and our own, as text; redacted ones, and keys made of them, are masked.
+        """Every attribute except the type and our own, as text; redacted ones, and keys made from them, are masked.
 
         Of a type that the mapping does not know all values are masked.
         """

@@ -317,7 +317,7 @@ class Sizing:
         return reads
 
     def _mean_bytes(self, index: str, type_: str) -> int:
-        """Of the index's entries of a type; of all where it is ''."""
+        """Of the index's entries of a type; of all if it is ''."""
         of_types = [totals for name, totals in self._types.items() if type_ in ("", name)]
         if not index:
             return round(sum(one.bytes for one in of_types) / (sum(one.items for one in of_types) or 1.0))

@@ -167,7 +167,7 @@ _ROWS = 60
 _COLLECTIONS = 4
 _ITEMS = 6
 _ITEMS_OF_ONE = 50
-"""Of a collection that was asked for by its key."""
+"""Of a collection that was requested by its key."""
 _Place: TypeAlias = tuple[KeyOrder, ...]
 _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""
@@ -182,7 +182,7 @@ class _Bounds(Struct, frozen=True):
 
 @dataclass
 class Views:
-    """`source` None: no sample items. `failed`: why rows could not be read, '' where they could."""
+    """`source` None: no sample items. `failed`: why rows could not be read, '' if they could."""
 
     mapping: MappingModel
     entities: Sequence[CompiledEntity]
@@ -198,7 +198,7 @@ class Views:
     def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
         """The collections of one partition key, of the table and of each index that has one, and what was not looked at.
 
-        Raises: SourceError where rows cannot be read.
+        Raises: SourceError if rows cannot be read.
         """
         assert self.source is not None
         partitions = Partitions(self.source, self.mapping, self.entities)
@@ -277,7 +277,7 @@ class Views:
         )
 
     def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
-        """None where items of the design are not in the index."""
+        """None if items of the design are not in the index."""
         forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
         names = self._attributes(entity, design)
         own = {attribute.name for attribute in index.attributes}

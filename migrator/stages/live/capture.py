@@ -41,13 +41,13 @@ MEANINGS = {
 CAPTURED = frozenset({"captured", "services", "refused"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition", "extra"}
-"""States in which every change of a row leaves a mark, so that a relay may go on."""
+"""States in which every change of a row leaves a mark, so that a relay may continue."""
 _UNMARKED = frozenset({"missing", "disabled", "unread", "lost", "unidentified"})
 _log = get_logger("capture")
 
 
 class Installed(Struct, frozen=True):
-    """What an install did. `changed`: tables whose triggers were made or taken away, or whose streams were begun with.
+    """What an install did. `changed`: tables whose triggers were made or removed, or whose streams were begun with.
 
     `lost_marks`: the table of marks was missing and was created again. `switched`: from marks by services to triggers.
     """
@@ -68,7 +68,7 @@ class CaptureStatus(Struct, frozen=True):
 
     @property
     def marked_by(self) -> MarkedBy | None:
-        """None where capture is not installed."""
+        """None if capture is not installed."""
         return None if self.installation is None else self.installation.marked_by
 
     @property

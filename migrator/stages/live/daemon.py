@@ -72,7 +72,7 @@ class Daemon:
 
         A lease that is not given back expires, so a relay that runs once waits at most as long as a lease lasts.
 
-        Raises: with `once`, what an edge raises when it gave up; SettingsError where a store went back, or where a newer
+        Raises: with `once`, what an edge raises when it gave up; SettingsError if a store went back, or where a newer
         revision of the job's mapping was registered.
         """
         writers, lifetimes = self.heartbeats.writers, self.heartbeats.lifetimes
@@ -184,8 +184,8 @@ class RelayLag:
     def __call__(self) -> float:
         """Seconds: the age of the oldest mark that waits for a relay.
 
-        0 where the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
-        before: one that can never be worked says nothing of the others.
+        0 if the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
+        before: one that can never be processed says nothing of the others.
         """
         # While another thread asks, the last answer is used: no caller waits here, also not in the child of a fork.
         if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):

@@ -41,7 +41,7 @@ def this_process(
     revision: str,
     installation: str = "",
 ) -> Instance:
-    """What this process says of itself; not registered yet. Raises: SettingsError where the service has no name."""
+    """What this process says of itself; not registered yet. Raises: SettingsError if the service has no name."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
@@ -131,8 +131,8 @@ class Heartbeat:
             self._end(role)
 
     def check(self, role: ServiceRole) -> None:
-        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError where the
-        thread that looks has ended."""
+        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError if the thread
+        that looks has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: what it knows is from before, and others may have gone on without it.
             self.aside(self._look_anew)
@@ -231,7 +231,7 @@ class Heartbeat:
 
     def _look_anew(self) -> None:
         """Once, by the first of the callers. Where the heartbeat thread waits for a journal that is away, callers wait a
-        moment in each beat, and go on."""
+        moment in each beat, and continue."""
         if self.clock() - self._gave_up_at < self.beat_s:
             return
         if not self._beating.acquire(timeout=_ANEW_S):

@@ -41,7 +41,7 @@ TOMBSTONE_DAYS = 7
 def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
     """A new ticket that journal and table know of before anything is written with it (rule 8).
 
-    Raises: RestoredError where the source's counter has gone back.
+    Raises: RestoredError if the source's counter has gone back.
     """
     # Asked first: a ticket that another writer draws after this one may be recorded before it. And a writer that must
     # not write draws nothing: each draw brings a restored counter nearer to the value at which it passes for sound.
@@ -72,7 +72,7 @@ def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
 
 
 def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
-    """The highest ticket that refused a write with this one; 0 where none is higher. Foreign items have none."""
+    """The highest ticket that refused a write with this one; 0 if none is higher. Foreign items have none."""
     refused = (outcome.ticket for outcome in outcomes if outcome.verdict in ("newer", "tombstoned_by_other"))
     return max((ticket_there for ticket_there in refused if ticket_there > ticket), default=0)
 
@@ -85,7 +85,7 @@ def behind(ticket: int, known_ticket: int) -> str:
 
 
 def refuse_behind(tickets: Tickets, known_tickets: Sequence[int]) -> None:
-    """`known`: tickets that items were written with. Raises: RestoredError where the source went back (rule 8)."""
+    """`known`: tickets that items were written with. Raises: RestoredError if the source went back (rule 8)."""
     counter = tickets.highest()
     if counter < max(known_tickets, default=0):
         raise RestoredError(behind(counter, max(known_tickets)))
@@ -361,7 +361,7 @@ class _Refreshing:
             self.stage.memory.settle(refresh_round.ticket, done)
 
     def _root_of(self, text: str) -> Root | None:
-        """The root that a `_src` names; None where it is none of this mapping."""
+        """The root that a `_src` names; None if it is none of this mapping."""
         try:
             root = split_source(text)
         except ValueError:

@@ -218,7 +218,7 @@ class UnwrittenError(StoppedError):
 
 
 def refuse_unwritten(written: Sequence[Outcome]) -> None:
-    """Raises: UnwrittenError where an item was not taken."""
+    """Raises: UnwrittenError if an item was not taken."""
     unwritten = [outcome for outcome in written if outcome.verdict == "unwritten"]
     if unwritten:
         raise UnwrittenError(unwritten)

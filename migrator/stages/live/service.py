@@ -51,7 +51,7 @@ _log = get_logger("dual_write")
 
 
 def refuse_new_revision(standing: Standing) -> None:
-    """Raises: SettingsError where no relay has worked by this service's mapping yet, or read the columns that it reads."""
+    """Raises: SettingsError if no relay has worked by this service's mapping yet, or read the columns that it reads."""
     if standing == "new":
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
@@ -62,7 +62,7 @@ def refuse_new_revision(standing: Standing) -> None:
 def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
     """`unmarked`: what marks of the job's newest mapping are made of and those of this service are not; None: not known.
 
-    Raises: SettingsError where the relay could miss a change, or a key, of what this service writes.
+    Raises: SettingsError if the relay could miss a change, or a key, of what this service writes.
     """
     if unmarked is None or unmarked:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
@@ -71,7 +71,7 @@ def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
 
 
 def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
-    """Raises: SettingsError where the old side is tables of DynamoDB's, and no items are to be written by the service."""
+    """Raises: SettingsError if the old side is tables of DynamoDB's, and no items are to be written by the service."""
     if mode != "strict" and not flush:
         what = "dual_write: streams leave the marks of old tables; mode 'outbox' needs no dual_write"
         raise SettingsError(
@@ -80,8 +80,8 @@ def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
 
 
 def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, sessions: int) -> None:
-    """`is_file`: the source is SQLite; `sessions`: how many may commit at once. Raises: SettingsError where strict mode
-    does not fit the source."""
+    """`is_file`: the source is SQLite; `sessions`: how many may commit at once. Raises: SettingsError if strict mode does
+    not fit the source."""
     if mode != "strict":
         return
     if is_file:
@@ -210,7 +210,7 @@ class BeforeCommit:
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
-        """Raises: as Strict.write_first; SettingsError where the transaction does not read what others committed.
+        """Raises: as Strict.write_first; SettingsError if the transaction does not read what others committed.
 
         Where another mapping is the newest it writes nothing: the marks commit with the change, and a relay by that one
         makes the items.
@@ -315,7 +315,7 @@ class Flush:
     def or_raise(self, changes: Sequence[Change]) -> None:
         """The same, for who cannot wait: where the old side has no transactions, its change is there already.
 
-        Raises: StoppedError where the items are not written. Where another mapping is the newest a relay makes them.
+        Raises: StoppedError if the items are not written. Where another mapping is the newest a relay makes them.
         """
         try:
             why = "" if self.left.rest.is_on else self._why_not(changes)

@@ -212,7 +212,7 @@ class _Drawing:
         }
 
     def params(self) -> ParamSet | None:
-        """A set that makes a request; None where none was found."""
+        """A set that makes a request; None if none was found."""
         absent = self.rng.random() < _ABSENT
         for number in range(_TRIES):
             # The last tries take no long ranges and no absent values, which some patterns refuse.
@@ -287,7 +287,7 @@ class _Drawing:
         return other if other.lower().rstrip(" ") == text.lower().rstrip(" ") else text
 
     def _value(self, name: str, row: Row) -> Any:
-        """Raises: RowError where the row has none."""
+        """Raises: RowError if the row has none."""
         value = self._getters[name](row)
         if value is None:
             raise RowError("the row has no value")

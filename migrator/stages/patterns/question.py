@@ -215,7 +215,7 @@ def ask(
 
     `plans`: of all entities, so that SQL's values are compared by the declared types of their columns.
 
-    Raises: SettingsError where the parameters make no request.
+    Raises: SettingsError if the parameters make no request.
     """
     question = Question(mapping, pattern, Designs(plans), clock)
     metered = ReadMeter(store)
@@ -325,7 +325,7 @@ class Question:
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
-        """Raises: SettingsError where the parameters make no request; what the store raises."""
+        """Raises: SettingsError if the parameters make no request; what the store raises."""
         request = self.requests.of(params)
         began = self.clock()
         fetched = fetch(store, request)
@@ -389,7 +389,7 @@ def _ms(seconds: float) -> float:
 
 
 class StatementFault(Struct, frozen=True):
-    """Why the source refuses the SQL of a pattern's part ('' where an answer is one plain list)."""
+    """Why the source refuses the SQL of a pattern's part ('' if an answer is one plain list)."""
 
     pattern: str
     part: str

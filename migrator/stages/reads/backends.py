@@ -221,7 +221,7 @@ class OwnCall(Struct, frozen=True):
             raise gone from None
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        """Raises: SideError where the records of one side have other names."""
+        """Raises: SideError if the records of one side have other names."""
         for part in self.pattern.parts:
             for side, ours, others in (("sql", rows, items), ("table", items, rows)):
                 fault = names_fault(part, ours[part.name], others[part.name])

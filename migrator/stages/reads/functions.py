@@ -49,7 +49,7 @@ class RoutedPattern:
             inspect.markcoroutinefunction(self)
 
     def table(self, function: Function) -> RoutedPattern:
-        """Itself, with the function that answers from DynamoDB. Raises: SettingsError where it takes other parameters."""
+        """Itself, with the function that answers from DynamoDB. Raises: SettingsError if it takes other parameters."""
         pattern = self._question.pattern
         if "table" in self._functions:
             raise SettingsError(f"{pattern.name}: there is a function for the table already; take one away")
@@ -119,7 +119,7 @@ class RoutedPattern:
 
 
 def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
-    """The function's signature. Raises: SettingsError where the pattern's parameters are not the function's."""
+    """The function's signature. Raises: SettingsError if the pattern's parameters are not the function's."""
     params = {param.name: param for param in pattern.params}
     what = f"{pattern.name}: the function {getattr(function, '__name__', 'given')}"
     if not callable(function):

@@ -115,7 +115,7 @@ class ReadMetrics:
     # ── what is handed on ──
 
     def flush(self) -> None:
-        """Writes the counts to the journal. Raises: StoppedError where the journal cannot be asked; nothing is lost then."""
+        """Writes the counts to the journal. Raises: StoppedError if the journal cannot be asked; nothing is lost then."""
         with self._flushing:
             writer = self.writer()
             if not writer:

@@ -91,7 +91,7 @@ def refuse_unpaged(pattern: Pattern) -> None:
 def table_page(
     question: Question, values: Mapping[str, Any], store: ItemStore, place: PagePosition, size: int
 ) -> PageRows:
-    """Raises: SettingsError where the parameters make no request; what the store raises."""
+    """Raises: SettingsError if the parameters make no request; what the store raises."""
     request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
@@ -199,7 +199,7 @@ def refuse_missing(
     table: str,
     ask: Callable[[], TableState | None],
 ) -> None:
-    """`indexes`: by pattern the one that it asks. Raises: TargetError where a pattern that asks the table asks a table or an
+    """`indexes`: by pattern the one that it asks. Raises: TargetError if a pattern that asks the table asks a table or an
     index that is not there."""
     asking_table = {name: state for name, state in states.items() if state.phase != "off"}
     if not asking_table:
@@ -227,11 +227,11 @@ def refuse_other_table(
     filled: Callable[[], Collection[str]],
     phases: Iterable[PatternPhase],
 ) -> None:
-    """`ask`: the state of the table with that name now; `filled`: ids of the tables of that name that the job has
-    written to.
+    """`ask`: the state of the table with that name now; `filled`: ids of the tables of that name that the job has written
+    to.
 
     Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
-    table or the journal cannot be asked, the answers go on.
+    table or the journal cannot be asked, the answers continue.
     """
     if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
         return
@@ -247,8 +247,8 @@ def refuse_other_table(
 class PhaseCache:
     """Use as a context manager. Asking it is asking a dict: no caller ever waits for the journal.
 
-    `instance`: gives the id of this instance, which confirms the versions that it acts by. A forked child goes on with the
-    phases of its parent, and a thread of its own.
+    `instance`: gives the id of this instance, which confirms the versions that it acts by. A forked child continues with
+    the phases of its parent, and a thread of its own.
     """
 
     def __init__(self, phases: Phases, instance: Callable[[], str], every_s: float) -> None:
@@ -277,7 +277,7 @@ class PhaseCache:
     def renew(self) -> None:
         """Asks the journal now. A pattern whose phase was edited by hand keeps the phase that was read before.
 
-        Raises: StoppedError, SettingsError where it cannot be asked.
+        Raises: StoppedError, SettingsError if it cannot be asked.
         """
         phases = dict(self.phases.all())
         self._faults = [phase.fault for phase in phases.values() if phase.fault]
@@ -297,8 +297,9 @@ class PhaseCache:
             self._confirmed, self._confirmed_at = seen, time.monotonic()
 
     def __enter__(self) -> PhaseCache:
-        """Raises: as `renew`, and SettingsError where a phase was edited by hand: a service that does not know which
-        side answers must not start."""
+        """Raises: as `renew`, and SettingsError if a phase was edited by hand: a service that does not know which
+        side answers must not start.
+        """
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))
@@ -422,7 +423,7 @@ class Reads:
 
 
 def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
-    """Raises: TooManyError; SideError where the answer has no form that can be compared."""
+    """Raises: TooManyError; SideError if the answer has no form that can be compared."""
     try:
         return call.compares(answer)
     except TooManyError:

@@ -355,7 +355,7 @@ class Shadow:
         return self._pool.waiting
 
     def _refusal(self, pattern: str) -> str:
-        """Why nothing is compared now; '' where a place is taken for it."""
+        """Why nothing is compared now; '' if a place is taken for it."""
         if not self._running:
             return "closed"
         if self.chance() >= self.settings.sample:

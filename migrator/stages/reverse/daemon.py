@@ -92,7 +92,7 @@ def _root_tables(plans: Iterable[EntityPlan]) -> dict[str, str]:
 
 
 def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[str]:
-    """Why rows of a table would be made both ways. `others`: of entities that are made of their rows."""
+    """Why rows of a table would be made both ways. `others`: of entities that are made from their rows."""
     roots = _root_tables(others)
     for design in inverse.designs:
         for name in sorted({captured_name(child.table) for child in design.lists} & roots.keys()):
@@ -184,7 +184,7 @@ def _done(capture: Capture, steps: Sequence[Step]) -> str:
 
 
 def passed_by_all(checkpoints: Checkpoints) -> float:
-    """The moment up to which every shard is worked. Where none is open, one is yet to be named."""
+    """The moment up to which every shard is processed. Where none is open, one is yet to be named."""
     return min((one.passed_at for one in checkpoints.shards if not one.is_finished), default=float("-inf"))
 
 

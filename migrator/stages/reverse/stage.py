@@ -257,10 +257,11 @@ class Reverse:
         self.worked += len(records)
 
     def again(self, passed_at: float, check: Check) -> int:
-        """How many waiting rows were looked at, which no other process does meanwhile. `passed_at`: all shards are worked up
-        to then.
+        """How many waiting rows were looked at, which no other process does meanwhile. `passed_at`: all shards are
+        processed up to then.
 
-        Rows of other tables wait for a process that makes rows of them."""
+        Rows of other tables wait for a process that makes rows of them.
+        """
         now = self.journal.now()
         waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
         due = [one for one in waiting if _is_due(one, now, passed_at)]

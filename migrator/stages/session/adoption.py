@@ -22,13 +22,13 @@ from migrator.stages.session.session import JobSession
 
 
 def try_tickets(session: JobSession) -> None:
-    """Raises: SourceError where this user may not draw tickets; SettingsError where the source went back (rule 8)."""
+    """Raises: SourceError if this user may not draw tickets; SettingsError if the source went back (rule 8)."""
     session.live.tickets.probe()
     refuse_behind(session.live.tickets, known_tickets(session))
 
 
 def try_table(session: JobSession) -> None:
-    """Raises: OlderError, AnotherJournalError, SettingsError for a table with which a relay does not go on."""
+    """Raises: OlderError, AnotherJournalError, SettingsError for a table with which a relay does not continue."""
     target = session.target
     if target.admin.state(target.design) is not None:
         session.keeping(session.live.tickets, ControlItem(target.store, _taken_over)).look()

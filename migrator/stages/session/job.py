@@ -104,9 +104,9 @@ def open_journal(
 ) -> Iterator[SqlJournal]:
     """The job's journal; `journal: source` is one in the source's own database.
 
-    `patience`: how long a server that is away is waited for; as the job says otherwise. `stop`: whether to give up.
-    Raises: SettingsError where the source is an SQLite file, which has one writer at a time; AnotherJobError where it is
-    a job with another table or source that the journal knows by this name.
+    `patience`: how long a server that is away is waited for; as in the job otherwise. `stop`: whether to give up.
+    Raises: SettingsError if the source is an SQLite file, which has one writer at a time; AnotherJobError if it is a job
+    with another table or source that the journal knows by this name.
     """
     with _any_journal(job, Retry(patience or backoff_of(job), stop)) as journal:
         identity = SqlIdentity(journal.database, job.name)
@@ -312,7 +312,7 @@ def _role(job: Job) -> AssumedRole | None:
 
 
 def region_of(job: Job) -> str | None:
-    """The region that the job's table is in, or would be; None where none is set."""
+    """The region that the job's table is in, or would be; None if none is set."""
     return default_region(job.target.region, job.target.profile)
 
 
@@ -408,7 +408,7 @@ class Live(Struct, frozen=True):
         return self.marks.exact() if isinstance(self.marks, SqlMarks) else self.marks
 
     def slot_lag(self) -> SlotLag | None:
-        """How far the slot of the source's log is behind; None where the log is not captured."""
+        """How far the slot of the source's log is behind; None if the log is not captured."""
         return self.marks.lag() if isinstance(self.marks, SqlMarks) else None
 
     def marked_by(self) -> MarkedBy:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def shards_of(session: JobSession) -> SqlStreamJournal:
-    """How far each shard of the table's stream is worked."""
+    """How far each shard of the table's stream is processed."""
     return SqlStreamJournal(session.journal.database, session.job.name, session.design.name)
 
 

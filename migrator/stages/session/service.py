@@ -136,7 +136,7 @@ def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:
 
 
 class WritingOptions(Struct, frozen=True):
-    """How a service wants its changes written. `sessions`: how many it may have at once; None where that is not known."""
+    """How a service wants its changes written. `sessions`: how many it may have at once; None if that is not known."""
 
     mode: Mode = "outbox"
     unknown_rows: UnknownRows = "refuse"
@@ -163,7 +163,7 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 
 @contextmanager
 def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
-    """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
+    """Raises: SettingsError if capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
     session = service.session
     installation = _begun(session)
     role = marking_role(service, installation, options)
@@ -323,8 +323,9 @@ CALLERS_TIMEOUT_S = 20.0
 
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
-    """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
-    is not off is not there: a service should not start then."""
+    """Raises: StoppedError, SettingsError if the journal cannot be asked; TargetError if an index of a pattern that
+    is not off is not there: a service should not start then.
+    """
     session, heartbeat = service.session, service.heartbeat
     job, settings, mapping = session.job, session.job.reads, session.checked.mapping
     revision = mapping.revision

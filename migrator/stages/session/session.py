@@ -173,7 +173,7 @@ class JobSession:
 
     @property
     def mapping(self) -> MappingModel:
-        """As its file says. Raises: MappingError where its form has faults."""
+        """As its file says. Raises: MappingError if its form has faults."""
         if self.parsed.faults:
             raise MappingError(self.parsed.faults)
         return self.parsed.mapping
@@ -403,7 +403,7 @@ class JobSession:
         return SqlRevisions(self.journal.database, self.job.name, self.own_revision())
 
     def unmarked_by(self, own: Revision) -> Sequence[str] | None:
-        """What marks by the job's newest mapping are made of and marks by `own` are not; None where that is not known."""
+        """What marks by the job's newest mapping are made of and marks by `own` are not; None if that is not known."""
         return own.unmarked(self.newest())
 
     # ── capture ──
@@ -541,7 +541,7 @@ class JobSession:
         return Purge(store, writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
 
     def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
-        """What forgets a row. `live`: capture's edges where it is installed; None where no change leaves a mark."""
+        """What forgets a row. `live`: capture's edges where it is installed; None if no change leaves a mark."""
         tuning, writers, target = self.job.tuning, self.writers, self.target.fenced(check)
         entities = {entity.name: entity for entity in self.checked.entities}
         marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(self.plans))
@@ -573,7 +573,7 @@ def open_alone(
 ) -> Iterator[JobSession | None]:
     """A session from a database into a server of its own, of which nothing stays; None if none can be started.
 
-    Raises: StoppedError where it does not come up.
+    Raises: StoppedError if it does not come up.
     """
     if not embedded.is_installed():
         yield None

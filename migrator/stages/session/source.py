@@ -52,7 +52,7 @@ def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProvi
 def open_source(
     settings: SourceSettings, parsed: ParsedMapping, work: SourceWork = SourceWork()
 ) -> Iterator[JobSource]:
-    """Raises: SettingsError where the mapping is one of another kind of source."""
+    """Raises: SettingsError if the mapping is one of another kind of source."""
     mapping = parsed.mapping
     if settings.dynamodb is not None:
         from migrator.source.dynamodb.opening import open_document_source  # only old tables need AWS

@@ -87,7 +87,7 @@ class Workload(Struct, frozen=True):
     def figures(self, wanted: Wanted, rows_exact: int, statements: Sequence[Statement] = ()) -> Figures:
         """`statements`: what they say of changes is a figure too.
 
-        Raises: SettingsError where this user may not read some tables, with what lets it.
+        Raises: SettingsError if this user may not read some tables, with what lets it.
         """
         try:
             ask = partial(self.source.first_row_of_each, what="the figures of its tables")

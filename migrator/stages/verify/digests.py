@@ -100,7 +100,7 @@ class Canonical:
         self.fixed_texts = [_attribute(name, value) for name, value in self._fixed.items()]
 
     def learn(self, items: Iterable[WiredItem]) -> None:
-        """Takes the order of names in the first items as that of all; none where they contradict one another."""
+        """Takes the order of names in the first items as that of all; none if they contradict one another."""
         with self._lock:
             if self.is_learned:
                 return
@@ -279,7 +279,7 @@ class Digests:
 # ── The scan ──
 
 _Kind: TypeAlias = tuple[str | None, str]
-"""A stored item's entity (None where no text names one) and type."""
+"""A stored item's entity (None if no text names one) and type."""
 _Seen: TypeAlias = tuple[_Kind, Sequence[str | None], Found]
 """Of a stored item its kind, the numbers that are added up, and what else is wanted of it."""
 _NONE: dict[str, Any] = {}

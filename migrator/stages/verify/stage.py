@@ -60,7 +60,7 @@ from migrator.stages.verify.scan import (
 def look_of(
     source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool
 ) -> StoredDigests | None:
-    """What was scanned, ready to be compared; None where digests are too many."""
+    """What was scanned, ready to be compared; None if digests are too many."""
     if scan.digests.count() > DIGESTS_AT_MOST:
         return None
     scan.digests.sort()
@@ -110,7 +110,7 @@ class SegmentLook(Struct, frozen=True):
         return page, _seen(totals), _took_ms(started)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
-        """What all segments have left; None where digests are too many."""
+        """What all segments have left; None if digests are too many."""
         totals = {}
         for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
             if number > 0:
@@ -269,7 +269,7 @@ def begin(
 ) -> Run:
     """The stopped run, resumed if that is recent enough, or a new one. `again`: always a new one. `newest`: the revision
     that the job's writers work by; `idle_s`: seconds since a run was last active; `tell`: notifies the operator if a run
-    goes on, or does not though it was stopped."""
+    continues, or does not though it was stopped."""
     last = journal.find_run(identity)
     is_outdated = last is not None and newest is not None and last.id <= newest.runs_before
     if last is None or last.state == "done" or again or is_outdated:
@@ -288,7 +288,7 @@ def begin(
 def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts], None]) -> None:
     """Keeps the source's counts of changes as a verify begins, so that later changes are noticed before SQL goes.
 
-    Where the source cannot count them, the verify goes on; the move to complete then reports them as unknown.
+    Where the source cannot count them, the verify continues; the move to complete then reports them as unknown.
     """
     try:
         keep(look())
@@ -349,7 +349,7 @@ class Verify:
         """Compares the pages that are still open, and returns when that is done, by this process or by others that have
         joined it; findings go to the journal.
 
-        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
+        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run continues later.
         """
         started = self.clock()
         sample = self.options.sample
@@ -397,7 +397,7 @@ class Verify:
 
     def work(self, run: Run, entities: Sequence[CompiledEntity], name: str) -> PageCall:
         """What is done with each page of an entity, or each segment, on any host that has a stage of this run. All of
-        DIGESTS is worked before entities, and all of these before TABLE. Asked by one thread."""
+        DIGESTS is processed before entities, and all of these before TABLE. Asked by one thread."""
         if name == DIGESTS:
             segments = self._agreed(run, entities)
             assert segments is not None, "segments are planned by what is agreed on"
@@ -441,7 +441,7 @@ class Verify:
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
     ) -> tuple[StoredDigests | None, StoredRead]:
-        """Digests of what is stored; None where each item is read by its key. Also how that is, as it is planned."""
+        """Digests of what is stored; None if each item is read by its key. Also how that is, as it is planned."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
@@ -468,7 +468,7 @@ class Verify:
         return look_of(self.source, scan, totals, is_shared=False)
 
     def _unfit(self, run: Run, items: int) -> str:
-        """Why digests of stored items are not taken; '' where they are."""
+        """Why digests of stored items are not taken; '' if they are."""
         if self.options.sample is not None:
             return "a sample is read by its keys"
         segments = range(self._segments_of(run))

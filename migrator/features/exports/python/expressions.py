@@ -135,7 +135,7 @@ class NamedValue(Struct, frozen=True):
 
 
 def guarded(piece: Piece) -> str:
-    """The piece's code, None where it has no value."""
+    """The piece's code, None if it has no value."""
     if not piece.guards or piece.guards == (f"{piece.code} is None",):
         return piece.code
     return f"(None if {' or '.join(piece.guards)} else {piece.code})"

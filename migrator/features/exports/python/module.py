@@ -229,7 +229,7 @@ class RowCode:
 
     @cached_property
     def unwritten(self) -> str:
-        """Why no items are made of it; '' where they are."""
+        """Why no items are made from it; '' if they are."""
         try:
             for item in self.row.items:
                 self.attributes(item)
@@ -342,7 +342,7 @@ def _whole_enough(row: RowModel, ref: Ref) -> bool:
 
 
 def _used(row: RowModel, path: str) -> bool:
-    """Whether anything but the items' time to live is made of the value."""
+    """Whether anything but the items' time to live is made from the value."""
     return path in {one.path for one in row.conditions} or path in set(paths_in(row.expressions))
 
 
