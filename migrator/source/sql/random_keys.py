@@ -1,10 +1,10 @@
 """Random sampling of row keys without a scan of the table.
 
-PostgreSQL reads blocks of the table that it chooses itself (TABLESAMPLE SYSTEM): any row is about as likely as any other,
-whatever its key. Elsewhere, and of views, a value is drawn between the smallest and the largest of each column of the key
-in turn, and the index gives the first row from there on. Whole numbers are drawn again where no row has them, so that gaps
-matter little. Of all else a row behind a gap is chosen more often than others; and of a key of several columns each value of
-the first one is as likely, whether one row has it or a million.
+PostgreSQL reads randomly chosen blocks of the table (TABLESAMPLE SYSTEM): any row is about equally likely, independent of
+its key. On other engines, and for views, a value is drawn between the smallest and the largest of each key column in turn,
+and the index returns the first row from there on. Integers without a row are drawn again, so gaps matter little. For other
+types a row after a gap is chosen more often than others; and with a key of several columns each value of the first one is
+equally likely, for one row or a million.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from migrator.source.sql.selects import Key, KeySet
 from migrator.source.sql.transactions import first_rows
 
 MOST_KEYS = 200
-"""One SELECT that names all keys puts them in order; see KEYS_A_SELECT."""
+"""One SELECT with all keys puts them in order; see KEYS_A_SELECT."""
 DRAWS_A_KEY = 5
-"""Draws per key: some end at rows that were chosen already, as after a gap, so that fewer keys may be returned."""
+"""Draws per key: some end at rows that were already chosen, such as after a gap, so fewer keys may be returned."""
 DRAWS_A_VALUE = 4
-"""Whole numbers drawn that no row has, before the next existing one is taken."""
+"""Integers drawn without a row before the next existing one is taken."""
 ROWS_A_KEY = 200
-"""Rows read for each key wanted from TABLESAMPLE: a block has some hundred rows, of which few should be chosen."""
+"""Rows read from TABLESAMPLE per requested key: a block has some hundred rows, of which few should be chosen."""
 
 
 def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:
-    """Up to `number` different keys (MOST_KEYS at most) of rows of the table, in the source's order.
+    """Up to `number` different keys (at most MOST_KEYS) of rows of the table, in the source's order.
 
-    Rows that the entity's `where` leaves out are among them. `rows`: about how many the table has.
+    Includes rows that the entity's `where` excludes. `rows`: the table's approximate number of rows.
     """
     wanted = min(number, MOST_KEYS)
     # A sample of blocks has no computed columns.
@@ -92,7 +92,7 @@ def _by_values(connection: Connection, plan: EntityPlan, number: int, chance: Ra
 
 
 class _Index:
-    """Looks up single places in the index of an entity's key; it remembers gaps between whole numbers."""
+    """Looks up single positions in the index of an entity's key; remembers gaps between integers."""
 
     def __init__(self, connection: Connection, plan: EntityPlan) -> None:
         self._connection = connection
@@ -102,7 +102,7 @@ class _Index:
         self._ranges: dict[Key, list[tuple[Any, Any]]] = {}
 
     def drawn(self, chance: Random) -> Key | None:
-        """A key, column by column; None where the table has no rows, or a value is not found again."""
+        """A key, column by column; None if the table has no rows, or a value no longer exists."""
         key: Key = ()
         for _ in self._columns:
             if not (ranges := self._ranges_of(key)):
@@ -111,7 +111,7 @@ class _Index:
         return key
 
     def _ranges_of(self, begins: Key) -> list[tuple[Any, Any]]:
-        """The smallest and the largest value of the next column; of whole numbers without the gaps found so far."""
+        """The smallest and the largest value of the next column; for integers without the gaps found so far."""
         if begins not in self._ranges:
             column = self._columns[len(begins)]
             first, last = self._first(begins, column), self._first(begins, column.desc())
@@ -119,7 +119,7 @@ class _Index:
         return self._ranges[begins]
 
     def _value_in(self, ranges: list[tuple[Any, Any]], begins: Key, chance: Random) -> Any:
-        """The first existing value from a drawn one on. A whole number that no row has is drawn again, without its gap."""
+        """The first existing value from a drawn one on. An integer without a row is drawn again, without its gap."""
         column = self._columns[len(begins)]
         for _ in range(DRAWS_A_VALUE):
             low, high = _one_of(ranges, chance)
@@ -151,7 +151,7 @@ class _Index:
 
 
 def _one_of(ranges: Sequence[tuple[Any, Any]], chance: Random) -> tuple[Any, Any]:
-    """A range, chosen with the count of its whole numbers as weight; of other values there is one range."""
+    """A range, weighted by its count of integers; other types have one range."""
     weights = [high - low + 1 for low, high in ranges] if len(ranges) > 1 else [1]
     return chance.choices(ranges, weights)[0]
 
@@ -167,7 +167,7 @@ def _value(column: ColumnElement[Any], value: Any) -> ColumnElement[Any]:
 def between(low: Any, high: Any, chance: Random) -> Any:
     """A random value from `low` to `high`, as drivers return them; `low` for types that cannot be drawn.
 
-    It need not exist in a row, nor lie between the two in the source's order.
+    It may not exist in a row, nor lie between the two in the source's order.
     """
     kind = type(low)
     if kind is not type(high) or kind not in _BETWEEN:
@@ -196,9 +196,9 @@ _DRAWN_CHARACTERS = 8
 
 
 def _text(low: str, high: str, chance: Random) -> str:
-    """The common beginning of both, then random characters of the smallest alphabet that holds both.
+    """The common prefix of both, then random characters of the smallest alphabet that contains both.
 
-    Separators that both have, such as the dashes of a date or a UUID, stay in their places.
+    Separators of both, such as the dashes of a date or a UUID, stay in their places.
     """
     begins = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high, strict=False)))
     used = {character for character in low[begins:] + high[begins:] if character.isalnum()}

@@ -1,4 +1,4 @@
-"""Rows written into the source: upserts by key, deletes where no row refers to it, refusals as answers."""
+"""Writes rows to the source: upserts by key, deletes of unreferenced rows, rejections as results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from migrator.source.sql.transactions import Committing, of_the_source
 
 _DOING = "writing rows"
 _SWAPS = 10
-"""So often rows are tried that want each other's values, each time without one that is in the way."""
+"""Maximum tries to write rows that need each other's values, each without one that blocks."""
 
 
 class SqlRowWriter:
-    """model.live.RowWriter, on connections of its own. `facts`: of all tables, for those that refer to a row."""
+    """model.live.RowWriter, on its own connections. `facts`: of all tables, for those that refer to a row."""
 
     def __init__(
         self, address: Address, connection_options: ConnectionOptions, retry: Retry, facts: SchemaFacts
@@ -35,7 +35,7 @@ class SqlRowWriter:
         sa.event.listen(engine, "connect", lambda driver, _: self._rows.prepare(driver))
         self._facts = facts
         self._unchanging: dict[str, frozenset[str]] = {}
-        """As far as it was asked; what a table's columns are does not change while rows of it are written."""
+        """A cache by table; a table's columns do not change while its rows are written."""
 
     def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
         if not changes:
@@ -51,7 +51,7 @@ class SqlRowWriter:
         return []
 
     def _circled(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
-        """Without those that only waited for each other, as rows of a circle of foreign keys do."""
+        """Write rows that only wait for each other, in a circle of foreign keys; returns the remaining refusals."""
         for is_gone in (False, True):
             left = [
                 one.change
@@ -72,9 +72,9 @@ class SqlRowWriter:
         return refused
 
     def _join(self, connection: Connection, changes: Sequence[IntendedRow]) -> None:
-        """All puts, or all deletes, in an order that foreign keys allow; columns that may be NULL are NULL until the end.
+        """Make all puts, or all deletes, in an order that foreign keys allow; nullable columns are NULL until the end.
 
-        Raises: _Unready with those that no order brings in, or takes away.
+        Raises: _Unready with the rows that no order can write.
         """
         self._rows.begin(connection)
         if self._rows.defer:
@@ -105,7 +105,7 @@ class SqlRowWriter:
         self._rows.end(connection)
 
     def _swapped(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
-        """Without those that only wanted values of each other's in a unique index."""
+        """Write rows that only need each other's values in a unique index; returns the remaining refusals."""
         left = [one for one in refused if one.kind == "unique" and one.change.values is not None]
         for _ in range(_SWAPS):
             if len(left) < 2:
@@ -115,7 +115,7 @@ class SqlRowWriter:
             try:
                 self._transactions.read(_DOING, partial(self._swap, changes=changes, made=made))
             except _Refused:
-                # This one is in the way of a row that stays as it is.
+                # This one conflicts with a row that stays as it is.
                 left = [one for one in left if one.change is not changes[min(len(made), len(changes) - 1)]]
                 continue
             return [one for one in refused if one not in left]
@@ -129,7 +129,7 @@ class SqlRowWriter:
         self._transactions.read("moving counters", work)
 
     def changing_triggers(self, tables: Sequence[TableFacts]) -> dict[str, list[str]]:
-        """By table the names of triggers, not ours, that may change what is written to it."""
+        """By table, the names of triggers, not ours, that may change the written values."""
 
         def work(connection: Connection) -> dict[str, list[str]]:
             found = {}
@@ -145,7 +145,7 @@ class SqlRowWriter:
         self._transactions.close()
 
     def _swap(self, connection: Connection, changes: Sequence[IntendedRow], made: list[IntendedRow]) -> None:
-        """`made`: those that went through."""
+        """`made`: filled with the changes that succeeded."""
         made.clear()
         self._rows.begin(connection)
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
@@ -174,7 +174,7 @@ class _Refused(Exception):
 
 
 class _Unready(Exception):
-    """Rows whose parents are missing, or whose children stay."""
+    """Rows with missing parents, or with remaining children."""
 
     def __init__(self, changes: Sequence[IntendedRow]) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class _Unready(Exception):
 
 
 class _RowTransactions(Committing):
-    """A refusal of the source's ends the transaction as an answer: no retry mends it."""
+    """A rejection by the source ends the transaction as a result: retries cannot succeed."""
 
     needs = "`migrator reverse`"
 
@@ -190,7 +190,7 @@ class _RowTransactions(Committing):
         try:
             return super()._once(work)
         except (UnicodeError, OverflowError):
-            # No driver binds half a surrogate pair, which JSON can spell, or a number beyond the engine's.
+            # No driver binds half a surrogate pair, which JSON can contain, or a number beyond the engine's.
             raise _Refused("value") from None
         except self._failures as error:
             kind = self.kind.rows.refusal(getattr(error, "orig", None) or error)
@@ -200,7 +200,7 @@ class _RowTransactions(Committing):
 
 
 class _RowSql:
-    """Statements about one row, with the driver's own placeholders: values go to it as they are."""
+    """Statements on one row, with the driver's own placeholders: values are passed unchanged."""
 
     def __init__(
         self,
@@ -232,7 +232,9 @@ class _RowSql:
         self._run(insert + (self._on_conflict(table, key, others) if self._rows.upserts else ""), bound)
 
     def free(self, table: TableFacts, key: Row) -> None:
-        """Takes the row out of unique indexes, where a column of one may be NULL and no foreign key refers to it."""
+        """Remove the row from unique indexes by setting one nullable column of each to NULL, if no foreign key refers to
+        it.
+        """
         referred = {name for _, foreign in self._facts.referring({table.name}) for name in foreign.referred}
         freed: dict[str, None] = {}
         for unique in table.unique:
@@ -242,22 +244,22 @@ class _RowSql:
         self._set_null(table, key, list(freed))
 
     def need_parents(self, changes: Sequence[IntendedRow]) -> None:
-        """Raises: _Unready with the rows that refer to one that is neither there nor among them."""
+        """Raises: _Unready with the rows whose parent is neither in the table nor among them."""
         written = [change for change in changes if change.values is not None]
         if without := [change for change in written if not all(self._parents(change, written))]:
             raise _Unready(without)
 
     def lock(self, change: IntendedRow) -> bool:
-        """Whether it is there. Until the transaction ends no row that refers to it is inserted."""
+        """Lock the row; whether it exists. Until the transaction ends no row that refers to it can be inserted."""
         return bool(self._found(change.table, change.key, always=True))
 
     def need_no_children(self, gone: Sequence[IntendedRow]) -> None:
-        """Raises: _Unready with the rows to which others refer than these, which an ON DELETE CASCADE would take along."""
+        """Raises: _Unready with the rows that have other children than these, which an ON DELETE CASCADE would delete."""
         if staying := [change for change in gone if self._has_children(change, gone=gone)]:
             raise _Unready(staying)
 
     def is_ready(self, change: IntendedRow) -> bool:
-        """Whether nothing that foreign keys enforce now is in the way of the row, with its `_loose` columns NULL."""
+        """Whether no foreign key enforced now blocks the row, with its `_loose` columns NULL."""
         if change.values is None:
             return not self._has_children(change, lambda key: not key.deferrable)
         return all(self._parents(change, (), lambda key: not _is_loose(change.table, key, change.key)))
@@ -268,7 +270,7 @@ class _RowSql:
         others: Sequence[IntendedRow],
         counts: Callable[[ForeignKey], bool] = lambda _: True,
     ) -> Iterator[bool]:
-        """By foreign key that counts and names a row, whether this row is there, or among the others."""
+        """By relevant foreign key with values, whether its parent exists or is among the others."""
         values = change.values or {}
         for foreign in change.table.foreign_keys:
             wanted = [values.get(name) for name in foreign.columns]
@@ -286,7 +288,7 @@ class _RowSql:
         return self._run(f"SELECT 1 FROM {self._table(table)} WHERE {where}", bound).first() is not None
 
     def loosen(self, table: TableFacts, key: Row) -> None:
-        """The row refers to no other one, as far as its columns may be NULL."""
+        """Set the row's nullable foreign keys to NULL."""
         self._set_null(table, key, sorted(_loose(table, key)))
 
     def _set_null(self, table: TableFacts, key: Row, names: Sequence[str]) -> None:
@@ -296,9 +298,10 @@ class _RowSql:
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
     def delete(self, change: IntendedRow, gone: Sequence[IntendedRow] = ()) -> None:
-        """Locked first, so that a child that is inserted just now is seen: else an ON DELETE CASCADE would take it.
+        """Delete the row, locked first so that a child inserted concurrently is seen: an ON DELETE CASCADE would delete it.
 
-        `gone`: rows that go in this transaction."""
+        `gone`: rows deleted in this transaction.
+        """
         if not self.lock(change):
             return
         if self._has_children(change, gone=gone):
@@ -307,10 +310,10 @@ class _RowSql:
         self._run(f"DELETE FROM {self._table(change.table)} WHERE {where}", bound)
 
     def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
-        """Whether the row that the key finds, now locked, is the one with this key; None for no row, or none looked for.
+        """Whether the row found by the key, now locked, has this exact key; None for no row, or if not queried.
 
-        Where the source takes several texts for one, such as 'a' and 'A', a key finds the row of another one, whose items
-        say what it is. `always`: it is looked for also where no other row can be found.
+        If the source compares texts as equal, such as 'a' and 'A', a key may find another row, which has its own items.
+        `always`: query also if the key cannot find another row.
         """
         columns = [column for name in key if (column := _column(table, name))]
         of_text = [column for column in columns if column.alike and isinstance(key[column.name], str)]
@@ -334,7 +337,7 @@ class _RowSql:
         counts: Callable[[ForeignKey], bool] = lambda _: True,
         gone: Sequence[IntendedRow] = (),
     ) -> bool:
-        """Whether other rows than those that are `gone` refer to it, by a foreign key that counts."""
+        """Whether rows other than those in `gone` refer to it, by a relevant foreign key."""
         return any(
             self._has_child(child, foreign, change, [one.key for one in gone if one.table.name == child.name])
             for child, foreign in self._facts.referring({change.table.name})
@@ -350,7 +353,7 @@ class _RowSql:
             for ours, theirs in zip(foreign.columns, foreign.referred, strict=True)
         ]
         where, bound = self._where(table, key, "p.")
-        # A row that refers to itself is no child.
+        # A row that refers to itself is not a child.
         others = [key, *gone] if child.name == table.name else gone
         if others:
             texts, values = zip(*(self._where(child, one, "c.") for one in others), strict=True)
@@ -362,7 +365,7 @@ class _RowSql:
         return self._run(found, bound).first() is not None
 
     def _updated(self, table: TableFacts, key: Row, values: Row, columns: Sequence[Column]) -> bool:
-        """Whether there was such a row; it is as the values say by now."""
+        """Update the row; whether it existed."""
         where, bound = self._where(table, key)
         sets = ", ".join(f"{self._name(column.real)} = {self._mark}" for column in columns)
         new = [self._bound(column, values[column.name]) for column in columns]
@@ -397,7 +400,7 @@ class _RowSql:
 
 
 def _loose(table: TableFacts, key: Row) -> set[str]:
-    """Columns of foreign keys that may be NULL, so that a row is there before the one that it refers to."""
+    """Nullable columns of foreign keys, so that a row can precede its parent."""
     return {
         name
         for foreign in table.foreign_keys
@@ -414,7 +417,7 @@ def _is_loose(table: TableFacts, foreign: ForeignKey, key: Row) -> bool:
 
 
 def _quoted(dialect: Dialect, name: str) -> str:
-    """Percent signs are doubled by drivers' dialects that format by %."""
+    """Percent signs are doubled for drivers' dialects that format by %."""
     return dialect.identifier_preparer.quote_identifier(name)
 
 
@@ -424,7 +427,7 @@ def _column(table: TableFacts, name: str) -> Column | None:
 
 
 def _unpadded(column: Column, text: str) -> str:
-    """PostgreSQL's character(n) keeps no spaces at the end, and gives as many as there is room for."""
+    """The text without padding: PostgreSQL's character(n) ignores spaces at the end, and returns as many as fit."""
     return text.rstrip(" ") if column.declared.startswith("character(") else text
 
 

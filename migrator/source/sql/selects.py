@@ -1,4 +1,4 @@
-"""The SELECTs that read row trees, built from an entity's plan alone, and how each engine reads and compares a column."""
+"""The SELECTs that read row trees, built from an entity's plan only, and how each engine reads and compares a column."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Where(ColumnElement[Any]):
-    """`usual`, but `special` in a statement for an engine that has the trait."""
+    """`usual`, replaced by `special` for engines that have the trait."""
 
     inherit_cache = True
     _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
@@ -70,7 +70,7 @@ def _compiled_where(element: Where, compiler: SQLCompiler, **words: Any) -> str:
 
 
 class ColumnType(TypeDecorator[Any]):
-    """The type of a column in our statements: no cast, no word about results, only how it is compared with a value."""
+    """The type of a column in our statements: no cast, no conversion of results, only the comparison with a value."""
 
     impl = NullType
     cache_ok = True
@@ -85,7 +85,7 @@ class ColumnType(TypeDecorator[Any]):
         return cls(column.kind, column.declared)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """A value of a key or a condition, so that the server compares it as the column's own type."""
+        """A value of a key or a condition in a form that the server compares as the column's own type."""
         return engine_of(dialect.name).sql.comparable(value, self.kind)
 
     def bind_expression(self, bindvalue: Any) -> Any:
@@ -98,7 +98,7 @@ class ColumnType(TypeDecorator[Any]):
 
 
 class _Named(UserDefinedType[Any]):
-    """A type of the source's by its name, for a CAST."""
+    """A type of the source by name, for a CAST."""
 
     cache_ok = True
 
@@ -110,9 +110,9 @@ class _Named(UserDefinedType[Any]):
 
 
 def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The column's whole value, to be compared and added up as well as read.
+    """The column's exact value, to be compared and added up as well as read.
 
-    MySQL shows six digits of a FLOAT, and compares with all that it holds; PostgreSQL writes money as its locale does.
+    MySQL shows six digits of a FLOAT, but compares all of its value; PostgreSQL formats money by its locale.
     """
     kind = kind_of(column)
     if kind is not None and kind.read_as:
@@ -123,7 +123,7 @@ def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The same, to be read only: arrays and composites as JSON, which says what their own text leaves open."""
+    """exact(), for reading only: arrays and composites as JSON, which is unambiguous, unlike their own text."""
     kind = kind_of(column)
     if kind is None or kind.name not in ("list", "map"):
         return exact(column)
@@ -135,9 +135,9 @@ def kind_of(column: ColumnElement[Any]) -> Kind | None:
 
 
 def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The column as a key is ordered and compared; MySQL orders an ENUM by its place and compares its text.
+    """The column as a key is ordered and compared; MySQL orders an ENUM by its position but compares its text.
 
-    CONCAT keeps the column's collation. No index serves it, so pages by such a key are slow, yet whole.
+    CONCAT keeps the column's collation. No index supports it, so pages by such a key are slow, but complete.
     """
     return (
         Where("enums by place", column, sa.func.concat(column))
@@ -154,7 +154,7 @@ def _is(column: ColumnElement[Any], *beginnings: str) -> bool:
 
 
 class ComputedColumn(ColumnElement[Any]):
-    """The SQL of a computed column over `table`, which is called `alias` where it stands."""
+    """The SQL of a computed column over `table`, under the alias `alias`."""
 
     inherit_cache = False
 
@@ -178,9 +178,7 @@ def _checked(sql: str, table: TableFacts, dialect: str, alias: str | None = None
     return row_expression(sql, table, dialect, alias)
 
 
-# ──
-# Ranges of keys as each database must be given them, so that a page is read by the key's index, of its
-# partitions.
+# Key ranges in the form in which each database reads a page by the key's index, of its partitions.
 
 Compare = Callable[[Any, Any], ColumnElement[bool]]
 
@@ -208,11 +206,10 @@ def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
 def _for_each(
     usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
 ) -> ColumnElement[bool]:
-    """The comparison in the words of each database.
+    """The comparison in the form of each database.
 
-    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is given the
-    bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
-    it, for every page.
+    PostgreSQL prunes a page's partitions by single columns only, never by a comparison of rows, so it also gets the bound
+    of the first column. SQLite has no partitions, and would read by that bound: all rows that have it, for every page.
     """
     by_steps = Where("rows compared as a whole", usual, stepwise)
     return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
@@ -238,7 +235,7 @@ def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare)
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
-"""(column, allowed values): a None among them allows NULL; None in their place is any value but NULL."""
+"""(column, allowed values): a None among them allows NULL; None instead of them is any value except NULL."""
 
 Statement: TypeAlias = sa.Select[Any]
 
@@ -258,9 +255,9 @@ Rows: TypeAlias = KeyRange | KeySet
 
 
 class RootSelect:
-    """The plan's slots of root rows, in key order: all of the statement but which rows, made once. Safe between threads.
+    """The plan's slots of root rows, in key order: the statement without its rows, built once. Thread-safe.
 
-    `traits`: of the engine that it is for, as far as they spare it a part of a statement.
+    `traits`: of the engine, which may allow a simpler statement.
     """
 
     def __init__(self, plan: EntityPlan, traits: Set[Trait] = frozenset()) -> None:
@@ -276,7 +273,7 @@ class RootSelect:
         self._keys: Statement = sa.select(*self._key).select_from(root).order_by(*self._key).limit(1)
 
     def bound(self, rows: KeyRange, page_rows: int) -> Statement:
-        """The key of the row that is `page_rows` rows past the beginning of `rows`, if that is one of them."""
+        """The key of the last row of a page of `page_rows` rows from the beginning of `rows`, if there are so many."""
         by_key = within(self._key, rows)
         return self._keys.where(*self._with_key, *by_key, *self._where).offset(page_rows - 1)
 
@@ -291,12 +288,11 @@ class RootSelect:
 
 
 def entity_words(plan: EntityPlan) -> str:
-    """What messages call the rows of a plan."""
+    """The name of a plan's rows in messages."""
     return f"entity {plan.entity.name}" + ("" if plan.is_single else f" (table {plan.table.real})")
 
 
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
-    """The plan's slots of the given root rows, in key order."""
     return RootSelect(plan).of(rows, limit)
 
 
@@ -304,7 +300,7 @@ def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> State
 
 
 def named(table: TableFacts, alias: str) -> FromClause:
-    """The table under an alias; where it has computed columns, a SELECT of it with them (databases merge the two)."""
+    """The table under an alias; with computed columns, a SELECT of it with them (databases merge the two)."""
     if table == NO_TABLE:
         return sa.select(*(_constant(column) for column in table.columns)).subquery(alias)
     computed = [column for column in table.columns if column.sql is not None]
@@ -321,7 +317,7 @@ def _constant(column: Column) -> ColumnElement[Any]:
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
-    """The table with its own columns, without those that are computed."""
+    """The table with its own columns, without computed ones."""
     columns = (_column(column) for column in table.columns if column.sql is None)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema)
@@ -346,7 +342,7 @@ def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
 def joined(
     aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan], *, outer: bool = True
 ) -> tuple[dict[str, FromClause], FromClause]:
-    """Every alias with its table, and `source` joined to the parents; `outer`: also where there is none.
+    """Every alias with its table, and `source` joined to the parents; `outer`: keep rows without a parent.
 
     Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
     """
@@ -370,7 +366,7 @@ def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement
 
 
 def with_key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[bool]]:
-    # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
+    # SQLite lets a key contain NULL; a row compared by its other columns would come and go with the bounds.
     return [column_of(root, column.real).is_not(None) for column in plan.key if column.nullable]
 
 
@@ -394,7 +390,7 @@ def one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> Column
         listed = columns[0].in_(_bound_list(values, columns[0]))
         if not values or not all(type(value) is int for value in values):
             return listed
-        # One value instead of hundreds, each of which costs the driver more than the row that it finds.
+        # One value instead of hundreds, each of which costs the driver more than its row.
         array = columns[0] == sa.any_(sa.bindparam(None, values, type_=NullType()))
         return Where("numbers as an array", listed, array)
     rows = (
@@ -409,7 +405,7 @@ def _are_numbers(keys: Sequence[Key]) -> bool:
 
 
 def _in_arrays(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
-    """One value for each column instead of one for each column of each key; an index of the columns answers it as well."""
+    """One array per column instead of one value per column and key; an index of the columns also supports it."""
     arrays = [sa.bindparam(None, list(values), type_=NullType()) for values in zip(*keys, strict=True)]
     names = [f"k{number}" for number in range(len(columns))]
     given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
@@ -431,7 +427,7 @@ def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> Co
 
 
 def _bound(value: Any, column: ColumnElement[Any]) -> sa.BindParameter[Any]:
-    """A parameter without a cast: PostgreSQL then takes text for whatever type the column has."""
+    """A parameter without a cast: PostgreSQL then converts text to the column's type."""
     return sa.bindparam(None, _bindable(value), type_=column.type, unique=True)
 
 
@@ -441,7 +437,7 @@ def _bound_list(values: Sequence[Any], column: ColumnElement[Any]) -> sa.BindPar
 
 
 def _bindable(value: Any) -> Any:
-    # sqlite3 has no Decimal; its text is compared as a number by columns of both databases.
+    # sqlite3 has no Decimal; columns of both databases compare its text as a number.
     return str(value) if isinstance(value, Decimal) else value
 
 
@@ -485,7 +481,7 @@ def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[A
 
 
 def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
-    """The order that the mapping asks for, then the child's key, so that equal ones have one order too."""
+    """The order of the mapping, then the child's key, so that equal ones also have a fixed order."""
     slots = {slot.path: slot for slot in collection.slots}
     key = [path for path in collection.table.primary_key if path not in collection.order_by]
     order = []
@@ -500,11 +496,11 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
 def children_within(
     plan: EntityPlan, collection: CollectionPlan, child: FromClause, rows: Rows
 ) -> list[ColumnElement[bool]]:
-    """The range of keys once more, on the child's side; nothing where that could mean other rows.
+    """The range of keys repeated on the child's side; empty if that could select other rows.
 
-    Databases carry an equality from one side of a join to the other, but no range: without this PostgreSQL
-    reads all of a child table of middling size for every page. Text is left out: the two sides may differ in
-    their collation, and so in what lies between two bounds.
+    Databases carry an equality from one side of a join to the other, but not a range: without this PostgreSQL reads all of
+    a child table of middling size for every page. Text is excluded: the two sides may have different collations, and so
+    different values between two bounds.
     """
     kinds = {column.real: column.kind for column in collection.table.columns}
     own = {theirs: ours for ours, theirs in collection.link}
@@ -525,7 +521,7 @@ def roots_select(
 ) -> Statement:
     """Keys of the root rows that the lookup reaches from any of the values, distinct, in key order, past `after`.
 
-    Rows that the entity's `where` leaves out are among them. No value is NULL.
+    Includes rows that the entity's `where` excludes. No value is NULL.
     """
     rows = KeyRange(after)
     if lookup.climb is not None:
@@ -544,12 +540,12 @@ def roots_select(
 
 
 def _value_columns(plan: EntityPlan, lookup: Lookup) -> tuple[str, ...]:
-    """Real names of the columns that hold the values."""
+    """Real names of the columns with the values."""
     return tuple(column.real for column in plan.key) if lookup.is_root else lookup.columns
 
 
 def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
-    """A condition: the columns hold one of the values."""
+    """A condition: the columns equal one of the values."""
     columns = [exact(table.c[real]) for real in reals]
     many = [*many, *_widened(many)]
     if len(columns) == 1 and len(many) > 1:
@@ -561,10 +557,10 @@ def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[
 
 
 def _widened(many: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
-    """Values with floats again, converted as a 32-bit float of that text appears among 64-bit ones.
+    """The values, and again with floats in the form in which a 32-bit float of that text appears among 64-bit ones.
 
-    An image shows a real as 0.1, and a double that is linked to it holds 0.10000000149011612. An extra row found
-    by the other value is read again and written unchanged.
+    An image shows a real as 0.1, and a double linked to it contains 0.10000000149011612. An extra row found by the other
+    value is read again and written unchanged.
     """
     for values in many:
         if any(isinstance(value, float) for value in values):
@@ -579,7 +575,7 @@ def _as_double(value: float) -> float:
 
 
 def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
-    """The joins that lead to the alias, in their order."""
+    """The joins that lead to the alias, in order."""
     parents = {join.alias: join.parent for join in joins}
     aliases = set()
     while alias:
@@ -601,9 +597,9 @@ def _with_children(
 
 
 def _below(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], rows: KeyRange) -> Statement:
-    """The rows that hold the values, and all rows that have one of them among their ancestors.
+    """The rows with the values, and all their descendants.
 
-    As deep as a line of ancestors may be: rows further down are refused, as their line is too long.
+    As deep as a line of ancestors may be: rows further down are refused, because their line is too long.
     """
     down = _levels(plan, lookup, values)
     key = list(down.c)[: len(plan.key)]
@@ -611,7 +607,7 @@ def _below(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], ro
 
 
 def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -> sa.CTE:
-    """(key, columns that children link to, level) as a recursive table; a row that holds the values is level 0."""
+    """(key, columns that children link to, level) as a recursive table; a row with the values is level 0."""
     climb = lookup.climb
     assert climb is not None
     start = named(climb.table, "start")
@@ -647,7 +643,7 @@ def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -
 def climb_select(plan: EntityPlan, climb: CollectionPlan, rows: Rows) -> Statement:
     """The root key, then the slots of the given root rows and of their ancestors, the highest ancestor first.
 
-    It climbs one level more than a row may have, so that a cycle or too long a line is noticed by its length.
+    It climbs one level more than allowed, so that a cycle or a line that is too long is detected by its length.
     """
     up = _ancestor_levels(plan, climb, rows)
     own = named(climb.table, "own")

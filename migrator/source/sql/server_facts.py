@@ -19,30 +19,26 @@ from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
 from migrator.source.engines.connect import engine_at, engine_of
 from migrator.source.sql.selects import Statement, named
 
-# ──
-# How many rows a table must have by the catalogue's own statistics, which no policy and no condition of a
-# view touches.
+# Minimum rows of a table by the catalogue's own statistics, which are independent of policies and view conditions.
 
 
 def rows_at_least(connection: Connection, table: TableFacts) -> int | None:
-    """A number of rows that the table has in all likelihood; None where the database has no statistics to go by.
+    """A number of rows that the table very probably has; None if the database has no usable statistics.
 
-    Of PostgreSQL three quarters of what the last ANALYZE found, less all changes since; of MariaDB, which samples
-    some pages, a quarter of what it expects. SQLite keeps none, MySQL none younger than a day, a view has none.
+    For PostgreSQL three quarters of the last ANALYZE's count, less all changes since; for MariaDB, which samples some
+    pages, a quarter of its estimate. SQLite has none, MySQL none younger than a day, a view has none.
     """
     return engine_at(connection).server.rows_at_least(connection, table)
 
 
-# ──
-# Whether a connection pooler (PgBouncer, a proxy) stands between us and the server, and how it shares
-# sessions.
+# Whether a connection pooler (PgBouncer, a proxy) is between us and the server, and how it shares sessions.
 
 Pooling = Literal["", "by session", "by transaction"]
-"""Nothing stands between; a connection keeps its session of the server, as far as can be seen; transactions share them."""
+"""No pooler; a connection apparently keeps its server session; transactions share sessions."""
 
 
 def pooling_of(connection: Connection, engine: Engine) -> Pooling:
-    """What stands between `connection`, of `engine`, and the server; its transaction ends here."""
+    """The kind of pooler between `connection`, of `engine`, and the server; its transaction ends here."""
     if not is_pooled(connection):
         return ""
     first = _session(connection)
@@ -51,9 +47,9 @@ def pooling_of(connection: Connection, engine: Engine) -> Pooling:
 
 
 def is_pooled(connection: Connection) -> bool:
-    """Whether the session that serves is another one than the log-in reported.
+    """Whether the serving session differs from the one reported at login.
 
-    A pooler makes that number up, as it cannot know which sessions will serve.
+    A pooler invents that number, because it cannot know which sessions will serve.
     """
     if engine_at(connection).server.session is None:
         return False
@@ -61,7 +57,7 @@ def is_pooled(connection: Connection) -> bool:
 
 
 def _shared(connection: Connection, engine: Engine, first: int) -> bool:
-    """Whether a second connection gets the session of the first, or takes it away from it."""
+    """Whether a second connection gets the session of the first, or takes it over."""
     pool = engine.pool
     if not isinstance(pool, sa.QueuePool) or pool.size() < 2:
         return False
@@ -81,12 +77,11 @@ def _session_of_login(driver_connection: Any) -> int:
     return int(driver_connection.thread_id() if of_mysql else driver_connection.info.backend_pid)
 
 
-# ──
-# How the database means to answer a page's SELECTs, and which tables it would read as a whole for them.
+# The database's plans for a page's SELECTs, and the tables that they would read as a whole.
 
 
 class PageSelect(Struct, frozen=True):
-    """One SELECT of a page. `tables`: by the aliases that it uses."""
+    """One SELECT of a page. `tables`: by alias."""
 
     what: str
     select: sa.Executable
@@ -102,11 +97,11 @@ class PageSelect(Struct, frozen=True):
 
 
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
-    """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
+    """The database's plan of a statement, which is not run. A table of up to a page of rows may be read as a whole."""
     server = engine_at(connection).server
     names, rows = _answer_of(connection, statement.select)
     lines, whole = server.plan(names, rows, page_rows)
-    # PostgreSQL says names of tables, the others aliases.
+    # PostgreSQL's plans contain table names, the others aliases.
     tables_known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
     tables = {name: tables_known.get(name) for name in whole}
     large = (
@@ -118,12 +113,12 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
 
 
 def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
-    """Looked at, not taken from the plan: it says how many rows are left, and SQLite's says nothing."""
+    """Queried, not taken from the plan: that contains the rows after filters, and SQLite's contains none."""
     return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
-    """How many rows the database expects of a statement, which is not run; None of SQLite, which does not say."""
+    """The database's estimate of a statement's rows, without running it; None for SQLite, which has none."""
     server = engine_at(connection).server
     if server.expected is None:
         return None
@@ -133,15 +128,15 @@ def rows_expected(connection: Connection, statement: sa.Executable) -> int | Non
 def _answer_of(
     connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[Row]]:
-    """Names of columns and rows of the plan that answers the select."""
+    """Column names and rows of the plan for the select."""
     word = engine_at(connection).server.explain(connection.dialect)
 
     def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
         text, parameters, context = event_arguments[2:5]
-        # The transaction's own BEGIN passes here too; it is no compiled statement.
+        # The transaction's own BEGIN passes here as well; it is not a compiled statement.
         return (f"{word} {text}" if context.compiled is not None else text), parameters
 
-    # Only here are statement and parameters what the driver will be given.
+    # Only here do statement and parameters have the form for the driver.
     sa.event.listen(connection, "before_cursor_execute", put_in_front, retval=True)
     try:
         with connection.execute(select, params) as result:
@@ -152,17 +147,15 @@ def _answer_of(
         sa.event.remove(connection, "before_cursor_execute", put_in_front)
 
 
-# ──
-# What a server says of itself: its version and clock, whether it is a replica, how long it lets a
-# statement run.
+# A server's health: its version and clock, whether it is a replica, its statement timeout.
 
 Query = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 
 def source_health(engine: str, ask: Query, pooling: Pooling) -> SourceHealth:
-    """`engine`: by the name of its dialect; `ask`: runs one SELECT.
+    """`engine`: its dialect's name; `ask`: runs one SELECT.
 
-    Raises: SourceError when the server does not answer.
+    Raises: SourceError if the server does not answer.
     """
     server = engine_of(engine).server
     ((version, clock_s, replica, timeout),) = ask(server.health, {})
@@ -179,10 +172,10 @@ _CHECKED = "migrator_replayed"
 
 
 class ReplicaCheck:
-    """Lets a connection to the replica pass when it has replayed the mark. Each new connection may be another replica's,
-    and behind a pooler each transaction.
+    """Accepts a connection to the replica once it has replayed the mark. Each new connection may reach another replica;
+    behind a pooler each transaction may.
 
-    `mark`: asks the primary, once and before anything is read from the replica.
+    `mark`: queries the primary, once and before anything is read from the replica.
     """
 
     def __init__(self, mark: Callable[[], Mark], retry: Retry, limit_s: float = WAIT_S) -> None:
@@ -194,12 +187,12 @@ class ReplicaCheck:
         self._ready: set[str] = set()
 
     def __call__(self, connection: Connection) -> None:
-        """Raises: SourceError when it is no replica of our primary, or stays behind; Interrupted."""
+        """Raises: SourceError if it is not a replica of our primary, or stays behind; Interrupted."""
         if connection.info.get(_CHECKED):
             return
         mark, ask = self._primary(), asker(connection)
         if is_pooled(connection):
-            # Asked in the transaction that will read the page: its session of the server stays until it ends.
+            # Queried in the transaction that will read the page: it keeps its server session until it ends.
             while self._server(connection) not in self._ready:
                 connection.rollback()
                 self._wait(connection, mark, ask)
@@ -212,14 +205,14 @@ class ReplicaCheck:
             server, verdict = self._server(connection), verdict_of(connection.dialect, mark, ask)
             if verdict == "ready":
                 self._ready.add(server)
-            # The page's snapshot must begin after the look that found everything replayed.
+            # The page's snapshot must begin after the check that found everything replayed.
             connection.rollback()
             return verdict
 
         wait_until_ready(look, self._retry, self._limit_s)
 
     def _server(self, connection: Connection) -> str:
-        """Which server this is, and since when it runs."""
+        """Identity and start time of this server."""
         return str(asker(connection)(_of(connection.dialect).server, {})[0])
 
     def _primary(self) -> Mark:
@@ -230,7 +223,7 @@ class ReplicaCheck:
 
 
 def wait_until_ready(look: Callable[[], Verdict], retry: Retry, limit_s: float) -> None:
-    """Raises: SourceError when `look` still says 'behind' after the limit; Interrupted."""
+    """Raises: SourceError if `look` still returns 'behind' after the limit; Interrupted."""
     began = retry.clock()
     while look() != "ready":
         if retry.clock() - began >= limit_s:
@@ -250,17 +243,17 @@ def first_row_of_each(selects: Sequence[str], connection: Connection) -> list[tu
 
 
 def asked(question: str, connection: Connection) -> list[tuple[Any, ...]]:
-    """Rows of a question of ours about the server."""
+    """Rows of one of our own queries about the server."""
     return [tuple(row) for row in connection.execute(sa.text(question))]
 
 
 def mark_of(dialect: sa.Dialect, ask: Ask) -> Mark:
-    """The primary's mark. Raises: SourceError when it has none that a replica could be compared with."""
+    """The primary's mark. Raises: SourceError if it has none that a replica can be compared with."""
     return _of(dialect).mark(ask)
 
 
 def verdict_of(dialect: sa.Dialect, mark: Mark, ask: Ask) -> Verdict:
-    """Raises: SourceError when the server is no replica of the mark's primary, nor that primary itself."""
+    """Raises: SourceError if the server is neither a replica of the mark's primary, nor that primary itself."""
     return _of(dialect).verdict(mark, ask)
 
 
@@ -273,6 +266,6 @@ def _of(dialect: sa.Dialect) -> Replication:
 
 
 def _first_select(table: TableFacts, at_most: int) -> Statement:
-    """The count of the table's rows, counted no further than so many."""
+    """The count of the table's rows, limited to `at_most`."""
     first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
     return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))

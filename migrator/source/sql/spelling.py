@@ -22,7 +22,7 @@ _NAME_BYTES = 63
 
 
 class Edit(Struct, frozen=True):
-    """`text` goes in the place of the characters from `start` up to `end`."""
+    """`text` replaces the characters from `start` up to `end`."""
 
     start: int
     end: int
@@ -79,8 +79,9 @@ def sqlglot_dialect(dialect: str) -> Dialect:
 
 
 def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
-    """The name as a database compares it: PostgreSQL cuts long names and folds the letters A to Z of unquoted ones, the
-    others ignore case."""
+    """The name as a database compares it: PostgreSQL truncates long names and folds the letters A to Z of unquoted ones,
+    the others ignore case.
+    """
     if not engine_of(dialect).sql.folds_names:
         return name.lower()
     cut = name.encode()[:_NAME_BYTES].decode(errors="ignore")
@@ -88,12 +89,12 @@ def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
 
 
 def escapes(sql: str, dialect: str) -> set[str]:
-    """The quotes in `sql` before which U& makes what follows a name or a text with escapes, which says another one."""
+    """The quotes in `sql` before which U& starts a name or a text with escapes, which has another value than written."""
     return set(_ESCAPED.findall(sql)) if engine_of(dialect).sql.escapes_names else set()
 
 
 def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:
-    """The name among `names` that `identifier` means: exactly, or unquoted in another case."""
+    """The name among `names` that matches `identifier`: exactly, or unquoted in another case."""
     if identifier.name in names:
         return identifier.name
     if identifier.quoted:

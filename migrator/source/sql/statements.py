@@ -32,7 +32,7 @@ _BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.I
 
 
 def parameter_names(sql: str, dialect: str) -> frozenset[str]:
-    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast begins none."""
+    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast does not start one."""
     return frozenset(match["name"] for match in _parameters(sql, dialect))
 
 
@@ -41,7 +41,9 @@ def has_comment(sql: str, dialect: str) -> bool:
 
 
 def masked(sql: str, dialect: str) -> str:
-    """`sql` with the names of parameters replaced by underscores, which are no keyword; no other character moves."""
+    """`sql` with parameter names replaced by underscores, which are not a keyword; all other characters keep their
+    positions.
+    """
     pieces, done = [], 0
     for match in _parameters(sql, dialect):
         pieces += [sql[done : match.start()], ":", "_" * len(match["name"])]
@@ -52,10 +54,10 @@ def masked(sql: str, dialect: str) -> str:
 def bound_statement(
     checked: CheckedStatement, params: Mapping[str, Any], before: str = ""
 ) -> tuple[sa.TextClause, dict[str, Any]]:
-    """The statement behind the words `before`, and the values of its parameters in the form that the dialect's driver takes.
+    """The statement after the words `before`, and its parameters' values in the form of the dialect's driver.
 
-    A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
-    Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
+    A list or tuple after IN, with or without parentheses, becomes as many values; elsewhere the driver binds it.
+    Raises: SettingsError for an empty list after NOT IN, which SQL cannot express, and for an integer too large for SQLite.
     """
     dialect = checked.dialect
     bound: dict[str, Any] = {}
@@ -76,12 +78,12 @@ def bound_statement(
 
 
 _KEPT = 1_000
-"""Size of the cache of split statements: a mapping has some dozens, and each length of a list makes another one."""
+"""Size of the cache of split statements: a mapping has some dozens, and each length of a list adds one."""
 _text = lru_cache(_KEPT)(sa.text)
 
 
 class _ParameterPlace(Struct, frozen=True):
-    """A parameter's context: whether a list may stand there, after NOT, inside parentheses."""
+    """A parameter's context: whether a list is allowed there, after NOT, inside parentheses."""
 
     name: str
     is_list: bool
@@ -117,7 +119,7 @@ def _listed(place: _ParameterPlace, value: Sequence[Any], dialect: str, bound: d
 
 
 def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
-    """Raises: SettingsError for an integer that the engine's driver cannot hold."""
+    """Raises: SettingsError for an integer too large for the engine's driver."""
     bits = engine.sql.integer_bits or 0
     beyond = 2 ** (bits - 1)
     if any(isinstance(value, int) and not -beyond <= value < beyond for value in bound):
@@ -132,7 +134,7 @@ def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _escaped(text: str) -> str:
-    """The text with its colons, which begin no parameter, escaped for SQLAlchemy's text()."""
+    """The text with its colons, which start no parameter, escaped for SQLAlchemy's text()."""
     return text.replace(":", r"\:")
 
 
@@ -144,15 +146,16 @@ def _bindable(value: Any, dialect: str) -> Any:
 
 # ── The check of a mapping's SQL: one SELECT that only reads ──
 #
-# It is no sandbox: a function defined in the source can do what its owner may (see docs/trust.md).
+# Not a sandbox: a function defined in the source can do what its owner may (see docs/trust.md).
 
 SELECT = "SELECT "
 
 
 class CheckedStatement(Struct, frozen=True):
-    """One SELECT of a mapping in the source's own names. The constructor checks it, so that no unchecked one exists.
+    """One SELECT of a mapping in the source's own names. The constructor checks it, so an unchecked one cannot exist.
 
-    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls what reaches past the tables.
+    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls functions that reach beyond the
+    tables.
     """
 
     sql: str
@@ -176,7 +179,7 @@ class CheckedExpression(Struct, frozen=True):
 
 
 def tokens_of(sql: str, dialect: str) -> list[Token]:
-    """With names of parameters as words. Raises: SettingsError if there are none, or the SQL cannot be read."""
+    """Tokens with parameter names as words. Raises: SettingsError if the SQL is empty or cannot be parsed."""
     # Parameters may have any name, even :from, which sqlglot would take for a keyword.
     try:
         tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
@@ -191,7 +194,7 @@ def tokens_of(sql: str, dialect: str) -> list[Token]:
 
 
 def select_tokens(sql: str, dialect: str) -> list[Token]:
-    """Raises: SettingsError for what begins as no SELECT, or is several statements."""
+    """Raises: SettingsError if it does not begin as a SELECT, or is several statements."""
     tokens = tokens_of(sql, dialect)
     _check_single(tokens)
     if tokens[0].token_type not in _BEGINNINGS:
@@ -200,7 +203,7 @@ def select_tokens(sql: str, dialect: str) -> list[Token]:
 
 
 def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
-    """Raises: SettingsError where it cannot be read as the source's dialect."""
+    """Raises: SettingsError if it cannot be parsed in the source's dialect."""
     try:
         statements = sqlglot_dialect(dialect).parser().parse(tokens, sql)
     except SqlglotError as error:
@@ -216,7 +219,7 @@ def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
 
 @lru_cache(maxsize=2_000)
 def read_select(sql: str, dialect: str) -> tuple[Sequence[Token], exp.Expr]:
-    """Tokens and tree of what begins as one SELECT; shared by all callers, which must not change them.
+    """Tokens and tree of a text that begins as one SELECT; shared by all callers, which must not change them.
 
     Raises: SettingsError.
     """
@@ -237,7 +240,7 @@ def _check_single(tokens: list[Token]) -> None:
 
 
 def _place_in(error: SqlglotError) -> tuple[int, int]:
-    """Line and column of the fault, (0, 0) where sqlglot does not say; the rest of its message quotes the SQL."""
+    """Line and column of the fault, (0, 0) if sqlglot does not report them; the rest of its message quotes the SQL."""
     for details in getattr(error, "errors", ()):
         return details.get("line") or 0, details.get("col") or 0
     place = re.search(r"from (\d+):(\d+)$", str(error.__cause__))
@@ -294,13 +297,13 @@ _BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
 # ── text between tokens: blanks and comments, which the server must read as we do ──
 
 _OTHERWISE = re.compile(
-    # Whole statements may stand in a comment that MariaDB and MySQL execute; a driver's text ends at a NUL.
+    # MariaDB and MySQL execute statements in comments; a driver's text ends at a NUL.
     r"/\*M?!|\x00"
 )
 
 
 def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
-    """Raises: SettingsError where the server may read what we do not: the rest of a comment, or of a name."""
+    """Raises: SettingsError if the server may read the SQL differently: the rest of a comment, or of a name."""
     fault = "the server may read a comment, a quote or a NUL in this otherwise than it stands here; write it plainly"
     if _OTHERWISE.search(sql):
         raise SettingsError(fault)
@@ -314,7 +317,9 @@ def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
 
 
 def _runs_on(sql: str, done: int, start: int) -> bool:
-    """Whether a quote stands at the end of a word, of which it may be a part elsewhere ($) or change the meaning (U&)."""
+    """Whether a quote follows a word directly, of which it may be a part on some engine ($), or whose meaning it changes
+    (U&).
+    """
     touches = 0 < done == start and (sql[done - 1].isalnum() or sql[done - 1] in "_$")
     return touches and sql[start] in "'\"`$" and _INTRODUCER.search(sql, 0, done) is None
 
@@ -338,8 +343,9 @@ _MOST_CHARACTERS = 100_000
 
 
 def _unlimited(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
-    """Calls in any schema that may make a value of any size: of sized functions, without a small number as the size or one
-    in the other with a large product; format() by a width."""
+    """Calls in any schema that may make a value of any size: sized functions without a small number as the size, or nested
+    with a large product; format() with a width.
+    """
     if not (sized := engine_of(dialect).functions.names.sized):
         return
     for number, (token, after) in enumerate(pairwise(tokens)):
@@ -356,19 +362,19 @@ def _is_large(name: str, behind: Sequence[Token], sized: Mapping[str, int]) -> b
 
 
 _SPREADS = frozenset({"replace", "regexp_replace"})
-"""Functions that may put one argument in place of each character of another."""
+"""Functions that may replace each character of one argument by another."""
 _WIDE = re.compile(r"%[^%a-zA-Z]*(?:\*|\d{5})")
 
 
 def _size(tokens: Sequence[Token], place: int) -> float:
-    """The size that a call names; infinite where it is no number."""
+    """The size in a call; infinite if it is not a number."""
     size = _argument(tokens, place)
     is_number = len(size) == 1 and size[0].token_type == TokenType.NUMBER
     return float(size[0].text) if is_number else math.inf
 
 
 def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[float, Sequence[Token]]]:
-    """Of the sized calls among the arguments of a call their size, and what is behind their parenthesis."""
+    """The sizes of the sized calls in a call's arguments, each with the tokens after its parenthesis."""
     inside = _inside(tokens)
     for number, (token, after) in enumerate(pairwise(inside)):
         place = sized.get(token.text.lower())
@@ -378,7 +384,7 @@ def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[
 
 
 def _largest(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
-    """The most characters that one argument of a call may make of each of its own."""
+    """Maximum characters that one argument of a call may produce per character."""
     return max((size * _largest(behind, sized) for size, behind in _sizes(tokens, sized)), default=1.0)
 
 
@@ -387,7 +393,7 @@ def _product(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
 
 
 def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
-    """The tokens up to the parenthesis that ends the call."""
+    """The tokens up to the call's closing parenthesis."""
     depth = 0
     for number, token in enumerate(tokens):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
@@ -397,7 +403,7 @@ def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _argument(tokens: Sequence[Token], place: int) -> list[Token]:
-    """The tokens of one argument of a call; `tokens`: behind its parenthesis."""
+    """The tokens of one argument of a call; `tokens`: after its opening parenthesis."""
     found, depth = list[Token](), 0
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
@@ -438,9 +444,9 @@ _NOT_OF_ONE_ROW = (
 
 @lru_cache(maxsize=1_000)
 def checked_statement(sql: str, dialect: str, schema: str | None = None) -> CheckedStatement:
-    """`sql`, one SELECT in the source's SQL, as it was written. `schema`: put before tables that name none.
+    """`sql`, one SELECT in the source's SQL, as written. `schema`: added to tables without one.
 
-    Raises: SettingsError when it is not a single SELECT that only reads, or cannot be parsed in the source's dialect.
+    Raises: SettingsError if it is not a single read-only SELECT, or cannot be parsed in the source's dialect.
     """
     try:
         # The original is checked first: tables are looked up only in a SELECT.
@@ -451,17 +457,17 @@ def checked_statement(sql: str, dialect: str, schema: str | None = None) -> Chec
 
 
 def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connection: Connection) -> None:
-    """Nothing, where the database knows how to answer the statements, which are not run; raises what the driver raises."""
+    """Check that the database can plan the statements, without running them; raises the driver's errors."""
     word = engine_at(connection).server.explain(connection.dialect)
     for checked, params in calls:
         connection.execute(*bound_statement(checked, params, f"{word} ")).close()
 
 
 def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
-    """`sql`, one expression of the source's SQL over a row of `table`; put it in parentheses.
+    """`sql`, one expression of the source's SQL over a row of `table`; must be put in parentheses.
 
-    `alias`: the table's alias where the expression is used; it is put before each column.
-    Raises: SettingsError when it is anything else: several, an aggregate, a subquery, a parameter, a comment.
+    `alias`: the table's alias in the statement; it is added to each column.
+    Raises: SettingsError for anything else: several expressions, an aggregate, a subquery, a parameter, a comment.
     """
     if has_comment(sql, dialect) or parameter_names(sql, dialect):
         raise SettingsError("an expression holds neither comments nor parameters")
@@ -485,7 +491,7 @@ def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None 
 
 
 def _only_expression(select: str, dialect: str) -> exp.Expr | None:
-    """The expression in the SELECT's list, if the SELECT consists of one expression and nothing else."""
+    """The expression in the SELECT's list, if the SELECT consists of one expression only."""
     try:
         tokens = tokens_of(select, dialect)
         select_tree = parsed(select, tokens, dialect)
@@ -500,7 +506,7 @@ def _only_expression(select: str, dialect: str) -> exp.Expr | None:
 
 
 def _in_schema(sql: str, dialect: str, schema: str) -> str:
-    """`sql` with the schema's name before every table that names none; the database's own tables stay."""
+    """`sql` with the schema's name before every table without one; the database's own tables stay."""
     _, select = read_select(sql, dialect)
     speller = Speller(sql, dialect)
     before = f"{speller.name(schema)}."
@@ -512,7 +518,7 @@ def _in_schema(sql: str, dialect: str, schema: str) -> str:
 
 
 def _is_table_of_the_default_schema(table: exp.Table, dialect: str) -> bool:
-    """Whether it names a table without a schema, and is no function, no CTE and no system table."""
+    """Whether it is a table name without a schema, and not a function, a CTE or a system table."""
     if not isinstance(table.this, exp.Identifier) or table.args.get("db") is not None:
         return False
     return not table.name.startswith(_OF_THE_DATABASE) and not is_cte(table, dialect)
@@ -546,7 +552,7 @@ _BY_NOW = {
     **dict.fromkeys(["date", "time", "datetime", "julianday", "unixepoch", "unix_timestamp"], 1),
     **dict.fromkeys(["strftime", "age", "timediff"], 2),
 }
-"""Functions that take the time of day where they are given fewer arguments, or 'now'."""
+"""Functions that read the time of day if they get fewer arguments, or 'now'."""
 _NOW = frozenset({"now", "today", "tomorrow", "yesterday"})
 
 
@@ -557,7 +563,7 @@ class _Call(Struct, frozen=True):
 
 
 def volatile_parts(connection: Connection, sql: str) -> list[str]:
-    """What in an expression of one row gives another value though the row is the same, each with why."""
+    """Parts of a row expression that can change although the row does not, each with the reason."""
     dialect = connection.dialect.name
     tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
     known = CLOCKS | engine_of(dialect).functions.names.volatile
@@ -575,7 +581,7 @@ def volatile_parts(connection: Connection, sql: str) -> list[str]:
 
 
 def _calls(tokens: Sequence[Token]) -> Iterator[_Call]:
-    """Functions that are called, and words that are functions by themselves."""
+    """Function calls, and words that are functions without parentheses."""
     for place, token in enumerate(tokens):
         kinds = [token.token_type for token in tokens[place + 1 : place + 3]]
         is_part = place > 0 and tokens[place - 1].token_type == TokenType.DOT
@@ -595,7 +601,7 @@ def _is_by_now(name: str, arguments: int, *, by_now: bool) -> bool:
 
 
 def _arguments(tokens: Sequence[Token]) -> int:
-    """How many there are up to the parenthesis that closes."""
+    """Number of arguments up to the closing parenthesis."""
     depth, commas = 1, 0
     for place, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -606,7 +612,7 @@ def _arguments(tokens: Sequence[Token]) -> int:
 
 
 def _declared(connection: Connection, call: _Call) -> str:
-    """What the catalogue says against a routine; '' for nothing, and for what it does not know."""
+    """Why the catalogue marks a routine as volatile; '' if it does not, or does not contain it."""
     engine = engine_at(connection)
     if "routines" not in engine.queries.names():
         return ""

@@ -1,4 +1,4 @@
-"""Transactions at the source: snapshots that are read, row trees, and writes to our own tables; its errors as ours."""
+"""Transactions at the source: read snapshots, row trees, and writes to our own tables; its errors as ours."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ _ERROR_OF_REASON: dict[type[SourceError], tuple[str, ...]] = {
 """By their names in errors.toml."""
 _DENIED = "42501"
 _OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
-"""SQLAlchemy's names of errors that another statement, or another value, may not meet."""
+"""SQLAlchemy's names of errors that another statement, or another value, may avoid."""
 
 
 def source_error(error: BaseException, place: str, doing: str, tried: str = "") -> SourceError:
-    """What to raise for a failure of SQLAlchemy or a driver, met at `place` while `doing` something.
+    """The error for a failure of SQLAlchemy or a driver, at `place` while `doing` something.
 
-    `tried`: what to add at the end.
+    `tried`: appended to the message.
 
-    The driver's message is only looked at, never passed on: it may quote values, SQL or the URL. The exception is what a
-    server answers to a connection that it refuses.
+    The driver's message is only parsed, never included: it may quote values, SQL or the URL. The exception is a server's
+    answer to a refused connection.
     """
     cause = getattr(error, "orig", None) or error
     hidden = next(filter(None, (engine.errors.hidden_rows(cause) for engine in ENGINES)), None)
@@ -93,7 +93,7 @@ def _reason(cause: BaseException) -> str:
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    """Reasons that fit, the surest first."""
+    """Matching reasons, the most certain first."""
     for engine in ENGINES:
         yield from engine.errors.reasons(cause)
     text = str(cause)
@@ -108,13 +108,13 @@ Result = TypeVar("Result")
 
 
 def of_the_source(connection: Connection) -> None:
-    """The `admit` of the source itself, of which each connection will do: only a replica may be behind."""
+    """The `admit` of the source itself, which accepts each connection: only a replica may be behind."""
 
 
 class Reading:
-    """`place`: what messages call the database. `retry`: how long a server that was there is waited for.
+    """`place`: the database's name in messages. `retry`: for a server that was reachable before.
 
-    `admit`: looks at each connection before it is read from, and raises where it must not be.
+    `admit`: checks each connection before it is read from, and raises if it must not be.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class Reading:
         self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """What `work` gives on a connection in a snapshot of its own; it may be called again on another one.
+        """The result of `work` on a connection in its own snapshot; it may be called again on another one.
 
-        Raises: SourceError, in our own words and without anything of the driver's; Interrupted.
+        Raises: SourceError, in our own words and without the driver's message; Interrupted.
         """
         try:
             return self._retry.call(
@@ -159,7 +159,7 @@ class Reading:
             self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child leaves connections to its parent; kept, because closing them would say goodbye to the server."""
+        """A child leaves connections to its parent; keeps them, because closing them would end the parent's sessions."""
         if in_child:
             self._inherited.append(self.engine.pool)
             self.engine.dispose(close=False)
@@ -176,7 +176,7 @@ class Reading:
                 raise
 
     def _can_pass(self, error: BaseException) -> bool:
-        """Whether to try again: only with a server that was reached, or that answered itself, not with a wrong URL."""
+        """Whether to retry: only for a server that was reached, or that answered itself, not for a wrong URL."""
         return is_busy(error) or (self._reached and (is_broken(error) or is_of_a_file(error)))
 
     def _gave_up(self, doing: str, error: BaseException, tried: str) -> SourceError:
@@ -199,7 +199,7 @@ def first_rows(
 ) -> list[tuple[Any, ...]]:
     """The driver's own tuples: SQLAlchemy's Row around each of them would cost more than reading it.
 
-    `at_most`: so many rows, and one more where there are more; the others are left where they are.
+    `at_most`: maximum rows, plus one if there are more; the others are not read.
     """
     with connection.execute(
         statement, params, execution_options={} if at_most is None else _STREAMED
@@ -208,7 +208,7 @@ def first_rows(
             raise sa.exc.ResourceClosedError("the statement does not return rows")
         if at_most is None:
             return list(result.cursor.fetchall())
-        # Not the driver's cursor: a streamed result has taken the first rows out of it already.
+        # Not the driver's cursor: a streamed result has already taken the first rows from it.
         rows = [tuple(row) for row in result.fetchmany(at_most + 1)]
         if len(rows) > at_most and engine_at(connection).server.sends_to_the_end:
             _leave(connection)
@@ -216,11 +216,11 @@ def first_rows(
 
 
 def _leave(connection: Connection) -> None:
-    """Ends the connection, and with it what the server still sends: nothing but reading on would give it back else."""
+    """End the connection, and with it the server's remaining answer; reusing it would require reading that to the end."""
     unread = getattr(connection.connection.driver_connection, "_result", None)
     connection.invalidate()
     if unread is not None:
-        # Or the cursor would wait for the end of it on a connection that is closed.
+        # The cursor would otherwise wait for the answer's end on a closed connection.
         unread.unbuffered_active = False
 
 
@@ -244,12 +244,12 @@ def _key_places(plan: EntityPlan) -> tuple[int, ...]:
 
 
 def _same(key: Key) -> Key:
-    """The key with each NaN as one value: to Python no NaN is another's equal, to PostgreSQL all are."""
+    """The key with each NaN as one value: in Python no NaN equals another, in PostgreSQL all do."""
     return tuple("NaN" if value != value else value for value in key)
 
 
 def _sameness(plan: EntityPlan) -> Callable[[Key], Key]:
-    """What makes equal keys of equal ones: of most columns they are that already."""
+    """A function that makes keys equal if the source does; most types are unchanged."""
     names = {column.kind.name for column in plan.key}
     return tuple if names <= {"integer", "text", "uuid", "date", "timestamp"} else _same
 
@@ -260,7 +260,7 @@ def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> lis
     A root without children has () for a list, 0 for a count and NULL for a sum, a minimum or a maximum.
     """
     width, same = len(plan.key), _sameness(plan)
-    # A single value stands for itself, without a tuple and a call for each row.
+    # A single value represents itself, without a tuple and a call for each row.
     name_of: Callable[[Any], Any] = operator.itemgetter(*_key_places(plan))
     name_of_child: Callable[[Any], Any] = operator.itemgetter(0)
     if width > 1 or same is not tuple:
@@ -276,8 +276,8 @@ def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> lis
 
 
 def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
-    """Keys that several of the rows have, and how many; rows that a join made two of are among them."""
-    # Of a key of one column its values do, without the tuples: each page of each run is looked through.
+    """Keys shared by several rows, and the number of rows; includes rows duplicated by a join."""
+    # For a key of one column the values suffice, without tuples: this runs for each page of each run.
     if len(set(_at(roots, _key_places(plan)))) == len(roots):
         return {}
     counts = Counter(map(key_reader(plan), roots))
@@ -285,12 +285,12 @@ def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
 
 
 def _at(rows: _Rows, places: tuple[int, ...]) -> Iterable[Any]:
-    """Of each row what is at the places, or at the only one."""
+    """Each row's values at the places, or its value at the only one."""
     return rows.values(places) if isinstance(rows, InPlace) else map(operator.itemgetter(*places), rows)
 
 
 def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
-    """Rows that the trees were made of: the roots, and the children of their lists."""
+    """Number of rows in the trees: the roots, and the children of their lists."""
     numbered = enumerate(plan.collections, len(plan.slots))
     lists = [place for place, collection in numbered if collection.collection.is_list]
     return len(trees) + sum(sum(map(len, map(operator.itemgetter(place), trees))) for place in lists)
@@ -319,7 +319,7 @@ def _of_none(collection: CollectionPlan) -> Any:
 
 
 class Committing(Reading):
-    """What is read by `read` is written and committed. `needs`: what writes here, for the message of a standby."""
+    """`read` also writes and commits. `needs`: what writes here, for the message of a standby."""
 
     needs = "capture"
 
@@ -339,10 +339,10 @@ class Committing(Reading):
 
 
 class Writing(Committing):
-    """Every method of Marks and Tickets does no harm when it is done twice, so what broke is tried again.
+    """Every method of Marks and Tickets is idempotent, so a broken one is retried.
 
-    `looks`: the engine to read by, read-only, where there is one already; so that a source that takes no writes can be
-    looked at, and nothing connects to write before something is written.
+    `reading_engine`: an existing read-only engine for reads, so that a read-only source can be inspected, and nothing
+    connects for writing before the first write.
     """
 
     def __init__(
@@ -365,28 +365,28 @@ class Writing(Committing):
         self._ddl: Ddl | None = None
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """What `work` gives in a read-only transaction; of a file in one during which no other write is open.
+        """The result of `work` in a read-only transaction; on a file, in one without other open writes.
 
         Raises: as `write` does.
         """
         return super().read(doing, work) if self.kind.is_file else self._capture_reading.read(doing, work)
 
     def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """What `work` gives in a read-only transaction. Raises: as `write` does."""
+        """The result of `work` in a read-only transaction. Raises: as `write` does."""
         try:
             return self._capture_reading.read(doing, partial(self._with_ddl, work))
         except MissingNameError:
             raise self._not_installed(doing) from None
 
     def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """What `work` gives, committed. Raises: SourceError, in our own words; Interrupted."""
+        """The result of `work`, committed. Raises: SourceError, in our own words; Interrupted."""
         try:
             return super().read(doing, partial(self._with_ddl, work))
         except MissingNameError:
             raise self._not_installed(doing) from None
 
     def at_once(self) -> Writing:
-        """The same, on the same connections, that tries nothing twice."""
+        """The same, on the same connections, without retries."""
         other = copy(self)
         other._retry = Retry(Backoff(attempts=1), self._retry.stop)
         other._capture_reading = _CaptureReading(
@@ -400,7 +400,7 @@ class Writing(Committing):
             self._capture_reading.close()
 
     def ddl(self, connection: Connection) -> Ddl:
-        """The dialect's statements. On MySQL our tables are in the database that the URL names."""
+        """The dialect's statements. On MySQL our tables are in the database in the URL."""
         if self._ddl is None:
             self._ddl = self.kind.capturing.ddl(connection)
         return self._ddl
@@ -414,7 +414,7 @@ class Writing(Committing):
 
 
 class _CaptureReading(Reading):
-    """They wait for locks as patiently as what writes."""
+    """Also retries lock conflicts, as writes do."""
 
     def _can_pass(self, error: BaseException) -> bool:
         return is_contended(error) or super()._can_pass(error)

@@ -1,4 +1,4 @@
-"""What the clauses of a statement of any shape name: columns that filter and order its rows, OFFSET and LIMIT."""
+"""Columns that filter and order the rows of any statement, and its OFFSET and LIMIT."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from migrator.source.sql.statements import read_select
 from migrator.source.workload.reading import column_named, parameter_of, table_named
 
 _FILTERS_OF: dict[type[exp.Expr], str] = {exp.Lower: "lower", exp.Upper: "upper", exp.Trim: "trim"}
-"""By function, the mapping's filter that orders as it does."""
+"""By function, the mapping's filter with the same order."""
 _COARSER = (exp.Collate, exp.Date, exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDsToDate, exp.Year)
-"""Rows in the order of a column are in the order of these functions of it."""
+"""Functions that keep the order of a column's rows."""
 
 
 def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
@@ -30,7 +30,7 @@ def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
 
 
 def unknown_name(sql: str, facts: SchemaFacts) -> str:
-    """The first table, alias or column of a statement that the source does not have; '' if it cannot be told."""
+    """The first table, alias or column of a statement that the source does not have; '' if unknown."""
     reader = _reader_of(sql, facts)
     if reader is None:
         return ""
@@ -103,7 +103,7 @@ class _ClauseReader:
         return (name for name, number in named.items() if number == 1)
 
     def _read(self, scope: Scope) -> None:
-        """The walk: each node of a scope by the clause that it is in."""
+        """Walk a scope: each node by the clause that contains it."""
         for node in scope.walk():
             if isinstance(node, exp.EQ):
                 self._equality(scope, node)
@@ -150,7 +150,7 @@ class _ClauseReader:
     # ── columns ──
 
     def places(self, scope: Scope | None, column: exp.Column, depth: int = 0) -> list[TableColumn]:
-        """The columns of tables that the name stands for, through derived tables and aliases of outputs."""
+        """The table columns behind the name, through derived tables and aliases of outputs."""
         if scope is None or not isinstance(column.this, exp.Identifier):
             return []
         sources = {alias.lower(): source for alias, source in scope.sources.items()}
@@ -196,7 +196,7 @@ class _ClauseReader:
                 filters += [_FILTERS_OF[type(value)]] if type(value) in _FILTERS_OF else []
                 value = value.this.unnest()
             places = tuple(self._same(dict.fromkeys(self._columns(scope, value))))
-            # What a subquery gives has another name in the item, as a parent's columns have.
+            # A subquery's output has another name in the item, as a parent's columns have.
             if (places or isinstance(value, exp.Rand)) and value.find(exp.Query) is None:
                 is_column = isinstance(value, exp.Column)
                 descends = bool(ordered.args.get("desc"))
@@ -212,7 +212,7 @@ class _ClauseReader:
         return value if output is None else output.unalias().unnest()
 
     def _text(self, value: exp.Expr) -> str:
-        """As it is written, a parameter as :name."""
+        """As written, with a parameter as :name."""
         named = value.transform(_named) if value.find(exp.Placeholder) is not None else value
         return named.sql(dialect=sqlglot_dialect(self.facts.dialect))
 
@@ -227,7 +227,7 @@ def _is_day(value: exp.Expr) -> bool:
 
 
 def _filters(column: exp.Column) -> bool:
-    """Whether rows without a fitting value of the column are left out."""
+    """Whether rows without a matching value of the column are excluded."""
     clause = column.find_ancestor(exp.Where, exp.Having, exp.Join, exp.Order, exp.Group, exp.Select)
     if isinstance(clause, exp.Join):
         return (clause.side or "").upper() not in ("LEFT", "FULL")
@@ -242,7 +242,7 @@ def _always_holds(node: exp.Expr) -> bool:
 
 
 def _gives_rows(query: exp.Expr) -> bool:
-    """Whether the rows of this SELECT are the answer's, and not those of a condition or of one value."""
+    """Whether the rows of this SELECT are the answer's, not those of a condition or of one value."""
     return query.find_ancestor(exp.Where, exp.Having, exp.Exists) is None and not any(
         query in one.walk() for outer in [query.find_ancestor(exp.Select)] if outer for one in outer.selects
     )
@@ -253,7 +253,6 @@ def _outputs(query: exp.Expr) -> list[exp.Expr]:
 
 
 def _output(query: exp.Expr, name: str) -> exp.Expr | None:
-    """The output that has the name."""
     named = (one for one in _outputs(query) if one.alias_or_name.lower() == name.lower())
     output = next((one for one in named if not isinstance(one, exp.Star)), None)
     return None if output is None else output.unalias()

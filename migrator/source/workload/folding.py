@@ -1,4 +1,4 @@
-"""Statements as ORMs write them, as one SELECT of tables: wrappers are merged, subqueries of keys are joins."""
+"""ORM-generated statements as one SELECT of tables: wrappers are merged, subqueries of keys become joins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from migrator.source.adapter.statement import quietly
 from migrator.source.sql.spelling import sqlglot_dialect
 
 _OF_ROWS = {"expressions", "from_", "joins", "where", "kind"}
-"""Clauses of a SELECT that gives rows as they are."""
+"""Clauses of a SELECT that returns rows unchanged."""
 
 
 class FoldedStatement(Struct, frozen=True):
-    """`select`: what is left. `asks_existence`: only whether there is a row. `conditional`: names of tables that were
-    in a subquery of a condition: their rows are never those asked for."""
+    """`select`: the folded statement. `asks_existence`: it only tests whether a row exists. `conditional`: names of tables
+    from a subquery of a condition: their rows are never returned.
+    """
 
     select: exp.Query
     asks_existence: bool
@@ -28,7 +29,7 @@ class FoldedStatement(Struct, frozen=True):
 
 
 def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
-    """The statement with the same meaning; what cannot be folded is left as it is. The tree may be changed."""
+    """The statement with the same meaning; parts that cannot be folded stay. May change the tree."""
     for offset in list(tree.find_all(exp.Offset)):
         if isinstance(offset.expression, exp.Literal) and offset.expression.name == "0":
             offset.pop()
@@ -46,7 +47,7 @@ def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
 
 
 def conjuncts(select: exp.Select) -> list[exp.Expr]:
-    """The conditions of WHERE that all hold, without those that hold for every row."""
+    """The conditions of WHERE joined by AND, without those that are always true."""
     where = select.args.get("where")
     return [] if where is None else [part for part in _all_of(where.this) if not _is_true(part)]
 
@@ -61,9 +62,9 @@ def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def without_or(part: exp.Or) -> exp.Expr | None:
-    """The same as IN, or as a comparison of rows: a < x OR (a = x AND b < y) is (a, b) < (x, y). None where it is neither.
+    """The same as IN, or as a comparison of rows: a < x OR (a = x AND b < y) is (a, b) < (x, y). None if it is neither.
 
-    A value that is given several times is taken to be the same one.
+    A value that is given several times is assumed to be the same.
     """
     branches = sorted(_any_of(part), key=len)
     last = branches[-1]
@@ -92,7 +93,7 @@ def without_or(part: exp.Or) -> exp.Expr | None:
 
 
 def _any_of(condition: exp.Expr) -> Iterator[list[exp.Expr]]:
-    """The branches of a condition with OR, each as conditions that all hold: a AND (b OR c) is two branches."""
+    """The branches of a condition with OR, each as conditions joined by AND: a AND (b OR c) is two branches."""
     condition = condition.unnest()
     if isinstance(condition, exp.Or):
         yield from _any_of(condition.left)
@@ -106,7 +107,7 @@ def _any_of(condition: exp.Expr) -> Iterator[list[exp.Expr]]:
 
 
 def _is_true(part: exp.Expr) -> bool:
-    """Whether it is TRUE, or such as 1=1."""
+    """Whether it is always true: TRUE, or a condition like 1=1."""
     if isinstance(part, exp.EQ):
         return isinstance(part.left, exp.Literal) and part.left == part.right
     return isinstance(part, exp.Boolean) and bool(part.this)
@@ -116,7 +117,7 @@ def _is_true(part: exp.Expr) -> bool:
 
 
 def _existence(tree: exp.Query) -> exp.Select | None:
-    """The SELECT of the rows of which a statement asks only whether there is one: SELECT 1, SELECT EXISTS, COUNT(*) > 0."""
+    """The SELECT of the rows whose existence a statement tests: SELECT 1, SELECT EXISTS, COUNT(*) > 0."""
     if not isinstance(tree, exp.Select) or not tree.expressions or tree.args.get("group"):
         return None
     outputs = [output.unalias().unnest() for output in tree.expressions]
@@ -133,7 +134,7 @@ def _existence(tree: exp.Query) -> exp.Select | None:
         return tested.this
     counted = tested.this.this
     if isinstance(counted, exp.Column):
-        # COUNT(column) counts rows that have a value in it.
+        # COUNT(column) counts rows with a value in it.
         tree.where(exp.Not(this=exp.Is(this=counted.copy(), expression=exp.Null())), copy=False)
     elif not (isinstance(counted, exp.Star) or _is_constant(counted)):
         return None
@@ -159,7 +160,7 @@ def _tested(output: exp.Expr) -> exp.Expr | None:
 
 
 def _aggregates(select: exp.Select) -> bool:
-    """Whether it returns numbers of many rows, of which there is always one."""
+    """Whether it returns an aggregate of many rows, so always one row."""
     return any(output.find(exp.AggFunc, exp.Window) for output in select.expressions)
 
 
@@ -190,7 +191,7 @@ def _count_of_rows(tree: exp.Query) -> exp.Query:
 
 
 def _without_wrappers(tree: exp.Query, facts: SchemaFacts) -> exp.Query:
-    """With CTEs and derived tables that are used once merged."""
+    """The statement with CTEs and derived tables that are used once merged."""
     if not isinstance(tree, exp.Select):
         return tree
     sources = [tree.args.get("from_"), *(tree.args.get("joins") or [])]
@@ -219,7 +220,7 @@ def _without_wrappers(tree: exp.Query, facts: SchemaFacts) -> exp.Query:
 
 
 def _passed_on(tree: exp.Select) -> exp.Select:
-    """The inner SELECT of one that returns its columns and does nothing else."""
+    """The inner SELECT of one that only returns its columns."""
     given = {name for name, value in tree.args.items() if value}
     source = tree.args["from_"].this if given == {"expressions", "from_"} else None
     inner = source.this if isinstance(source, exp.Subquery) else None
@@ -235,7 +236,7 @@ def _passed_on(tree: exp.Select) -> exp.Select:
 
 
 def _move_conditions(select: exp.Select) -> None:
-    """Conditions of inner joins that compare no two columns into WHERE, where they mean the same."""
+    """Move conditions of inner joins that compare no two columns into WHERE, where their meaning is the same."""
     for join in select.args.get("joins") or []:
         on = join.args.get("on")
         if on is None or join.side or (join.kind or "") not in ("", "INNER", "CROSS"):
@@ -248,7 +249,7 @@ def _move_conditions(select: exp.Select) -> None:
 
 
 def _join_inside(select: exp.Select) -> None:
-    """A LEFT JOIN is an inner one if a condition needs a value of its table."""
+    """Turn a LEFT JOIN into an inner one if a condition needs a value of its table."""
     needed = {
         column.table.lower()
         for part in conjuncts(select)
@@ -286,7 +287,7 @@ def compares_columns(part: exp.Expr) -> bool:
 
 
 def _drop_schemas(select: exp.Select) -> None:
-    """A column with its table's schema before it names the table of this schema in FROM."""
+    """Remove a column's schema; its table's name refers to the table of this schema in FROM."""
     tables = {(table.name, table.db) for table in select.find_all(exp.Table) if not table.alias}
     for column in select.find_all(exp.Column):
         if column.db and (column.table, column.db) in tables:
@@ -297,9 +298,9 @@ def _drop_schemas(select: exp.Select) -> None:
 
 
 def _join_subqueries(select: exp.Select, facts: SchemaFacts) -> Iterator[str]:
-    """Makes joins of `x IN (SELECT key …)` and `EXISTS (SELECT … WHERE key = x)`: names of their tables.
+    """Turn `x IN (SELECT key …)` and `EXISTS (SELECT … WHERE key = x)` into joins; returns their tables' names.
 
-    It is the same if the key names one row at most, which the reader of joins looks at.
+    Equivalent if the key matches at most one row, which the reader of joins checks.
     """
     taken = {table.alias_or_name.lower() for table in select.find_all(exp.Table)}
     count = len(list(select.find_all(exp.Table)))
@@ -324,7 +325,7 @@ def _join_subqueries(select: exp.Select, facts: SchemaFacts) -> Iterator[str]:
 
 
 def _subquery(part: exp.Expr) -> exp.Select | None:
-    """The SELECT of such a condition that has tables and conditions only."""
+    """The SELECT of such a condition with tables and conditions only."""
     query = part.args.get("query") if isinstance(part, exp.In) else part.this
     inner = query.unnest() if isinstance(query, exp.Subquery) else query
     is_asked = isinstance(part, (exp.In, exp.Exists)) and not part.args.get("negate")
@@ -349,7 +350,7 @@ def _subquery(part: exp.Expr) -> exp.Select | None:
 
 
 def _name_tables(select: exp.Select, facts: SchemaFacts) -> None:
-    """Writes the table before each of its columns that stands alone, where the SELECT has one table."""
+    """Qualify each column with its table, if the SELECT has one table."""
     table = select.args["from_"].this if select.args.get("from_") else None
     if not isinstance(table, exp.Table) or select.args.get("joins"):
         return

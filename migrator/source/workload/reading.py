@@ -1,4 +1,6 @@
-"""A statement as a question: its tables, joins by whole keys, conditions, order and columns; or why it is none."""
+"""A statement as a question: its tables, joins by whole keys, conditions, order and columns; or the reason why it is not
+one.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ On = tuple[tuple[str, str], ...]
 
 
 class NoQuestion(Exception):
-    """Why a statement is no question: a word of REASONS, and what of it."""
+    """Why a statement is not a question: a key of REASONS, and details."""
 
     def __init__(self, reason: str, what: str = "") -> None:
         super().__init__(reason)
@@ -62,11 +64,11 @@ class NoQuestion(Exception):
 
 @dataclass
 class QueryScope:
-    """Tables by the name that the statement has for them. `root`: the one whose rows are asked for; `joined`: its parents;
-    `optional`: those of a LEFT JOIN; `required`: columns of the root that an inner join leaves out where they are NULL.
+    """Tables by their names in the statement. `root`: the table of the returned rows; `joined`: its parents; `optional`:
+    those of a LEFT JOIN; `required`: columns of the root for which an inner join excludes NULL.
 
-    `turned`: of a total, the child's columns that are the root's key. `parent_of`: the child of a
-    LEFT JOIN, whose parent is in the answer also if it has none.
+    `turned`: for a total, the child's columns that are the root's key. `parent_of`: the child of a LEFT JOIN, whose parent
+    is returned even without one.
     """
 
     tables: dict[str, TableFacts] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class QueryScope:
     parent_of: str = ""
 
     def place(self, column: exp.Column) -> tuple[str, Column]:
-        """The table's name in the statement, and the column. Raises: NoQuestion where it is none, or several."""
+        """The table's name in the statement, and the column. Raises: NoQuestion if none matches, or several."""
         if column.args.get("db") is not None or not isinstance(column.this, exp.Identifier):
             raise NoQuestion("ambiguous")
         named = [column.table.lower()] if column.table else list(self.tables)
@@ -92,12 +94,12 @@ class QueryScope:
         return places[0]
 
     def path(self, column: exp.Column) -> Path:
-        """Where the column stands in the row tree: a parent's key is the child's column that points to it."""
+        """The column's place in the row tree: a parent's key is the child's column that refers to it."""
         name, fact = self.place(column)
         return self._lifted(name, fact.name)
 
     def all_paths(self, name: str) -> list[Path]:
-        """Those of the columns that `SELECT *` returns of a table."""
+        """Paths of the columns that `SELECT *` returns of a table."""
         if name not in self.tables or self.turned:
             raise NoQuestion("ambiguous")
         return [
@@ -123,7 +125,7 @@ class QueryScope:
         return self._lifted(child, own)
 
     def turn(self, parent: str) -> None:
-        """Makes the only parent the root: a total is asked for, which is a number of its."""
+        """Make the only parent the root: the question is for a total of its children."""
         joined = self.joined.pop(parent)
         self.turned = {(self.root, own): theirs for own, theirs in joined.on}
         self.root = parent
@@ -133,7 +135,7 @@ class QueryScope:
 def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str] = frozenset()) -> QueryScope:
     """The tables of a SELECT. `conditional`: those that only restrict its rows.
 
-    Raises: NoQuestion where they are not one row and its parents.
+    Raises: NoQuestion if they are not one row and its parents.
     """
     scope = QueryScope()
     _add_table(scope, select.args["from_"].this, facts)
@@ -145,7 +147,7 @@ def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str]
         name = _add_table(scope, join.this, facts)
         scope.optional |= {name} if side else set()
         pairs += _pairs_of(scope, join, name)
-    # Equalities of columns in WHERE join what commas list.
+    # Equalities of columns in WHERE join tables listed with commas.
     pairs += [_pair(part) for part in conjuncts(select) if compares_columns(part)]
     _link(scope, pairs)
     if scope.root in conditional:
@@ -171,7 +173,7 @@ def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
 
 
 def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
-    """The table of the source that a statement names, in the schema that it names."""
+    """The source's table for a name in a statement, with its schema."""
     schemas = (None, table.db.lower())
     real = {
         known.real: known
@@ -209,14 +211,14 @@ def _pair(part: exp.Expr) -> Pair:
 
 
 def column_named(table: TableFacts, identifier: exp.Identifier) -> Column | None:
-    """The column that is meant; names of columns in any case, as most engines have them."""
+    """The matching column; names of columns in any case, as on most engines."""
     columns = {column.real: column for column in table.columns if column.sql is None}
     any_case = {real.lower(): column for real, column in columns.items()}
     return columns.get(folded(columns, identifier) or "") or any_case.get(identifier.name.lower())
 
 
 def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
-    """Finds the row whose parents all others are, and joins them to it."""
+    """Find the row of which all others are parents, and join them to it."""
     links: dict[frozenset[str], list[dict[str, str]]] = {}
     for pair in pairs:
         ends = {name: column.name for name, column in map(scope.place, pair)}
@@ -245,7 +247,7 @@ def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
 def _directed(
     scope: QueryScope, names: Sequence[str], ends_of: Sequence[dict[str, str]]
 ) -> tuple[str, str, On]:
-    """(child, parent, columns of both): the parent is the one whose whole key is named."""
+    """(child, parent, columns of both): the parent is the table with its whole key in the condition."""
     ways = []
     for child, parent in (names, names[::-1]):
         on = tuple(sorted({(ends[child], ends[parent]) for ends in ends_of}))
@@ -281,7 +283,7 @@ def _join_parents(scope: QueryScope, parents: dict[str, tuple[str, On]], child: 
 
 
 def _require(scope: QueryScope, child: str, columns: Sequence[str]) -> None:
-    """An inner join leaves out rows whose columns are NULL."""
+    """Record that an inner join excludes rows with NULL in these columns."""
     table = scope.tables[child]
     nullable = {name for name in columns if (column := table.column(name)) is not None and column.nullable}
     if nullable and child != scope.root:
@@ -291,13 +293,13 @@ def _require(scope: QueryScope, child: str, columns: Sequence[str]) -> None:
 
 _KINDS: dict[type[exp.Expr], Aggregate] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max"}
 ALL = "all"
-"""What a count counts."""
+"""The argument of a count of rows."""
 
 
 def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition]) -> Total:
-    """SUM, MIN or MAX of a table's rows for each of their parents: the parent is the row of the scope from then on.
+    """SUM, MIN or MAX of a table's rows for each of their parents; makes the parent the root of the scope.
 
-    Raises: NoQuestion for every other number of many rows.
+    Raises: NoQuestion for every other aggregate of many rows.
     """
     function, group = _function(select), select.args.get("group")
     kind = _KINDS.get(type(function)) if isinstance(function.this, exp.Column) else None
@@ -322,7 +324,7 @@ def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Qu
 
 
 def _function(select: exp.Select) -> exp.Expr:
-    """The only one that makes a number of rows. Raises: NoQuestion where there are several."""
+    """The only aggregate function. Raises: NoQuestion if there are several."""
     functions: list[exp.Expr] = [
         function for output in select.expressions for function in output.find_all(exp.AggFunc)
     ]
@@ -332,8 +334,9 @@ def _function(select: exp.Select) -> exp.Expr:
 
 
 class OfOneParent(Struct, frozen=True):
-    """COUNT, SUM, MIN or MAX of the children of one parent, asked of the parent. `by`: (the child's column, the parent's);
-    `sql`: answers as the parent's item does, with a blank for each parameter in the order of `by`."""
+    """COUNT, SUM, MIN or MAX of the children of one parent, as a question for the parent. `by`: (the child's column, the
+    parent's); `sql`: the same answer as the parent's item, with a blank for each parameter in the order of `by`.
+    """
 
     parent: str
     total: Total
@@ -343,7 +346,7 @@ class OfOneParent(Struct, frozen=True):
 def total_of_one(
     select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
 ) -> OfOneParent | None:
-    """None where the statement is another one. A foreign key says that no child is without its parent."""
+    """The total; None for any other statement. Requires a foreign key, so that no child is without its parent."""
     table = scope.tables[scope.root]
     asked = {condition.path[1] for condition in conditions if condition.bound == "=" and condition.params}
     others = any(select.args.get(word) for word in ("group", "order", "limit"))
@@ -365,7 +368,7 @@ def total_of_one(
 
 
 def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
-    """The column of a number, ALL for a count of rows; None for anything else."""
+    """The aggregated column, ALL for a count of rows; None for anything else."""
     value = function.this
     if isinstance(value, exp.Column):
         column = scope.place(value)[1]
@@ -377,7 +380,7 @@ def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
 
 
 def _sql(facts: SchemaFacts, child: TableFacts, parent: TableFacts, total: Total) -> str:
-    """One row for a parent that is there, and none for another one."""
+    """A SELECT that returns one row for an existing parent, and none otherwise."""
     quoted = Speller("", facts.dialect).quoted
 
     def named(table: TableFacts, name: str) -> str:
@@ -394,7 +397,7 @@ def _sql(facts: SchemaFacts, child: TableFacts, parent: TableFacts, total: Total
 
 
 LONGEST = 20_000
-"""Characters of a statement that is read."""
+"""Maximum characters of a statement that is parsed."""
 
 _MARK = "migrator_p"
 _PLACEHOLDER = re.compile(
@@ -432,7 +435,7 @@ _ROWS_ALONE = {
 
 
 def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion | Unserved:
-    """What the statement asks of the tables of `facts`, or why no access pattern can be made of it."""
+    """The question of the statement on the tables of `facts`, or why no access pattern can be made from it."""
     try:
         return _StatementReader(statement, facts).question()
     except NoQuestion as no_question:
@@ -440,7 +443,7 @@ def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion |
 
 
 def first_word(sql: str) -> str:
-    """The first word of a statement in lower case, behind comments and parentheses."""
+    """The first word of a statement in lower case, after comments and parentheses."""
     match = re.match(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*([A-Za-z]+)", sql, re.DOTALL)
     return match[1].lower() if match else ""
 
@@ -451,7 +454,7 @@ def asks_nothing(sql: str) -> bool:
 
 
 def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with :migrator_p0, … for its placeholders of any style, and what each is called there ('' nothing)."""
+    """The statement with :migrator_p0, … for its placeholders of any style, and their names there ('' for none)."""
     quoted = [match.span() for match in engine_of(dialect).statements.quotes.finditer(sql)]
     pieces: list[str] = []
     names: list[str] = []
@@ -469,13 +472,13 @@ def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
             places[same] = len(names)
             names.append(name)
         done, before = match.end(), sql[done : match.start()]
-        # A word right behind a ? would become part of the name.
+        # A word directly after a ? would become part of the name.
         pieces += [before, f":{_MARK}{places[same]}", " " if sql[done : done + 1].isalnum() else ""]
     return "".join([*pieces, sql[done:]]), tuple(names)
 
 
 def tree_of(text: str, dialect: str) -> exp.Expr | None:
-    """The one statement of a text whose placeholders are marked; None if it cannot be read, or is not the only one."""
+    """The single statement of a text with marked placeholders; None if it cannot be parsed, or is not the only one."""
     try:
         with quietly():
             (tree,) = sqlglot_dialect(dialect).parse(text)
@@ -593,7 +596,7 @@ class _StatementReader:
         return select.transform(marks).sql(dialect=sqlglot_dialect(self.facts.dialect), comments=False)
 
     def _returns_any_key(self, select: exp.Select) -> bool:
-        """Whether it returns nothing but the key of the first row in any order: then it asks whether there is one."""
+        """Whether it returns only the key of the first row in any order: then it tests for existence."""
         limit, order = select.args.get("limit"), select.args.get("order")
         is_first = isinstance(limit, exp.Limit) and limit.expression.name == "1" and order is None
         outputs = [output.unalias() for output in select.expressions] if is_first else []
@@ -606,7 +609,7 @@ class _StatementReader:
         return bool(key) and len(columns) == len(outputs) and {("", name) for name in key} == set(columns)
 
     def _ask_for_key(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
-        """Makes a statement that asks whether there is a row one that returns the first row's key."""
+        """Turn an existence test into a statement that returns the first row's key."""
         table = self.scope.tables[self.scope.root]
         source = next(
             one for one in select.find_all(exp.Table) if one.alias_or_name.lower() == self.scope.root
@@ -632,7 +635,7 @@ class _StatementReader:
         self.notes.append("asks whether there is a row: the answer is the row's key, or nothing")
 
     def _check_distinct(self, select: exp.Select, outputs: Sequence[Path]) -> None:
-        """DISTINCT says nothing where each row has its key in it."""
+        """Raises: NoQuestion for a DISTINCT that has an effect, because the rows do not contain their key."""
         distinct = select.args.get("distinct")
         if distinct is None:
             return
@@ -641,7 +644,9 @@ class _StatementReader:
             raise NoQuestion("distinct")
 
     def _check_offset(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
-        """Of one row at most, an OFFSET that skips it is never given."""
+        """Drop OFFSET from a statement with at most one row: one that skips it is never sent. Raises: NoQuestion for
+        others.
+        """
         if select.args.get("offset") is None:
             return
         fixed = {
@@ -715,7 +720,7 @@ class _StatementReader:
             raise NoQuestion(*_why_not(part))
 
     def _flag(self, part: exp.Expr, *, is_negated: bool) -> QuestionCondition | None:
-        """A boolean column that stands alone, or with IS TRUE or IS FALSE."""
+        """A boolean column alone, or with IS TRUE or IS FALSE."""
         is_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Boolean)
         column = part.this.unnest() if is_test else part
         if not isinstance(column, exp.Column) or self.scope.place(column)[1].kind.name != "boolean":
@@ -726,7 +731,7 @@ class _StatementReader:
         return QuestionCondition(self.scope.path(column), "=", value=value)
 
     def _either(self, part: exp.Or) -> QuestionCondition:
-        """OR that says the same as one condition."""
+        """An OR that is equivalent to one condition."""
         one = without_or(part)
         if one is None:
             raise NoQuestion(*_why_not(part))
@@ -757,7 +762,7 @@ class _StatementReader:
         return QuestionCondition(paths[0], bound, tuple(numbers), then=tuple(paths[1:]))
 
     def _begun(self, part: exp.Expr) -> QuestionCondition:
-        """LIKE of a parameter and '%' behind it: texts that begin with it."""
+        """LIKE with a parameter followed by '%': texts with that prefix."""
         value = part.expression.unnest() if isinstance(part, exp.Like) else part
         pair = (value.this, value.expression) if isinstance(value, exp.DPipe) else tuple(value.expressions)
         is_begin = len(pair) == 2 and isinstance(pair[1], exp.Literal) and pair[1].name in ("%", "%%")
@@ -799,7 +804,7 @@ class _StatementReader:
         return QuestionCondition(path, bound, value=_constant(value))
 
     def _lowered(self, value: exp.Expr, function: type[exp.Expr]) -> exp.Expr:
-        """The parameter, which SQL takes in any letters from now on, as the key does."""
+        """The parameter, which is case-insensitive from here on, as the key is."""
         parameter = value.copy()
         value.replace(function(this=parameter))
         self.is_rewritten = True
@@ -807,7 +812,7 @@ class _StatementReader:
         return parameter
 
     def _given(self, column: exp.Column, value: exp.Expr) -> exp.Expr:
-        """The value; a time that SQL computes, such as NOW() - INTERVAL '7 days', is a parameter from now on."""
+        """The value; a time computed by SQL, such as NOW() - INTERVAL '7 days', becomes a parameter."""
         is_time = self.scope.place(column)[1].kind.name in ("timestamp", "date")
         inner = value.this if isinstance(value, exp.Cast) else value
         is_computed = isinstance(inner, (exp.Func, exp.Add, exp.Sub)) and not _is_value(inner)
@@ -846,7 +851,7 @@ class _StatementReader:
         if number in self.params and self.params[number][1] != type_:
             raise NoQuestion("condition", "one parameter is compared with two types")
         if number not in self.params:
-            # Drivers take other letters in names of parameters in different ways, or not.
+            # Drivers handle other characters in parameter names differently, or not at all.
             given = re.sub(r"\W", "_", self.names[number] or wanted, flags=re.ASCII).strip("_") or "value"
             self.params[number] = free_name(given, (name for name, _ in self.params.values())), type_
 
@@ -884,7 +889,7 @@ class _StatementReader:
         return self._once(select, outputs)
 
     def _once(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[Path, ...]:
-        """Each column once: a parent's key is the child's column that points to it."""
+        """Each column once: a parent's key is the child's column that refers to it."""
         if len(set(outputs)) == len(outputs):
             return tuple(outputs)
         order = select.args.get("order")
@@ -915,7 +920,7 @@ class _StatementReader:
         return descends == (sqlglot_dialect(self.facts.dialect).NULL_ORDERING == "nulls_are_large")
 
     def _has_null(self, path: Path) -> bool:
-        """Whether the column may be NULL; a parent's may, if the row has none."""
+        """Whether the column may be NULL; a parent's may, if the row has no parent."""
         column = self.scope.tables[self.scope.root].column(path[1])
         return bool(path[0]) or column is None or column.nullable
 
@@ -954,7 +959,7 @@ class _StatementReader:
         conditions: Sequence[QuestionCondition],
         order: Sequence[tuple[Path, bool]],
     ) -> tuple[Joined, ...]:
-        """The parents of which anything is read, and those between."""
+        """The parents whose columns are read, and those between."""
         read = {
             alias
             for alias, _ in (
@@ -973,7 +978,7 @@ class _StatementReader:
     def _of_one_parent(
         self, total: OfOneParent, conditions: Sequence[QuestionCondition]
     ) -> StatementQuestion:
-        """The same question, asked of the parent."""
+        """The same question, for the parent."""
         params = {condition.path[1]: self.params[int(condition.params[0])] for condition in conditions}
         asked = [(theirs, params[own]) for own, theirs in total.total.on]
         return StatementQuestion(
@@ -988,7 +993,7 @@ class _StatementReader:
 
 
 _SAID = {"this", "expression", "negate", "low", "high", "expressions", "query"}
-"""What a condition says in sqlglot's tree, and is read here; anything else (BETWEEN SYMMETRIC) may mean another one."""
+"""Arguments of a condition in sqlglot's tree that are handled here; any other (BETWEEN SYMMETRIC) may change its meaning."""
 
 
 def _positive(part: exp.Expr) -> tuple[exp.Expr, bool]:
@@ -1013,14 +1018,14 @@ _OR = "OR of different conditions: run one query for each, and merge their rows"
 
 
 def _why_not(part: exp.Expr) -> tuple[str, str]:
-    """(reason, what of it) for a condition that is none of a key."""
+    """(reason, details) for a condition that cannot be one on a key."""
     if part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo):
         return "search", ""
     return "condition", _OR if isinstance(part, exp.Or) else _NOT if part.find(exp.NEQ, exp.Not) else ""
 
 
 def _uncast(side: exp.Expr) -> exp.Expr:
-    """A column without a cast to text, which changes no text."""
+    """A column without a cast to text, which does not change its text."""
     side = side.unnest()
     is_text = isinstance(side, exp.Cast) and side.to.is_type(*exp.DataType.TEXT_TYPES)
     inner = side.this.unnest() if is_text else side
@@ -1032,7 +1037,7 @@ def _is_value(side: exp.Expr) -> bool:
 
 
 def parameter_of(value: exp.Expr) -> str:
-    """The name of the parameter that the value is, casts around it apart; '' for anything else."""
+    """The name of the parameter, inside any casts; '' for anything else."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this.unnest()
@@ -1040,7 +1045,7 @@ def parameter_of(value: exp.Expr) -> str:
 
 
 def mark_of(value: exp.Expr) -> int | None:
-    """The number of the parameter that `marked` has marked; None for anything else."""
+    """The number of a parameter from `marked`; None for anything else."""
     name = parameter_of(value)
     number = name.removeprefix(_MARK)
     return int(number) if number != name and number.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Statements that a source is asked, without values and each form of them once; and those that a server recorded."""
+"""A source's statements, each form once and without values; and those that a server recorded."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ _OPEN_END = re.compile(r"'9999-\d\d-\d\d(?:[ T][\d:.]+)?'")
 _EQUAL = re.compile(r"(?<![<>!])=\s*(?:DATE\s*|TIMESTAMP\s*)?\Z", re.IGNORECASE)
 _BLANKS = re.compile(r"\s+")
 _OPEN = r"(?:'|\"|`|\$(?:[^\W\d]\w*)?\$|/\*)(?s:.*)\Z"
-"""A text, a name or a comment that does not end."""
+"""A text, a name or a comment without an end."""
 _ANY_NUMBER = r"(?<![\w.$:@?%])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b"
 _ROWS_OF_VALUES = re.compile(r"(?<=\))(?:\s*,\s*\([^()]*\))+")
 
 
 def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
-    """Each form of a statement once, with all its calls: constants and lists are parameters, so that no value is left
-    but the day of an open end.
+    """Each form of a statement once, with all its calls. Constants and lists become parameters, so no value remains except
+    the day of an open end.
 
-    Blanks and the case of keywords make no difference.
+    Ignores white space and the case of keywords.
     """
     forms: dict[str, Statement] = {}
     for statement in statements:
@@ -74,7 +74,7 @@ def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
 
 
 def _together(one: Statement, other: Statement) -> Statement:
-    """Two of one form as one, the same whichever comes first."""
+    """Two of one form as one, independent of their order."""
     rates = [statement.per_s for statement in (one, other) if statement.per_s is not None]
     budgets = [statement.p99_ms for statement in (one, other) if statement.p99_ms is not None]
     asking = {who for statement in (one, other) for who in statement.who.split("; ") if who}
@@ -91,8 +91,9 @@ def _together(one: Statement, other: Statement) -> Statement:
 
 
 def without_values(sql: str, dialect: str) -> str:
-    """The statement without comments, with ? for its texts and for numbers that something is compared with, and one for each
-    list; of one that writes or sets something ? for every number. From a text that does not end on, it is CUT."""
+    """The statement without comments, with ? for texts and compared numbers, and one per list; in one that writes or sets
+    something, ? for every number. A text without an end, and everything after it, becomes CUT.
+    """
     engine = engine_of(dialect)
     texts = ("'", "E'", "e'", "$", *(['"'] if engine.sql.quote == "`" else []))
 
@@ -101,7 +102,7 @@ def without_values(sql: str, dialect: str) -> str:
         if match["open"]:
             return CUT
         if whole.startswith("/*!"):
-            # MySQL runs what is in such a comment.
+            # MySQL executes the content of such a comment.
             return without_values(re.sub(r"/\*!\d*|\*/", " ", whole), dialect)
         if whole.startswith(("--", "/*")) or (whole[0] == "#" and engine.sql.quote == "`"):
             return " "
@@ -133,7 +134,7 @@ _OPERATOR = re.compile(r"\s*(?<![-+*/<>=~!@#%^&|?])(<=|>=|<>|!=|=|<|>)(?![-+*/<>
 
 
 def spelled(sql: str, dialect: str) -> str:
-    """The statement with its keywords in upper case and one blank where some are: the same for each way to write it."""
+    """The statement in canonical form: keywords in upper case, and single spaces."""
     return _outside_names(sql, dialect, _spelled).strip()
 
 
@@ -145,7 +146,7 @@ def _spelled(part: str) -> str:
 
 
 def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
-    """The statement with all that stands in no quotes changed."""
+    """The statement with the parts outside quotes changed."""
     pieces, done = list[str](), 0
     for match in engine_of(dialect).statements.quotes.finditer(sql):
         pieces += [change(sql[done : match.start()]), match[0]]
@@ -155,11 +156,11 @@ def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
 
 _FUNCTION = re.compile(r"\b(avg|coalesce|count|date|ifnull|lower|max|min|sum|upper) \(", re.IGNORECASE)
 _OURS = re.compile(r"migrator_|\bFROM\s+\S+(?:\s*\.\s*\S+)?\s+AS\s+[`\"]?root\b", re.IGNORECASE)
-"""What our own statements have in them: an alias of figures, or that of a row tree's own table (source/sql/selects.py)."""
+"""Marks of our own statements: an alias of figures, or that of a row tree's own table (source/sql/selects.py)."""
 
 
 def is_ours(sql: str) -> bool:
-    """Whether the statement is one of this toolkit's own; those of patterns are the application's."""
+    """Whether the statement is migrator's own; those of patterns are the application's."""
     return _OURS.search(sql) is not None
 
 
@@ -169,7 +170,7 @@ _OTHERWISE = "give a file of the service's questions with --statements FILE, or 
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
     """The statements that the source's server recorded since its figures were last reset.
 
-    Raises: SettingsError where it records none, or this user may not read them, with what to do.
+    Raises: SettingsError with the fix if it records none, or this user may not read them.
     """
     engine = engine_of(dialect)
     recorded = engine.server.recorded
@@ -190,7 +191,7 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
     if recorded.hidden and any(text == recorded.hidden for text, _ in rows):
         what = "source: statements of other users are hidden from this one"
         raise SettingsError(f"{what}; {recorded.grant}; or {_OTHERWISE}")
-    # A server that spells names of functions apart from their parentheses would refuse them so.
+    # A space between a function's name and its parenthesis would make servers reject the statement.
     texts = ((_FUNCTION.sub(r"\1(", str(text)), float(calls)) for text, calls in rows)
     made = merged((Statement(text, calls) for text, calls in texts if not is_ours(text)), dialect)
     if not made:
@@ -202,15 +203,15 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
 # ── Statements of a file of SQL, with rates in comments ──
 
 LARGEST_FILE = 200_000_000
-"""Bytes of a file of statements."""
+"""Maximum bytes of a file of statements."""
 STATEMENTS_TAKE = "--statements takes a file of SQL, auto or none"
 
 
 def statements_of(text: str, dialect: str) -> list[Statement]:
-    """The statements of a file of SQL, each form of them once.
+    """The statements of a file of SQL, each form once.
 
-    Each has the rate of a comment such as `-- 12.5/s` or `-- 300/min` before it, else one call; a word before the rate,
-    or alone in the comment, is the statement's name.
+    The rate comes from a preceding comment such as `-- 12.5/s` or `-- 300/min`, else one call; a word before the rate, or
+    alone in the comment, is the statement's name.
     """
     return merged(_written(text, dialect), dialect)
 
@@ -258,14 +259,14 @@ def _rated(sql: str, rate: float | None, name: str) -> Statement:
 
 
 def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, str]:
-    """The rate and the name that a comment says, or those before."""
+    """The rate and the name in a comment, else the earlier ones."""
     said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
     new = named["name"] if named is not None and named["name"] else ""
     return float(said["number"]) / _UNITS_S[said["unit"]] if said else rate, new or name
 
 
 def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
-    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
+    """The text of a file. Raises: SettingsError if it cannot be read, or is too large; `taken`: what the option takes."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > LARGEST_FILE:
@@ -284,7 +285,7 @@ _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
 
 class _StatementChange(Struct, frozen=True):
-    """What one statement writes. `columns`: those that an update sets, by their real names."""
+    """One statement's writes. `columns`: those that an update sets, by real name."""
 
     table: str
     columns: tuple[str, ...]
@@ -292,7 +293,7 @@ class _StatementChange(Struct, frozen=True):
 
 
 def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRates:
-    """Of statements whose calls are calls a second; each is taken to change one row."""
+    """From statements with calls per second; each is assumed to change one row."""
     changes = _changes(statements, facts)
     if not changes:
         return WriteRates(why="no statement of the file writes")
@@ -305,7 +306,7 @@ def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRat
 
 
 def _changes(statements: Iterable[Statement], facts: SchemaFacts) -> list[_StatementChange]:
-    """Those that can be read and write to a table of the source."""
+    """Those that can be parsed and write to a table of the source."""
     read = (_change(statement, facts) for statement in statements)
     return [change for change in read if change is not None]
 
@@ -342,26 +343,26 @@ _TITLES = {
     "p99": ("latency", "latency budget", "p99", "budget"),
     "who": ("who asks", "who", "asked by", "service"),
 }
-"""What the head of a column may say, in any case; other columns are left alone."""
+"""Titles of columns, in any case; other columns are ignored."""
 _COLUMNS = {title: column for column, titles in _TITLES.items() for title in titles}
 _KNOWN = "; ".join(f"{titles[0]} (or {', '.join(titles[1:])})" for titles in _TITLES.values())
 _FREQUENCY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:(?:/|per|a)\s*(?P<unit>[a-z]+))?", re.IGNORECASE)
 _WORDS_OF_RATES = {"very high": 1000.0, "high": 100.0, "medium": 10.0, "low": 1.0}
-"""Where no number is told: how they weigh against each other."""
+"""Relative weights, used if no number is given."""
 _LATENCY = re.compile(r"(?:<=?|≤)?\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)?", re.IGNORECASE)
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[\s|:-]+")
 
 
 class Listed(Struct, frozen=True):
-    """`statements`: those told in SQL; `in_words`: those that are not."""
+    """`statements`: questions given as SQL; `in_words`: the others."""
 
     statements: list[Statement]
     in_words: list[Unserved]
 
 
 class _Line(Struct, frozen=True):
-    """One question: the number of its line, and its cells by column."""
+    """One question: its line number, and its cells by column."""
 
     number: int
     cells: dict[str, str]
@@ -369,7 +370,7 @@ class _Line(Struct, frozen=True):
 
 @dataclass
 class _List:
-    """A list as it is read, with what is wrong in it."""
+    """A list while it is read, with its faults."""
 
     file: str
     dialect: str
@@ -380,9 +381,9 @@ class _List:
 
 
 def listed_questions(text: str, file: Path, dialect: str) -> Listed:
-    """The questions of the file, Markdown where it is called .md, else CSV.
+    """The questions of the file, Markdown if it is called .md, else CSV.
 
-    Raises: MappingError with every fault of it.
+    Raises: MappingError with all its faults.
     """
     reading = _List(str(file), dialect)
     lines = list(_lines(reading, _markdown(text) if file.suffix.lower() == ".md" else _csv(text)))
@@ -428,11 +429,11 @@ def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_L
 
 
 def _csv(text: str) -> list[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row; cells stand between commas, semicolons or tabs, as the head says."""
+    """(number of its first line, cells) of each row; separated by commas, semicolons or tabs, as in the head."""
     text = text.removeprefix("\ufeff")
     head = text.split("\n", 1)[0]
     rows, begun = list[tuple[int, list[str]]](), 1
-    # A field may be as long as the file: of a quote that is not closed it holds the rest. The limit is the process's.
+    # A field may be as long as the file: an unclosed quote extends it to the end. The limit is per process.
     limit = csv.field_size_limit()
     csv.field_size_limit(max(limit, len(text)))
     try:
@@ -447,7 +448,7 @@ def _csv(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _markdown(text: str) -> list[tuple[int, list[str]]]:
-    """The same of the first table that has a column of ours; SQL may stand in backquotes."""
+    """The same for the first table that has one of our columns; SQL may be in backquotes."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
@@ -473,7 +474,7 @@ def _statement(reading: _List, line: _Line) -> Statement:
     sql, words = line.cells.get("sql", ""), line.cells.get("words", "")
     if not sql and not words:
         reading.fault(line.number, "", "neither SQL nor words; write the question")
-    # A list may hold examples with values: those of the SQL go, as they go from a log.
+    # A list may contain examples with values: those in SQL are removed, as from a log.
     if sql and len(statements_of(sql, reading.dialect)) > 1:
         reading.fault(line.number, "sql", "more than one statement; give each a line")
     calls, per_s = _rate(reading, line)
@@ -482,7 +483,7 @@ def _statement(reading: _List, line: _Line) -> Statement:
 
 
 def _rate(reading: _List, line: _Line) -> tuple[float, float | None]:
-    """(calls, calls a second where they are told so)."""
+    """(calls, calls a second if given)."""
     text = line.cells.get("rate", "")
     match = _FREQUENCY.fullmatch(text)
     if not text or text.lower() in _WORDS_OF_RATES:

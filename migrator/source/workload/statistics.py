@@ -1,4 +1,4 @@
-"""Figures of a source's tables, by plain SQL: rows, the least and the largest of numbers, children of one parent."""
+"""Figures of a source's tables, by plain SQL: rows, minimum and maximum of numbers, children of one parent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
 
 FirstRows = Callable[[Sequence[str]], list[tuple[Any, ...]]]
-"""The first row of each of some SELECTs."""
+"""The first row of each SELECT."""
 TotalColumn = tuple[str, str, tuple[str, ...]]
 FanOutColumns = tuple[str, tuple[str, ...]]
 
 
 def figures_of(first_rows: FirstRows, facts: SchemaFacts, wanted: Wanted, rows_exact: int) -> Figures:
-    """What is wanted. A table of more than `rows_exact` rows is not read as a whole: of it only the key's numbers are known,
-    and its rows as at least so many."""
+    """The wanted figures. A table of more than `rows_exact` rows is not read as a whole: only its key's numbers are known,
+    and a minimum of its rows.
+    """
     measuring = _Measuring(first_rows, facts)
     rows = measuring.rows(rows_exact)
     small = {name for name, number in rows.items() if number <= rows_exact}
@@ -40,7 +41,7 @@ def figures_of(first_rows: FirstRows, facts: SchemaFacts, wanted: Wanted, rows_e
 
 
 class _Measuring:
-    """Asks for one kind of figures after another."""
+    """Queries one kind of figures after another."""
 
     def __init__(self, first_rows: FirstRows, facts: SchemaFacts) -> None:
         self._first_rows = first_rows
@@ -48,7 +49,7 @@ class _Measuring:
         self._quoted = Speller("", facts.dialect).quoted
 
     def rows(self, rows_exact: int) -> dict[str, int]:
-        """Rows of each table, up to one more than `rows_exact`."""
+        """Rows of each table, counted up to one more than `rows_exact`."""
         some = (
             f"SELECT 1 AS one_row FROM {self._table(name)} LIMIT {rows_exact + 1}" for name in self._tables
         )
@@ -58,7 +59,7 @@ class _Measuring:
     def spans(
         self, wanted: Mapping[str, Sequence[str]], small: Set[str]
     ) -> dict[tuple[str, str], NumberSpan]:
-        """Of the wanted columns; of a large table only of the first column of its key."""
+        """Of the wanted columns; for a large table only of the first column of its key."""
         chosen = {
             name: [
                 column
@@ -76,7 +77,7 @@ class _Measuring:
         }
 
     def filled(self, wanted: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-        """Those of the columns that are NULL in no row."""
+        """Those of the columns without NULL in any row."""
         chosen = {name: columns for name, columns in wanted.items() if columns}
         selects = [self._select(name, "COUNT(*) - COUNT({0})", columns) for name, columns in chosen.items()]
         return [
@@ -87,7 +88,7 @@ class _Measuring:
         ]
 
     def totals(self, wanted: Sequence[TotalColumn]) -> dict[TotalColumn, NumberSpan]:
-        """The least and the largest sum of each column over rows that are grouped, which bounds MIN and MAX too."""
+        """The minimum and maximum sum of each column over grouped rows, which also bound MIN and MAX."""
         values = self._first_rows([self._total(*total) for total in wanted])
         spans = {}
         for total, (least, lowest, most) in zip(wanted, values, strict=True):
@@ -102,7 +103,7 @@ class _Measuring:
         return f"SELECT MIN(total), MIN(least), MAX(total) FROM ({grouped}) AS migrator_totals"
 
     def fan_outs(self, wanted: Sequence[FanOutColumns]) -> dict[FanOutColumns, int]:
-        """The most rows with the same values of the columns."""
+        """The maximum number of rows with the same values of the columns."""
         rows = self._first_rows([self._fan_out(*columns) for columns in wanted])
         return {columns: int(row[0] or 0) for columns, row in zip(wanted, rows, strict=True)}
 
@@ -128,7 +129,7 @@ class _Measuring:
 
 
 def _whole(value: Any) -> int | None:
-    """The number without its decimals, away from nothing; None where there is none, or it is no number."""
+    """The number rounded away from zero; None for NULL, and for other types."""
     if value is None or isinstance(value, (str, bytes)):
         return None
     number = Decimal(str(value))
@@ -144,10 +145,10 @@ _VIEW = "it stands behind a view"
 def fan_outs(
     ask: Ask, dialect: str, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
 ) -> list[FanOut]:
-    """For each table that the plans read and each entity that reads it. `rows`: of each entity; the rows of one with more
+    """For each table that the plans read and each entity that reads it. `rows`: of each entity; rows of an entity with more
     than `rows_exact` are not grouped.
 
-    Raises: what the source raises, but where a statement takes longer than allowed.
+    Raises: the source's errors, except for a statement that exceeds its time limit.
     """
     by_name = {plan.entity.name: plan for plan in plans}
     counting = _Counting(ask, Speller("", dialect).quoted)
@@ -185,13 +186,13 @@ def _uncounted(captured: Captured, lookup: Lookup, why: str) -> FanOut:
 
 
 class _Counting(Struct, frozen=True):
-    """Groups rows of an entity by what joins them to a table."""
+    """Groups rows of an entity by the values that join them to a table."""
 
     ask: Ask
     quoted: Callable[[str], str]
 
     def counted(self, table: TableFacts, lookup: Lookup, plan: EntityPlan) -> list[tuple[float, float]]:
-        """(rows of the entity, how many rows of the table are in so many), of all rows of the table."""
+        """(rows of the entity, number of the table's rows that are in so many), for all rows of the table."""
         all_rows = int(self.ask(f"SELECT COUNT(*) FROM {self._table(table)}", {})[0][0])
         grouped = self._grouped(lookup, plan)
         select = f"SELECT roots, COUNT(*) FROM ({grouped}) AS migrator_fan_outs GROUP BY roots"
@@ -200,7 +201,7 @@ class _Counting(Struct, frozen=True):
         return [*counted, (0.0, max(0.0, in_none))]
 
     def _grouped(self, lookup: Lookup, plan: EntityPlan) -> str:
-        """Each group's number of the entity's rows."""
+        """SELECT of each group's number of the entity's rows."""
         collection = lookup.collection
         joins = plan.joins if collection is None else collection.joins
         start = plan.table if collection is None else collection.table
@@ -221,7 +222,7 @@ class _Counting(Struct, frozen=True):
         return f"SELECT {counted} AS roots FROM {text} WHERE {some} GROUP BY {', '.join(columns)}"
 
     def _together(self, columns: Sequence[str]) -> str:
-        """One value for several: MySQL alone counts several columns as they are."""
+        """One expression for several columns: only MySQL counts several columns directly."""
         return columns[0] if len(columns) == 1 else f"CONCAT({', '.join(_with_commas(columns))})"
 
     def _alias(self, alias: str) -> str:
