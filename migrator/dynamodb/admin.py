@@ -105,7 +105,6 @@ def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What,
 
 
 def _absent_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
-    """The condition of a Query that matches no item."""
     numbered = list(enumerate(attributes))
     return {
         "KeyConditionExpression": " AND ".join(f"#k{number} = :k{number}" for number, _ in numbered),
@@ -363,7 +362,6 @@ class DynamoTableAdmin:
         return any(index["IndexName"] == name for index in indexes_of(self._describe(table) or {}))
 
     def _stays(self, table: str, name: str) -> bool:
-        """Whether the index exists and is not being removed."""
         return any(
             index["IndexName"] == name and index.get("IndexStatus") != "DELETING"
             for index in indexes_of(self._describe(table) or {})

@@ -254,7 +254,6 @@ def endpoint_of(written: str | None) -> str | None:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether the endpoint is on this machine, so not AWS."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -18,7 +18,7 @@ from migrator.mapping.model.table import CONTROL, Item, TableDesign, Value
 from migrator.runtime.errors import TargetError
 from migrator.runtime.values import replace
 
-# The control item holds what must stay known whatever happens to source and journal.
+# The control item stores what must stay known if source or journal are lost.
 
 _KEYS: dict[str, Value] = {"text": "_migrator", "number": -(10**38 - 1), "binary": b"_migrator"}
 """No row has such a key: the number is the lowest integer that DynamoDB stores exactly."""

@@ -185,7 +185,6 @@ def may_have_worked(error: BaseException) -> bool:
 
 
 def passes_in_batch(code: str) -> bool:
-    """Whether a statement of a batch with this code may succeed later."""
     return code in _PASSING_IN_BATCH
 
 

@@ -143,7 +143,7 @@ def batches(items: Sequence[_OfBatch], units_at_most: float | None = None) -> It
     Source: API reference, BatchWriteItem.
     """
     if units_at_most is None and _fits(items, None):
-        # Most pages: what holds for the whole holds for each part.
+        # Most pages: a limit that the whole meets is met by each part.
         yield from (
             list(items[at : at + BATCH_WRITE_ITEMS]) for at in range(0, len(items), BATCH_WRITE_ITEMS)
         )

@@ -122,7 +122,7 @@ class WriteLimit:
         A failed request counts as its estimate: it may have been taken.
         Raises: what `wait` raises when the run is to stop.
         """
-        # Without a limit there is no wait; one that is set meanwhile applies from the next request on.
+        # Without a limit nothing waits; one that is set meanwhile applies from the next request on.
         request = LimitedRequest(units)
         return nullcontext(request) if math.isinf(self.units_per_s) else self._within(request)
 

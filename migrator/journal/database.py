@@ -278,7 +278,6 @@ TEST_CLOCK = "MIGRATOR_TEST_CLOCK"
 
 
 def insert_or_ignore(connection: Connection, table: Table) -> Insert:
-    """INSERT that keeps an existing row as it is."""
     if connection.dialect.name == "mysql":
         # Not INSERT IGNORE: it also hides other errors, and two that find the same deleted row would deadlock.
         any_column = next(column for column in table.columns if column is not table.autoincrement_column)
@@ -322,7 +321,6 @@ Piece = TypeVar("Piece")
 
 
 def chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """The pieces in order, CHUNK at a time."""
     for start in range(0, len(pieces), CHUNK):
         yield pieces[start : start + CHUNK]
 
@@ -545,15 +543,11 @@ class Database:
 
 
 class InDatabase:
-    """Part of a journal's database."""
-
     def __init__(self, database: Database) -> None:
         self.database = database
 
 
 class OfJob(InDatabase):
-    """Records of one job."""
-
     def __init__(self, database: Database, job: str) -> None:
         super().__init__(database)
         self.job = job

@@ -94,7 +94,6 @@ class SqlIdentity(OfJob):
 
     @repeatable
     def add_name(self, connection: Connection, kind: NameKind, name: str) -> None:
-        """Record a further name."""
         if name not in self._names(connection, kind):
             names = JOB_NAMES.lock(connection, self.job, kind) or ()
             JOB_NAMES.put(connection, self.job, (*names, name), kind)

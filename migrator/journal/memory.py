@@ -167,7 +167,6 @@ class SqlMemory(InDatabase):
 
 
 def root_digest(table_id: str, root: Root) -> bytes:
-    """The digest by which a root of that table is found."""
     return _blake([table_id, *root])
 
 

@@ -303,7 +303,6 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def reserve(self, connection: Connection, shares: Sequence[Share]) -> None:
-        """Store the shares of processes that are about to start."""
         PROCESSES.forget(connection, self.job, seconds(connection) - _FORGOTTEN_S)
         for share in sorted(shares, key=lambda share: share.id):
             self._put(connection, share.id, None, share, 0.0)

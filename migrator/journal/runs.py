@@ -90,7 +90,6 @@ def _add_findings(connection: Connection, run_id: int, findings: Iterable[Findin
 
 
 def columns_of(table: Table) -> list[ColumnElement[Any]]:
-    """The columns of a Finding's fields, in order."""
     return [table.c[name] for name in NAMES]
 
 
@@ -301,7 +300,6 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_shared(self, connection: Connection, table_id: str) -> None:
-        """Record that the table also contains items of other writers."""
         _SHARED.add(connection, table_id, True)
 
     def is_shared(self, table_id: str) -> bool:
@@ -553,7 +551,6 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def finding_counts(self, connection: Connection, run: Run) -> dict[str, int]:
-        """Number of findings per kind."""
         here = finding.c.run_id == run.id
         query = select(finding.c.kind, func.count()).where(here).group_by(finding.c.kind)
         return {str(kind): int(number) for kind, number in connection.execute(query)}

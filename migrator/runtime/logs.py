@@ -109,7 +109,6 @@ def _bound_logger(room: str) -> Any:
 
 
 def _set_up() -> None:
-    """Configure structlog for this process, once."""
     import structlog
 
     settings = dict(_settings)  # another thread may be configuring it

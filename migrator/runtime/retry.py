@@ -287,7 +287,6 @@ class RateLimit:
                 self._tokens -= rows
 
     def _debt_s(self, rows_per_s: float) -> float:
-        """Seconds until the bucket is out of debt."""
         with self._lock:
             now = self._clock()
             filled = self._tokens + (now - self._filled_at) * rows_per_s

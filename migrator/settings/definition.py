@@ -114,7 +114,6 @@ def projection(index: Index) -> dict[str, Any]:
 
 
 def _settings(options: TableOptions) -> dict[str, Any]:
-    """The job's options except keys, indexes and billing."""
     stream = {"StreamEnabled": True, "StreamViewType": (options.stream or "").upper()}
     tags = [{"Key": name, "Value": value} for name, value in options.tags.items()]
     wanted = {

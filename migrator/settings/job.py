@@ -116,7 +116,6 @@ _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
 Number = Annotated[float, BeforeValidator(no_switch)]
 IS_DURATION = "x-duration"
-"""Marks a duration in the JSON Schema of settings."""
 Duration = Annotated[float, BeforeValidator(duration_s), Field(json_schema_extra={IS_DURATION: True})]
 """Any setting for a length of time, with or without _s in its name: see durations.py."""
 _Timeout = Annotated[Duration, AfterValidator(_limit)]
@@ -535,7 +534,6 @@ def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True
 
 
 def _twice(form: JobFile) -> Iterator[str]:
-    """The fault if the target is one of the old tables."""
     old, target = form.source.dynamodb, form.target
     if old is None or target.table not in old.real_names.values():
         return

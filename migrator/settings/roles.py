@@ -281,7 +281,6 @@ def policy(role: str, rights: Rights, place: TablePlace, revision: str) -> str:
 
 
 _OF_IMPORTS = ("DescribeImport", "ListImports")
-"""Rights on imports, with ARNs below the table's."""
 
 
 def _named(rights: Sequence[str]) -> list[str]:

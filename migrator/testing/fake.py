@@ -267,8 +267,6 @@ class _FakeMappedReads(MappedReads):
 
 
 class _FakePage(PageCall):
-    """A page cut out of the whole answer."""
-
     def page(self, side: Side, edges: Backends, position: PagePosition) -> PageRows:
         rows = self.question.answer(side, self.values, edges.source, edges.store)[""]
         end = position.given + self.size

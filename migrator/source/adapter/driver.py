@@ -199,7 +199,6 @@ class Driver:
 
     @property
     def raw(self) -> Any:
-        """The driver's own connection."""
         return own_connection(self.connection)
 
     @property
@@ -316,7 +315,7 @@ def off_loop(work: Callable[[], Result]) -> Result:
 
 def _is_awaited() -> bool:
     try:
-        # Part of SQLAlchemy's asyncio extra; without it there are no async sessions.
+        # Part of SQLAlchemy's asyncio extra; async sessions require it.
         from greenlet import getcurrent
     except ImportError:
         return False

@@ -310,7 +310,6 @@ class Rules(Struct, frozen=True):
 
     @property
     def triggered(self) -> frozenset[str]:
-        """Tables whose triggers leave the marks."""
         return self.tables if self.capture.marked_by != "services" else frozenset()
 
     @property

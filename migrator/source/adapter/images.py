@@ -25,7 +25,6 @@ from migrator.source.sql.spelling import fold
 # ── Keys of the rows that a service's statement writes, taken from the statement and its parameters ──
 
 Key: TypeAlias = Row
-"""Values of a primary key."""
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
@@ -158,7 +157,6 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def moves_children(self) -> bool:
-        """Whether an update sets a column that a foreign key follows."""
         columns = {self.fold(name) for tie in self.table.below if tie.on_update for _, name in tie.columns}
         return not columns.isdisjoint(self.write.assigned)
 
@@ -166,7 +164,6 @@ class StatementKeys(Struct, frozen=True):
         return fold(name, self.dialect)
 
     def _columns(self) -> Sequence[str]:
-        """The columns that an INSERT fills, in its order."""
         if self.write.columns is not None:
             return self.write.columns
         return [self.fold(name) for name in self.table.columns if name not in self.table.unfilled]
@@ -200,7 +197,6 @@ _PLAIN_TEXT = ("character", "text", "varchar", "char", "bpchar", "name", "citext
 
 
 def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The settings that affect the text of such columns."""
     settings: list[str] = []
     for column in columns:
         kind = column.kind.name

@@ -152,8 +152,6 @@ def names_this_table(driver: Driver, images: RowImages, statement: StatementKeys
 
 
 class StatementOutcome(Struct, frozen=True):
-    """The outcome of a statement that just ran."""
-
     images: RowImages
     driver: Driver
     pending: Pending
@@ -244,7 +242,6 @@ class StatementOutcome(Struct, frozen=True):
         raise UnmarkedError(f"{what}; roll the transaction back and run it again")
 
     def _at_most(self, before: State, after: State) -> int:
-        """Maximum number of changed rows if all of them are known."""
         statement, count = self.statement, len({*before, *after})
         if statement.write.is_upsert and self.driver.engine.outcomes.counts_twice:
             return self._counted(before, after) if count else 0

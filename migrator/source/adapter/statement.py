@@ -111,7 +111,6 @@ def _place(match: re.Match[str], number: int) -> int | str:
 
 
 def _quoted(text: str, engine: Engine) -> list[tuple[int, int]]:
-    """The spans of quoted texts and comments."""
     matches = engine.statements.quotes.finditer(text)
     return [(match.start(), match.end()) for match in matches]
 
@@ -201,7 +200,6 @@ Written: TypeAlias = StatementWrite | Opaque | None
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, in lower case."""
     return frozenset(word.lower() for word in re.findall(r"\w+", text))
 
 
@@ -444,7 +442,7 @@ class TreeReader:
         return (self.table_name(schema) if schema is not None else None), self.table_name(table.this)
 
     def table_name(self, node: Node) -> str:
-        """The table's name, as written where the case of table names depends on the server."""
+        """The table's name, as written if the case of table names depends on the server."""
         return str(node.name) if self.engine.statements.tables_keep_case else self.name(node)
 
     def _number(self, text: str) -> Any:
@@ -549,7 +547,7 @@ def may_write(text: str, dialect: str) -> bool:
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
     if word in ("CREATE", "ALTER"):
-        # As most are neither: comments may stand between the words.
+        # The usual case has neither: comments may separate the words.
         bare = engine_of(dialect).statements.quotes.sub(" ", text)
         return _MADE_BY_A_QUERY.match(bare) is not None or _BY_PARTITION.match(bare) is not None
     return word in _AROUND and (not _VERBS.isdisjoint(words_of(text)) or bool(unnamed(text, dialect)))

@@ -45,7 +45,6 @@ from migrator.source.sql.transactions import Writing
 
 
 def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]:
-    """Our triggers in the catalogue, in the order of their tables."""
     return list(engine_at(connection).capturing.triggers(connection, ddl))
 
 

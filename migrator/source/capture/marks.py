@@ -133,7 +133,6 @@ class Begin:
             self._last = min([self._last, *ids])
 
     def anew(self) -> None:
-        """Make the next take begin at the first mark."""
         with self._lock:
             self._next_s = None
 

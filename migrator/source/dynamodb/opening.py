@@ -68,8 +68,6 @@ from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, D
 
 
 class SwitchedStream(StreamSource, Protocol):
-    """A stream that can be enabled."""
-
     def switch_on(self) -> None:
         """Enable it with both images; return once it records all further writes."""
 

@@ -190,12 +190,12 @@ LONGEST_NAME = 63
 class ConnectionOptions(Struct, frozen=True):
     """Options of every connection. Times in seconds.
 
-    `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S where it has none; 0 for the server's own
-    or none. `name`: the connection's name on the server. `lock_wait_s`: how long SQLite waits for a writer that holds its
-    lock, and a server for a change of a table. `pool_wait_s`: how long to wait for a connection of the pool, which may have
-    fewer connections than there are workers. `idle_s`: after that a server may end a transaction that we left open.
-    `writes`: transactions are no snapshots, and every commit reaches the disk. `silence_s`: a MySQL server that is silent so
-    long past a statement's limit is taken as gone. `answer_bytes`: of what a statement that reads may answer.
+    `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S if it has none; 0 for the server's own or
+    none. `name`: the connection's name on the server. `lock_wait_s`: how long SQLite waits for another writer, and a server
+    for a change of a table. `pool_wait_s`: wait for a connection of the pool, which may have fewer connections than
+    workers. `idle_s`: the server may end an idle transaction after that. `writes`: transactions are not snapshots, and
+    every commit reaches the disk. `silence_s`: a MySQL server without an answer for this long after a statement's limit
+    counts as lost. `answer_bytes`: maximum answer of a statement that reads.
     """
 
     name: str = APPLICATION_NAME
@@ -209,7 +209,7 @@ class ConnectionOptions(Struct, frozen=True):
     answer_bytes: int = LONGEST_ANSWER_BYTES
 
     def limit_s(self, own_s: float) -> float | None:
-        """The limit to set, where the server's own is `own_s` (0: it has none); None to set nothing."""
+        """The limit to set, given the server's own `own_s` (0: none); None to set nothing."""
         if self.statement_timeout_s is None:
             return None if own_s else LONGEST_STATEMENT_S
         return self.statement_timeout_s or None
@@ -222,7 +222,6 @@ class ConnectionOptions(Struct, frozen=True):
         return replace(self, statement_timeout_s=limit_s, silence_s=answer_s)
 
     def pool(self) -> dict[str, Any]:
-        """How SQLAlchemy is to keep connections."""
         return {
             "poolclass": sa.QueuePool,
             "pool_size": self.pool_size,
@@ -331,7 +330,7 @@ Trait: TypeAlias = Literal[
     "rows compared as a whole",
     "zero date is NULL",
 ]
-"""What columns need in our own statements that standard SQL does not; source/sql/selects.py says how."""
+"""Differences from standard SQL in our statements on a column; used in source/sql/selects.py."""
 
 
 class Sql(Struct, frozen=True):

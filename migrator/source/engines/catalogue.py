@@ -19,7 +19,7 @@ from migrator.runtime.values import replace
 
 
 def quoted(name: str, quote: str = '"') -> str:
-    """The name in quotes, in which it means itself."""
+    """The name in quotes, with quotes inside it escaped."""
     return quote + name.replace(quote, quote * 2) + quote
 
 
@@ -27,10 +27,10 @@ def quoted(name: str, quote: str = '"') -> str:
 
 
 class TypeRule(Struct, frozen=True):
-    """`names`: types in the database's words, upper case. `form`: DynamoDB's type, and the format in words.
+    """`names`: types as the database spells them, upper case. `form`: DynamoDB's type, and the format in words.
 
-    `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON would
-    write it), both '' for a type that is refused. `no_key`: why a column of it cannot name rows, '' where it can.
+    `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON), both '' for
+    a type that is refused. `no_key`: why a column of it cannot identify rows, '' if it can.
     """
 
     names: tuple[str, ...]
@@ -48,13 +48,14 @@ _ARGUMENTS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 _SIGNS = re.compile(r"(?: unsigned| zerofill)+$")
 _MEMBERS = re.compile(r"^(enum|set)\(.*\)$", re.DOTALL)
 _COMMENT = re.compile(r" ?/\*.*?\*/$")
-# PostgreSQL's INTERVAL DAY TO SECOND(3) holds what an INTERVAL holds.
+# PostgreSQL's INTERVAL DAY TO SECOND(3) has the same values as an INTERVAL.
 _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 
 class Kinds(Struct, frozen=True, dict=True):
-    """Kinds by types of one engine. `engine`: its package, whose types.toml has a rule for each type; `unlisted`: of a name,
-    upper case, that no rule has."""
+    """Kinds by types of one engine. `engine`: its package, with a rule for each type in types.toml; `unlisted`: the kind
+    for a name, upper case, without a rule.
+    """
 
     engine: str
     unlisted: Callable[[str], Kind]
@@ -70,7 +71,7 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @property
     def shapes(self) -> Sequence[TypeRule]:
-        """Of types that a name does not show, but the catalogue does."""
+        """Rules of types that are recognised by the catalogue, not by a name."""
         return self._written[1]
 
     @cached_property
@@ -79,7 +80,7 @@ class Kinds(Struct, frozen=True, dict=True):
         return tuple(map(_rule, written["rules"])), tuple(map(_rule, written["shapes"]))
 
     def kind_of(self, declared: str) -> Kind:
-        """The kind of a declared type such as `NUMERIC(10, 2)`; `unknown` where it has no form in an item."""
+        """The kind of a declared type such as `NUMERIC(10, 2)`; `unknown` if it has no form in an item."""
         bare = _SPAN.sub("INTERVAL", _MEMBERS.sub(r"\1", _SIGNS.sub("", _COMMENT.sub("", declared))))
         arguments = _ARGUMENTS.search(bare)
         type_name = " ".join(_ARGUMENTS.sub(" ", bare, count=1).upper().split())
@@ -122,9 +123,9 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Queries(Struct, frozen=True, dict=True):
-    """Queries of one engine by their names. `engine`: its package, in whose `file` each follows a line `-- name: …`.
+    """Queries of one engine by name. `engine`: its package; in its `file` each query follows a line `-- name: …`.
 
-    {name} in a query stands for a value, or the text of another one; other lines of comment are not sent.
+    {name} in a query represents a value, or the text of another query; other comment lines are not sent.
     """
 
     engine: str
@@ -156,9 +157,10 @@ class Queries(Struct, frozen=True, dict=True):
 
 
 class FunctionNames(Struct, frozen=True):
-    """`refused`: patterns of those that reach past the tables, but for `harmless` ones; `refused_columns`: of those, what
-    x.name calls. `sized`: those that make a value of any size, and which argument is the size; empty if connections limit
-    values. `volatile`: those that give another value at another time."""
+    """`refused`: patterns of functions that reach beyond the tables, except `harmless` ones; `refused_columns`: of those,
+    what x.name calls. `sized`: functions that make a value of any size, and which argument is the size; empty if
+    connections limit values. `volatile`: functions whose value changes over time.
+    """
 
     refused: tuple[str, ...]
     volatile: frozenset[str]
@@ -207,7 +209,6 @@ def the_users(names: Iterable[str]) -> Iterator[str]:
 
 
 def primary_keys_of(inspector: Inspector, schema: str | None) -> dict[str, list[str]]:
-    """By real table name, the columns of each primary key."""
     constraints = inspector.get_multi_pk_constraint(schema=schema)
     return {name: list(key["constrained_columns"]) for (_, name), key in constraints.items() if key}
 
@@ -215,7 +216,6 @@ def primary_keys_of(inspector: Inspector, schema: str | None) -> dict[str, list[
 def foreign_keys_of(
     inspector: Inspector, schema: str | None
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
-    """By real table name, its foreign keys."""
     return {name: list(keys) for (_, name), keys in inspector.get_multi_foreign_keys(schema=schema).items()}
 
 
@@ -226,12 +226,12 @@ Name = TypeVar("Name")
 
 
 def alike(answers: Iterable[object]) -> tuple[Alike, ...]:
-    """The differences that are ignored, of the answers whether 'a' equals 'A', and 'a '."""
+    """The ignored differences, from the answers to whether 'a' equals 'A', and 'a '."""
     return tuple(name for name, is_one in zip(_ALIKE, answers, strict=True) if is_one)
 
 
 def alike_by(connection: Connection, queries: Mapping[Name, str]) -> Mapping[Name, tuple[Alike, ...]]:
-    """The same by queries of both answers."""
+    """The same from queries that return both answers."""
     return {name: alike(connection.exec_driver_sql(query).one()) for name, query in queries.items()}
 
 
@@ -242,7 +242,7 @@ ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 
 
 class Place(Struct, frozen=True):
-    """A table by its schema and name; `schema` None where the source has no schemas."""
+    """A table by its schema and name; `schema` None if the source has no schemas."""
 
     schema: str | None
     name: str

@@ -57,7 +57,7 @@ def engine_for_scheme(scheme: str) -> DatabaseEngine | None:
 
 
 def extra_for(url: str) -> tuple[str, str] | None:
-    """The extra that a source's URL needs, and its module; None where it needs none, or the engine is unknown."""
+    """The extra that a source's URL needs, and its module; None if it needs none, or for an unknown engine."""
     engine = engine_for_scheme(url.partition(":")[0])
     return None if engine is None else engine.connecting.extra
 
@@ -69,10 +69,10 @@ SUPPORTED = f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}"
 
 
 def source_url(text: str) -> URL:
-    """The URL of an SQLite file that exists, of a PostgreSQL database (always by psycopg 3), or of a MySQL or
-    MariaDB database (always by PyMySQL).
+    """The URL of an existing SQLite file, of a PostgreSQL database (always by psycopg 3), or of a MySQL or MariaDB database
+    (always by PyMySQL).
 
-    Raises: SettingsError for anything else. Its message never holds a URL, which may hold a password.
+    Raises: SettingsError for anything else. Its message never contains a URL, which may contain a password.
     """
     if "://" not in text:
         return sqlite_file(text, SUPPORTED)
@@ -88,7 +88,7 @@ def source_url(text: str) -> URL:
 
 
 def place_of(url: URL) -> str:
-    """What a message may call the source: its kind, file or host and database; no user, no password."""
+    """The source's name in messages: its kind, file or host and database; no user, no password."""
     engine = engine_of(url.get_backend_name())
     if engine.is_file:
         return f"{engine.title} file {url.database}"
@@ -146,7 +146,7 @@ class SecretProviders(Struct, frozen=True):
 
 
 def address_of(text: str, command: Sequence[str], secret_providers: SecretProviders) -> Address:
-    """The address that a job's `url` and `command` mean, either of which may be empty."""
+    """The address for a job's `url` and `command`, either of which may be empty."""
     if not command:
         return Address(_asking(text, secret_providers))
     if not text:
@@ -249,7 +249,7 @@ def _content(path: Path) -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    """What the program prints. Its words are never in a message: they may hold the secret."""
+    """The program's output. It is never quoted in a message: it may contain the secret."""
     try:
         # In its own session, so that Ctrl-C ends the run at its checkpoint and not this program.
         ended = subprocess.run(
@@ -296,7 +296,7 @@ def write_engine(address: Address, connection_options: ConnectionOptions) -> Eng
 
 
 def journal_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
-    """The same for a journal in the source. Raises: SettingsError where that is a file, which has one writer at a time."""
+    """read_engine() for a journal in the source. Raises: SettingsError for a file, which has one writer at a time."""
     if engine_of(address.url().get_backend_name()).is_file:
         what = "journal: source needs a server, and the source is an SQLite file"
         raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
@@ -304,7 +304,6 @@ def journal_engine(address: Address, connection_options: ConnectionOptions) -> E
 
 
 def view_names(connection: Connection) -> set[str]:
-    """The views of the default schema, by their real names."""
     inspector = sa.inspect(connection)
     has_both = engine_at(connection).schema.has_materialized_views
     materialized = inspector.get_materialized_view_names() if has_both else ()

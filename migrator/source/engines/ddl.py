@@ -87,7 +87,7 @@ _COLUMN = re.compile(r'\b(?:NEW|OLD)\.("(?:[^"]|"")+"|`(?:[^`]|``)+`|\w+)', re.I
 
 
 def columns_named(*texts: str) -> set[str]:
-    """Columns of the changed row that the triggers' texts name, as the source has them."""
+    """Columns of the changed row in the triggers' texts, as the source spells them."""
     return {_plain(name) for text in texts for name in _COLUMN.findall(text)}
 
 
@@ -196,7 +196,7 @@ _NUMBER = re.compile(r"@\d+$")
 
 
 def shown_word(column: str, word: str) -> str:
-    """Without the number, which distinguishes names that were swapped."""
+    """The word without its number, which distinguishes swapped names."""
     plain = _NUMBER.sub("", word)
     return f"{column} {plain}" if column == MADE_BY else f"{column}: {plain}".removesuffix(": ")
 

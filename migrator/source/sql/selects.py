@@ -540,7 +540,6 @@ def roots_select(
 
 
 def _value_columns(plan: EntityPlan, lookup: Lookup) -> tuple[str, ...]:
-    """Real names of the columns with the values."""
     return tuple(column.real for column in plan.key) if lookup.is_root else lookup.columns
 
 

@@ -73,7 +73,6 @@ class Speller(Struct, frozen=True):
 
 
 def sqlglot_dialect(dialect: str) -> Dialect:
-    """sqlglot's dialect for a SQLAlchemy dialect."""
     reader = engine_of(dialect).sql.reader
     return Dialect.get_or_raise(reader() if callable(reader) else reader)
 

@@ -281,7 +281,6 @@ def _compare_rows(select: exp.Select) -> None:
 
 
 def compares_columns(part: exp.Expr) -> bool:
-    """Whether it is an equality of two columns."""
     sides = (part.left.unnest(), part.right.unnest()) if isinstance(part, exp.EQ) else (None,)
     return all(isinstance(side, exp.Column) for side in sides)
 

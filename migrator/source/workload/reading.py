@@ -488,8 +488,6 @@ def tree_of(text: str, dialect: str) -> exp.Expr | None:
 
 
 class _StatementReader:
-    """Reads one statement."""
-
     def __init__(self, statement: Statement, facts: SchemaFacts) -> None:
         self.statement = statement
         self.facts = facts

@@ -33,7 +33,6 @@ from migrator.source.workload.reading import (
 )
 
 Ask = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
-"""Runs one SELECT."""
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?![\w.])"
 _COMPARED = rf"(?:[=<>]|\bBETWEEN\b|\bAND\b)\s*{_NUMBER}"
@@ -203,7 +202,6 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
 # ── Statements of a file of SQL, with rates in comments ──
 
 LARGEST_FILE = 200_000_000
-"""Maximum bytes of a file of statements."""
 STATEMENTS_TAKE = "--statements takes a file of SQL, auto or none"
 
 

@@ -18,7 +18,6 @@ from migrator.source.sql.spelling import Speller
 from migrator.source.workload.statements import Ask
 
 FirstRows = Callable[[Sequence[str]], list[tuple[Any, ...]]]
-"""The first row of each SELECT."""
 TotalColumn = tuple[str, str, tuple[str, ...]]
 FanOutColumns = tuple[str, tuple[str, ...]]
 

@@ -149,7 +149,7 @@ class RelationMarks(Struct, frozen=True, dict=True):
         self, places: Mapping[str, int], row: Row | None, other: Row | None, other_key: Row | None
     ) -> _Image | None:
         """The image; columns that are not in the log are omitted, and a mark without them becomes a finding. `other`,
-        `other_key`: where a value that the row omits may be, for any column and for one of the identity.
+        `other_key`: rows with values that this row may omit, for any column and for one of the identity.
         """
         if row is None:
             return None

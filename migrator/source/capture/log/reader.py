@@ -33,7 +33,6 @@ class Position(Protocol):
 
 
 def log_table(ddl: Ddl) -> str:
-    """The name of our table with the position in the log."""
     return f"{ddl.ticket.removesuffix('ticket')}log"
 
 
@@ -457,7 +456,6 @@ class LogMarks(SqlMarks):
         return True
 
     def leave(self) -> None:
-        """Release the log to another reader."""
         with self._copying:
             self.reader.close()
 

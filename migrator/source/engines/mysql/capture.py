@@ -53,7 +53,7 @@ _FORMS: dict[str, tuple[str, str]] = {
     "timestamp": ("EPOCH", "UNIX_TIMESTAMP({})"),
     **dict.fromkeys(_BYTES, ("HEX", "HEX({})")),
 }
-"""By declared type: the word before the colon, which says how the text is decoded, and the SQL for the text."""
+"""By declared type: the word before the colon, which selects the decoder of the text, and the SQL for the text."""
 
 
 class MysqlDdl:
@@ -126,8 +126,9 @@ class MysqlDdl:
         return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
 
     def _body(self, captured: Captured, event: str, note: str = "") -> str:
-        """One INSERT … VALUES: with SELECT it would hold the lock of the marks' ids until the service's statement ends, and
-        block all other writers (innodb_autoinc_lock_mode 1, MariaDB's default)."""
+        """One INSERT … VALUES: with SELECT it would keep the lock of the marks' ids until the service's statement ends, and
+        block all other writers (innodb_autoinc_lock_mode 1, MariaDB's default).
+        """
         columns, sides = columns_of(captured, captured.columns), EVENTS[event]
         targets = ", ".join(["table_name", *(IMAGES[side] for side in sides), "changed_at"])
         values = ",\n    ".join([literal(captured.name), *(image(columns, side) for side in sides), self.now])
@@ -143,7 +144,7 @@ def _is_read(captured: Captured, column: Column) -> bool:
 
 
 def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:
-    """At most 64 letters, as the server allows. `whole`: with all of the event's name, not its first letter."""
+    """At most 64 characters, the server's limit. `whole`: with the full name of the event, not its first letter."""
     return f"migrator_{digest_of(table)}_{event if whole else event[0].lower()}_{digest}"
 
 
@@ -158,7 +159,7 @@ def _value(column: Column, side: str) -> str:
     word, text = _FORMS.get(declared_word(column), others)
     column_sql = f"{side}.{quoted(column.real)}"
     value = f"CONCAT('{word}:', {text.format(column_sql)})"
-    # A zero date has no moment: MariaDB gives NULL, MySQL 0.
+    # A zero date is not a time: MariaDB returns NULL, MySQL 0.
     return f"COALESCE({value}, CONCAT('TIMESTAMP:', {column_sql}))" if word == "EPOCH" else value
 
 
@@ -170,7 +171,9 @@ def _condition(captured: Captured) -> str:
 
 
 def _changed(column: Column) -> str:
-    """Compares texts by their bytes, as a collation takes some as equal, and moments by their time, not by local hours."""
+    """A comparison of texts by bytes, because a collation treats some as equal, and of times by instant, not by local
+    time.
+    """
     word = declared_word(column)
     old, new = (f"{side}.{quoted(column.real)}" for side in ("OLD", "NEW"))
     if word == "timestamp":
@@ -444,7 +447,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def home_of(ddl: Ddl) -> str:
-    """The database that our tables are in."""
     assert isinstance(ddl, MysqlDdl)
     return ddl.home
 
@@ -469,7 +471,6 @@ def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTri
 
 
 def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDdl) -> Iterator[Trigger]:
-    """Triggers on parents whose foreign keys change captured tables."""
     yield from covers(cascades(connection), tables, ddl)
 
 

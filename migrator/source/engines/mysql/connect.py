@@ -39,7 +39,7 @@ _RAW = frozenset(
 
 
 def fetched(connection: Connection, statement: Executable, raw: frozenset[int]) -> RawPage:
-    """The rows of a SELECT, with the columns at these places as text; all as usual where one has another type."""
+    """The rows of a SELECT, with the columns at these places as text; all as usual if one has another type."""
     driver: Any = connection.connection.driver_connection
     results: list[_Rows] = []
 
@@ -65,7 +65,7 @@ _Converter: TypeAlias = tuple[str | None, Callable[[Any], Any] | None]
 
 
 class BoundedSession(Session):  # type: ignore[misc]
-    """A connection that ends where an answer has more bytes than `answer_bytes`."""
+    """Ends the connection if an answer exceeds `answer_bytes`."""
 
     answer_bytes: int
 
@@ -103,7 +103,7 @@ class _Streamed(MySQLResult):  # type: ignore[misc]
 
 
 class _Rows(MySQLResult):  # type: ignore[misc]
-    """The result of a statement. `raw`: places of columns as text; none where one of them has another type."""
+    """The result of a statement. `raw`: places of columns as text; none if one of them has another type."""
 
     connection: Any
     converters: list[_Converter]
@@ -134,19 +134,19 @@ class _Rows(MySQLResult):  # type: ignore[misc]
         try:
             last = self._taken(_Packets(driver), rows)
         except BaseException:
-            # What is left of the answer must not be read as that of another statement.
+            # The rest of the answer must not be read as another statement's.
             driver._force_close()
             raise
         finally:
             self.converters = converters
         if not self._check_packet_is_eof(last):
             last.raise_for_error()
-        self.connection = None  # as PyMySQL does: each holds the other else
+        self.connection = None  # as PyMySQL does: they reference each other
         self.affected_rows = len(rows)
         self.rows = tuple(rows)
 
     def _taken(self, packets: _Packets, rows: list[RowTree]) -> MysqlPacket:
-        """The packet behind all rows, which are added to `rows`."""
+        """The packet after all rows, which are added to `rows`."""
         take = _taker(tuple((encoding, convert is not None) for encoding, convert in self.converters))
         converts = [convert for _, convert in self.converters]
         while True:
@@ -163,7 +163,7 @@ class _Rows(MySQLResult):  # type: ignore[misc]
 
 
 class _Packets:
-    """What a connection receives. `data`: bytes from `position` on; `text`: the same, a character a byte."""
+    """A connection's received bytes. `data`: bytes from `position` on; `text`: the same as Latin-1 text."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -171,12 +171,12 @@ class _Packets:
         self._left = getattr(driver, "answer_bytes", sys.maxsize)
 
     def is_part(self) -> bool:
-        """Whether the next packet is not there as a whole, and can be."""
+        """Whether the next packet is incomplete, and may become complete."""
         there = len(self.data) - self.position
         return there < 4 or (there < 4 + (size := self._size()) and size < MAX_PACKET_LEN)
 
     def receive(self) -> None:
-        """Adds what came meanwhile, at least one byte. Raises: as PyMySQL does."""
+        """Add newly received bytes, at least one. Raises: as PyMySQL does."""
         there = len(self.data) - self.position
         missing = 4 + self._size() - there if there >= 4 else 0
         more = self.driver._read_bytes(missing) if missing > _AT_ONCE else self._read()
@@ -222,9 +222,9 @@ _LOST = "Lost connection to MySQL server during query"
 
 @functools.lru_cache(maxsize=500)
 def _taker(forms: tuple[tuple[str | None, bool], ...]) -> Callable[..., tuple[int, int]]:
-    """Takes rows as long as there are whole ones in usual packets, and says where it ended, with the next packet's number.
+    """A function that reads complete rows in usual packets, and returns where it ended, with the next packet's number.
 
-    `forms`: of each column its encoding (None for bytes), and whether its values are converted.
+    `forms`: each column's encoding (None for bytes), and whether its values are converted.
     """
     names: dict[str, Any] = {"long": _long}
     lines = []
@@ -277,7 +277,7 @@ def take(data, text, position, number, converts, append):
 
 
 def _long(data: bytes, values: Any, at: int) -> tuple[Any, int]:
-    """A value of more than 250 bytes, and where the next one begins."""
+    """A value of more than 250 bytes, and the position of the next one."""
     width = _WIDTHS[data[at]]
     begin = at + 1 + width
     end = begin + int.from_bytes(data[at + 1 : begin], "little")
@@ -321,7 +321,7 @@ def arguments(password: str | None) -> dict[str, Any]:
         "conv": {
             **converters.conversions,
             FIELD_TYPE.TIMESTAMP: _zoned,
-            FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
+            FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not an interval; text for an invalid one
             FIELD_TYPE.BIT: _bits,
             datetime: _literal,
             HalfPairs: lambda text, _: f"_ucs2 X'{text.digits}'",
@@ -332,7 +332,6 @@ def arguments(password: str | None) -> dict[str, Any]:
 
 
 def prepare(connection: Session[Any], _: object, *, connection_options: ConnectionOptions) -> None:
-    """Sets everything that a new connection needs before its first transaction."""
     prepare_values(connection)
     if not connection_options.writes:
         connection.__class__ = BoundedSession
@@ -399,7 +398,7 @@ def begin(connection: SqlConnection) -> None:
 
 
 def _zoned(text: str) -> Any:
-    """A TIMESTAMP, in UTC as the session is; text where Python has no value for it, as from PyMySQL."""
+    """A TIMESTAMP in UTC, the session's time zone; text if Python has no value for it, as from PyMySQL."""
     moment = converters.convert_datetime(text)
     return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
 
@@ -414,9 +413,9 @@ def _literal(moment: datetime, mapping: Any = None) -> str:
 
 
 def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
-    """UTF-8 that decodes every byte, and encodes it again: utf8mb3 columns may hold half a surrogate pair.
+    """UTF-8 that decodes every byte, and encodes it again: utf8mb3 columns may contain half a surrogate pair.
 
-    So one such text refuses its row, and a key with it finds its row; PyMySQL's strict codec would end the whole page.
+    So one such text refuses its row, and a key with it finds its row; PyMySQL's strict codec would fail the whole page.
     """
     if name != _TOLERANT_UTF8:
         return None

@@ -206,7 +206,7 @@ _FIRST_OF_HALF = "\udced"
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
-    """Converts a text that stands for a number, bits or a moment, and the short form of a FLOAT to all that it holds."""
+    """Convert a text that represents a number, bits or a time, and the short form of a FLOAT to its exact value."""
     if kind.name == "float" and kind.single:
         return base.single(Decimal(value))
     if not isinstance(value, str):
@@ -229,7 +229,7 @@ SQL = base.Sql(
     reader=_ansi_mysql,
     quote="`",
     parameters=_PARAMETERS,
-    # Its columns hold no zone; the session's is UTC.
+    # Its columns have no time zone; the session's is UTC.
     forms={**shared.AS_TEXT, datetime: _without_zone},
     comparable=_comparable,
     integer_bits=None,

@@ -55,7 +55,7 @@ class HalfPairs(Struct, frozen=True):
 
 
 def of_ucs2(digits: str) -> str:
-    """The text as our connections return it, where a surrogate pair is two halves."""
+    """The text as our connections return it, with a surrogate pair as two halves."""
     units = "".join(chr(int(digits[at : at + 4], 16)) for at in range(0, len(digits), 4))
     return units.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 
@@ -98,7 +98,6 @@ def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected
 
 
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
-    """Per table and view, its columns in order, by real names."""
     json = _json_columns(connection, schema)
     others = {} if getattr(connection.dialect, "is_mariadb", False) else _OF_MYSQL
     by_table: dict[str, list[Column]] = {}
@@ -131,7 +130,6 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
 
 
 def _alike(connection: Connection, collations: Iterable[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By collation, the differences between texts that it ignores."""
     sets = {row[0]: row[1] for row in connection.execute(QUERIES["character_sets"])}
     queries = {}
     for name in sorted(collations):
@@ -148,7 +146,7 @@ _OF_FOUR_BYTES = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 
 
 def _widest(collation: str | None) -> int:
-    """The most UTF-8 bytes of a character in a column: most character sets hold nothing past U+FFFF."""
+    """Maximum UTF-8 bytes of a character in a column: most character sets end at U+FFFF."""
     characters = (collation or "").partition("_")[0]
     return {"ascii": 1}.get(characters, 4 if characters in _OF_FOUR_BYTES else 3)
 
@@ -187,7 +185,7 @@ def unique_columns(connection: Connection, schema: str | None) -> dict[str, list
 
 
 def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
-    """Per table whose keys the server does not keep unique, why."""
+    """By table, why the server does not keep its keys unique."""
     rows = connection.execute(QUERIES["unkept"], {"schema": schema})
     return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
 
@@ -230,8 +228,8 @@ def _grouped(
 
 # ── What the server records of its statements ──
 
-# A digest ends where the next token does not fit, and MariaDB does not say so: two bytes a token, four and its letters a
-# name of at most 64. What is nearer to the end than that may be cut.
+# A digest ends before the first token that does not fit, and MariaDB does not report it: two bytes a token, four and its
+# letters a name of at most 64. A digest closer to the limit than that may be truncated.
 _DIGEST = (
     "CONCAT(DIGEST_TEXT, CASE WHEN LENGTH(DIGEST_TEXT) + (LENGTH(DIGEST_TEXT) - LENGTH(REPLACE(DIGEST_TEXT, '`', ''))) / 2"
     " > LEAST(@@max_digest_length, @@performance_schema_max_digest_length) - 68 THEN '...' ELSE '' END)"

@@ -40,7 +40,9 @@ def _expected(names: Sequence[str], rows: Sequence[base.Row]) -> int | None:
 
 
 def _explain(dialect: sa.Dialect) -> str:
-    """Words that a table is answered to, with partitions; MySQL alone would do as explain_format says, 9.7 with a tree."""
+    """The EXPLAIN that returns a table, with partitions; MySQL would otherwise follow explain_format, which is a tree in
+    9.7.
+    """
     return "EXPLAIN PARTITIONS" if getattr(dialect, "is_mariadb", False) else "EXPLAIN FORMAT = TRADITIONAL"
 
 
@@ -70,7 +72,7 @@ _MYSQL_STATE = (
 
 
 def _gtid_verdict(state: str) -> Callable[[base.Mark, base.Ask], base.Verdict]:
-    """A server that does not replicate from the primary never has its GTIDs, and so stays "behind"."""
+    """A server that does not replicate from the primary never gets its GTIDs, and so stays "behind"."""
 
     def verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
         server, database, replayed, read_only = ask(state, {"position": mark.position})
@@ -105,7 +107,6 @@ _OF_MYSQL = base.Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gti
 
 
 def is_mariadb(version: str) -> bool:
-    """Whether the version that the server reports is MariaDB's."""
     return "mariadb" in version.lower()
 
 
@@ -141,7 +142,7 @@ Result = TypeVar("Result")
 
 
 def _unless_denied(execute: Callable[[], Result]) -> Result | None:
-    """What it gives; None where the server refuses the statement for a missing right."""
+    """The result; None if the server rejects the statement for a missing right."""
     try:
         return execute()
     except DBAPIError as error:
@@ -233,7 +234,7 @@ ERRORS = base.Errors(_reasons, _is_connecting, lambda _: None)
 
 
 def _prepare(connection: Any) -> None:
-    """A key of 0 is a key, and no wish for the next number; and triggers of ours that refuse others let it pass."""
+    """A key of 0 is a key, not a request for the next number; and our triggers that refuse other writers let it pass."""
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
         cursor.execute("SET @migrator_reverse = DATABASE()")
@@ -316,8 +317,9 @@ def _needed(
     captured: Collection[base.Place],
     written: Collection[base.Place],
 ) -> Iterator[base.Grant]:
-    """A trigger acts with the rights of the user that made it, which reads the changed row's columns; and only who may
-    make triggers is shown those that there are."""
+    """A trigger runs with the rights of the user that created it, which reads the changed row's columns; and existing
+    triggers are shown only to users who may create some.
+    """
     home = str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one())
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
         for right in _MAKES if role.installs else rights:
@@ -337,18 +339,18 @@ def _needed(
         yield base.Grant("table", schema, name, "TRIGGER")
         if role.installs:
             yield base.Grant("table", schema, name, "SELECT")
-    # MariaDB shows a table's triggers to a user who may write it, MySQL to one alone who may make some.
+    # MariaDB shows a table's triggers to users who may write it, MySQL only to users who may create some.
     rights = WRITES if getattr(connection.dialect, "is_mariadb", False) else (*WRITES, "TRIGGER")
     yield from (base.Grant("table", schema, name, right) for schema, name in written for right in rights)
     for place in written:
-        # An INSERT needs both, though it says the number itself.
+        # An INSERT needs both, even with an explicit number.
         for schema, name in _sequences(connection, place):
             yield from (base.Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
     yield from (base.Grant("table", schema, name, "SELECT") for schema, name in read)
 
 
 def _sequences(connection: Connection, place: base.Place) -> Iterator[base.Place]:
-    """Those that the defaults of the table's columns draw from."""
+    """Sequences in the defaults of the table's columns."""
     schema, table = place
     for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
         if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):

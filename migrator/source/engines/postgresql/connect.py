@@ -30,7 +30,7 @@ _SETTINGS = {
     **TEXTS,
     # So that a text in a mapping's SQL ends where our check saw its end.
     "standard_conforming_strings": "on",
-    # An error where a policy would leave rows out, as in pg_dump: the item of a hidden row would be deleted.
+    # An error if a policy would hide rows, as in pg_dump: the item of a hidden row would be deleted.
     "row_security": "off",
     # A page and a query of the catalogue take milliseconds; compiling their plans would take a third of a second each.
     "jit": "off",
@@ -60,9 +60,9 @@ ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3
 def prepare(
     connection: psycopg.Connection[Any], record: Any, *, connection_options: ConnectionOptions
 ) -> None:
-    """Sets the client side of a new connection; nothing is set for its session on the server.
+    """Set the client side of a new connection; its session on the server is unchanged.
 
-    Behind a pooler in transaction mode that session goes to a service next, with everything that was set.
+    Behind a pooler in transaction mode that session goes to a service next, with all its settings.
     """
     prepare_values(connection)
     # Transactions are opened by `begin` alone, with all that they need in one message.
@@ -91,7 +91,7 @@ def begin(connection: SqlConnection, *, connection_options: ConnectionOptions) -
 
 
 class OneStatement(psycopg.Cursor[Any]):
-    """A cursor that refuses two statements in one text, of which the first could end the transaction."""
+    """A cursor that rejects two statements in one text, of which the first could end the transaction."""
 
     def execute(self, query: Any, *words: Any, **named: Any) -> Any:
         return super().execute(_encoded(query), *words, **named)
@@ -112,14 +112,14 @@ Result = TypeVar("Result")
 
 
 class _BoundedCursor(OneStatement):
-    """Ends its connection where an answer has more bytes than `answer_bytes`."""
+    """Ends its connection if an answer exceeds `answer_bytes`."""
 
     def _execute_gen(self, *words: Any, **named: Any) -> Generator[Any, Any, None]:
         return _bounded(self.connection, super()._execute_gen(*words, **named))
 
 
 class _BoundedServerCursor(psycopg.ServerCursor[Any]):
-    """The same, for each block of rows."""
+    """_BoundedCursor for each block of rows."""
 
     def _fetch_gen(self, num: int | None) -> Generator[Any, Any, list[Any]]:
         return _bounded(self.connection, super()._fetch_gen(num))
@@ -130,7 +130,9 @@ _AT_FIRST = 2
 
 
 def _bounded(connection: Any, waits: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
-    """libpq keeps an answer in memory until it is whole, without its size: so the system's count of bytes is compared."""
+    """libpq keeps an answer in memory until it is complete, without its size: so this compares the system's count of
+    bytes.
+    """
     number, began, ended, waited_for = 0, 0, False, next(waits)
     while True:
         ready = yield waited_for
@@ -150,9 +152,9 @@ def _bounded(connection: Any, waits: Generator[Any, Any, Result]) -> Generator[A
 
 
 def _received(descriptor: int, *, unread: bool = True) -> int:
-    """Bytes received on a TCP connection so far; 0 where the system does not count them (a Unix socket, another system).
+    """Bytes received on a TCP connection so far; 0 if the system does not count them (a Unix socket, another system).
 
-    `unread`: with those that are not read yet. Source: Linux, include/uapi/linux/tcp.h, tcp_info.tcpi_bytes_received.
+    `unread`: include those that are not read yet. Source: Linux, include/uapi/linux/tcp.h, tcp_info.tcpi_bytes_received.
     """
     option = getattr(socket, "TCP_INFO", None)
     if option is None or sys.platform != "linux":
@@ -247,7 +249,7 @@ def _tolerant_loader(type_name: str) -> type[Loader]:
 _ANY_BYTES = "SQL_ASCII"
 _UNKNOWN = 705
 _LETTERS: tuple[int | str, ...] = ("text", "varchar", "bpchar", "name", '"char"', _UNKNOWN, 0, *_TEXTS)
-"""Types whose values are loaded as text; 0 stands for those that psycopg does not know (enums, citext)."""
+"""Types whose values are loaded as text; 0 is any type unknown to psycopg (enums, citext)."""
 
 
 def _tolerant_text(document: str | bytes) -> str:
@@ -277,7 +279,7 @@ _TEXT = psycopg.adapters.types["text"].oid
 
 
 def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int]) -> RawPage:
-    """The rows of a SELECT, with the columns at these places as text; all as usual where one has another type."""
+    """The rows of a SELECT, with the columns at these places as text; all as usual if one has another type."""
     with connection.execute(statement) as result:
         cursor: Any = result.cursor
         types = [column.type_code for column in cursor.description]
@@ -304,7 +306,7 @@ def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int
 
 
 def _in_place(connection: SqlConnection, cursor: Any, types: list[int]) -> Sequence[RowTree] | None:
-    """The rows where libpq has them; None where they must be fetched. `types`: by which columns are loaded."""
+    """The rows in libpq's memory; None if they must be fetched. `types`: of the columns' loaders."""
     functions = _functions()
     # Texts are read as they are, so they must be UTF-8.
     if (

@@ -92,7 +92,7 @@ def _links(connection: Connection, _: Iterable[str | None]) -> Links:
 
 STATEMENTS = base.Statements(
     reader="postgres",
-    # A name may hold a $ as well.
+    # A name may also contain a $.
     bound=re.compile(r"(?<![\w$])\$(?P<place>\d+)"),
     quotes=re.compile(
         r"(?is)(?<!\w)E'(?:[^'\\]|\\.|'')*'|\$((?:[^\W\d]\w*)?)\$.*?\$\1\$|" + shared.COMMON_QUOTES

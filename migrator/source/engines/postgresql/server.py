@@ -138,7 +138,6 @@ SERVER = base.Server(
 
 
 PUBLIC = "PUBLIC"
-"""PostgreSQL's word for all roles."""
 
 
 def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
@@ -147,7 +146,7 @@ def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
 
 
 def _open(connection: Connection) -> base.Open:
-    """Locks that a write holds until its transaction ends, prepared ones too; every user may see them."""
+    """Locks that a write keeps until its transaction ends, including prepared ones; every user may see them."""
     rows = connection.execute(QUERIES["open_transactions"])
     return {
         f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
@@ -305,7 +304,7 @@ _BY_STATE: dict[str, RefusalKind] = {
 
 def _refusal(error: BaseException) -> RefusalKind | None:
     state = getattr(error, "sqlstate", None) or ""
-    # A driver that cannot write a NUL within a text has asked no server.
+    # A driver that cannot encode a NUL in a text fails before it sends anything.
     is_value = state.startswith("22") or type(error).__name__ == "DataError"
     return _BY_STATE.get(state) or ("value" if is_value else None)
 
@@ -327,12 +326,12 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
 
 
 def _unchanging(connection: Connection, place: str) -> frozenset[str]:
-    """Columns that are GENERATED ALWAYS AS IDENTITY: an INSERT may give one a value, and no UPDATE may name it."""
+    """GENERATED ALWAYS AS IDENTITY columns: an INSERT may set one, but no UPDATE may name it."""
     return frozenset(connection.execute(QUERIES["always_generated"], {"table": place}).scalars())
 
 
 def _begin(connection: Connection) -> None:
-    # What is refused is to be known by its statement, and not at the commit.
+    # A refusal must occur at its statement, not at the commit.
     connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE")
     connection.exec_driver_sql("SET LOCAL migrator.reverse = 'on'")
 

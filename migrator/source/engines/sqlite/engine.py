@@ -40,7 +40,6 @@ _COLLATED = re.compile(r"(?i)\b(?:UNIQUE|KEY)\s*\([^()]*\bCOLLATE\b")
 _NO_COLUMN_AFTER = frozenset({".", "AS", "COLLATE"})
 
 _Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
-"""The parts of one index."""
 
 
 def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
@@ -135,8 +134,10 @@ AFFINITIES = (
     (("REAL", "FLOA", "DOUB"), Kind("float")),
     (("",), Kind("plain")),
 )
-"""Words in a name that is not listed above, in SQLite's order. Source: sqlite.org/datatype3.html, "Determination Of
-Column Affinity". What SQLite makes a number of where it can (INT in the name, or nothing known) may still be text."""
+"""Words in a name that is not listed above, in SQLite's order. Source: sqlite.org/datatype3.html, "Determination Of Column
+Affinity". A column that SQLite converts to numbers where possible (INT in the name, or an unknown name) may still contain
+text.
+"""
 
 
 def _by_affinity(type_name: str) -> Kind:
@@ -214,7 +215,7 @@ def _sqlite_columns(
 
 
 def _alike(connection: Connection, table: str, columns: Sequence[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By column, the differences it ignores; empty where the table uses a collation that only the service defines."""
+    """By column, the differences it ignores; empty if the table uses a collation that only the service defines."""
     if not columns:
         return {}
     # In a UNION ALL a column's collation also applies to the rows below it.
@@ -292,7 +293,9 @@ class SqliteDdl:
         return {event: body.replace("\nBEGIN\n", f"\nBEGIN\n{note}", 1) for event, body in bodies.items()}
 
     def refusing(self, captured: Captured) -> list[ddl.Trigger]:
-        """A mark with the id 0 lets pass, which no other session sees: it comes and goes in one transaction."""
+        """A mark with the id 0 lets a write pass; no other session sees it, as it is inserted and deleted in one
+        transaction.
+        """
         allowed = f"EXISTS (SELECT 1 FROM {self.mark} WHERE id = 0)"
         raised = f"SELECT RAISE(ABORT, {literal(ddl.refusal(captured.name))})"
         body = f" FOR EACH ROW WHEN NOT {allowed}\nBEGIN\n    {raised};\nEND"
@@ -487,7 +490,7 @@ def _stored(column: Column, value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    """A number without decimals, or a text of one, as an integer."""
+    """An integral number, or its text, as an integer."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
         return int(value)
     if isinstance(value, Decimal):
@@ -581,7 +584,7 @@ OUTCOMES = base.Outcomes(
 
 
 def _prepare(connection: Any) -> None:
-    """Without it SQLite would let children be written whose parents never come."""
+    """Enable foreign keys: SQLite would otherwise accept children without parents."""
     connection.execute("PRAGMA foreign_keys = ON")
 
 
@@ -595,7 +598,7 @@ def _bound(column: Column, value: Any) -> Any:
 
 
 def _sqlite_number(value: Decimal) -> int | float:
-    """As SQLite keeps it. Raises: ValueError where its 64 bits hold another number."""
+    """The number as SQLite stores it. Raises: ValueError if its 64 bits store another number."""
     whole = value == value.to_integral_value()
     number = int(value) if whole and abs(value) < 2**63 else float(value)
     if Decimal(repr(number)) != value:
@@ -722,7 +725,7 @@ class _TimedConnection(sqlite3.Connection):
 
 
 class _BoundedCursor(sqlite3.Cursor):
-    """Raises LongAnswerError where an answer has more bytes than `answer_bytes`."""
+    """Raises LongAnswerError if an answer exceeds `answer_bytes`."""
 
     connection: _TimedConnection
 
@@ -790,7 +793,7 @@ _TOLERANT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _fetched(connection: Connection, statement: sa.Executable, _: frozenset[int]) -> RawPage:
-    """The rows with texts as sqlite3 itself decodes them, and once more where one of them is not UTF-8."""
+    """The rows with texts as sqlite3 itself decodes them, repeated with our decoder if one of them is not UTF-8."""
     driver: Any = connection.connection.driver_connection
     driver.text_factory = str
     try:

@@ -71,7 +71,6 @@ class LogColumn(Struct, frozen=True):
         return data[at : at + size], at + size
 
     def _prefix(self) -> int:
-        """Number of bytes for the value's length."""
         if self.code in (VARCHAR, VAR_STRING, STRING):
             return 2 if self._length() > 255 else 1
         return self.first if self.code in (BLOB, JSON, GEOMETRY, VECTOR) else 0

@@ -79,7 +79,6 @@ def create_log(ddl: Ddl) -> str:
 
 
 def first_place(connection: Connection, ddl: Ddl, tables: str) -> str:
-    """The statement that stores the position at the log's end."""
     file, place = _end_of_log(connection)
     return (
         f"INSERT INTO {log_table(ddl)} (id, gtids, held, file, place, passed_at, tables, reader, asked)"
@@ -291,7 +290,6 @@ def keeps_s(found: Mapping[str, str]) -> float | None:
 
 
 def server_limits(connection: Connection) -> Iterator[str]:
-    """What the log does not contain, and when it is lost."""
     found = settings(connection)
     kept_s = keeps_s(found)
     if found["basedir"].startswith(_RDS):
@@ -316,7 +314,7 @@ def server_limits(connection: Connection) -> Iterator[str]:
 
 
 class BinlogCapture(LogCapture):
-    """LogCapture of MySQL, where the server needs no objects of ours except tables."""
+    """LogCapture of MySQL; the server needs no objects of ours except tables."""
 
     means_of_log = "binary log and place"
     taken_words = "our place in the binary log and our tables are removed"

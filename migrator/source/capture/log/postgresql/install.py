@@ -73,7 +73,6 @@ def server_faults(connection: Connection, slot: str) -> Iterator[str]:
 
 
 def server_limits(connection: Connection) -> Iterator[str]:
-    """Costs and limits of a slot."""
     row = connection.execute(LOG_QUERIES["server"]).one()
     if row.keep_mb < 0:
         yield (
@@ -169,8 +168,6 @@ _SLOT_WAIT = "SET LOCAL lock_timeout = '60s'"
 
 
 class SlotCapture(LogCapture):
-    """LogCapture of PostgreSQL."""
-
     means_of_log = "publication and slot"
     taken_words = "the replication slot, the publication and our tables are removed"
     literal = staticmethod(literal)

@@ -294,8 +294,6 @@ class NoReplicationError(SourceError):
 
 
 class Data(Struct, frozen=True):
-    """A message of the slot's plugin."""
-
     payload: bytes
 
 
