@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, NUMBERS, members_of, specs_of
+from migrator.mapping.items.filters import DIGITS, FILTERS, MOMENT, NUMBERS, FilterSpec, members_of, specs_of
 from migrator.mapping.items.rows import keeps_every_value
 from migrator.mapping.items.templates import format_width
 from migrator.mapping.language.document import Document
@@ -419,7 +419,17 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
     specs = [(FILTERS[used.name], used.args) for used in ref.filters]
     if kind is not None and len(specs) == 1 and kind.name in specs[0][0].whole.get(specs[0][1], ()):
         return True
-    return all(spec.injective for spec, _ in specs)
+    kept = specs[1:] if specs and _drops_only_padding(specs[0][0], ref, plan) else specs
+    return all(spec.injective for spec, _ in kept)
+
+
+def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
+    """Whether texts that the filter makes equal are equal in the source: of CHAR(1), '' and ' '. Of longer texts it also
+    drops blanks before them, which the source tells apart."""
+    column = column_of(ref.paths[0], plan)
+    if column is None or plan.loosely_typed or spec.mends != "trailing spaces":
+        return False
+    return spec.mends in column.alike and column.kind.length == 1
 
 
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:

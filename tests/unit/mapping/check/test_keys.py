@@ -6,6 +6,7 @@ import pytest
 
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.check.values import is_closed
+from migrator.mapping.model.facts import Alike, Column, Kind, TableFacts
 from migrator.mapping.model.mapping import Filter, Ref
 from migrator.runtime.errors import MappingError
 from tests import pins
@@ -258,3 +259,27 @@ def test_what_sqlite_can_spell_in_two_ways_proves_no_key(kind: str, proved: bool
     assert check(text, facts(made)).unproved == {"t": frozenset()}
     on_sqlite = check(text, facts(made, dialect="sqlite")).unproved["t"]
     assert on_sqlite == (frozenset() if proved else frozenset({"T"}))
+
+
+_SPACES: Alike = "trailing spaces"
+
+
+@pytest.mark.parametrize(
+    ("key", "length", "alike", "proved"),
+    [
+        ("{id|trim}", 1, (_SPACES,), True),
+        ("{id|trim|escape}", 1, (_SPACES,), True),
+        ("{id|lower|trim}", 1, (_SPACES,), False),
+        ("{id|trim}", 2, (_SPACES,), False),  # ' a' and 'a '
+        ("{id|trim}", 1, (), False),  # '' and ' ' of VARCHAR(1)
+        ("{id|trim}", None, (_SPACES,), False),
+    ],
+)
+def test_trim_of_one_padded_character_proves_its_key(
+    key: str, length: int | None, alike: tuple[Alike, ...], proved: bool
+) -> None:
+    column = Column("id", "id", Kind("text", length=length), nullable=False, alike=alike)
+    made = TableFacts("t", "t", (column,), ("id",))
+    text = f"entities: {{t: {{items: {{T: {{key: ['T#{key}', M]}}}}}}}}"
+    assert (check(text, facts(made)).unproved["t"] == frozenset()) is proved
+    assert check(text, facts(made, dialect="sqlite")).unproved["t"]
