@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from typing import Any
 
@@ -25,6 +25,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.mapping.model.facts import SchemaFacts, TableFacts
 from migrator.mapping.model.questions import (
     Figures,
+    Joined,
     Path,
     Statement,
     StatementQuestion,
@@ -111,11 +112,29 @@ def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: st
         "accesses": accesses,
         "rows": "rows not counted" if rows is None else f"{about}{amount(rows, 'row')}",
         "calls": calls if accesses else "no pattern reads it",
-        "joins": {joined.alias: joined for one in questions for joined in one.joins}.values(),
+        "joins": _joins(design, name, questions, attributes),
         "totals": {one.total.alias: one.total for one in questions if one.total is not None}.values(),
         "unknown": [column.name for column in table.columns if column.kind.name == "unknown"],
         "attributes": sorted({attribute: _path_text(path) for path, attribute in attributes.items()}.items()),
     }
+
+
+def _joins(
+    design: PlacedTables, name: str, questions: Sequence[StatementQuestion], attributes: Iterable[Path]
+) -> list[Joined]:
+    """The joins that an attribute, a key or a condition of the items reads, and those between. Others only order rows that
+    are in any order here."""
+    keys, entries = [design.homes[name], *design.entries.get(name, ())], design.entries.get(name, ())
+    pieces = [piece for key in keys for piece in (*key.partition[1], *key.sort[1])]
+    pieces += [entry.bucket for entry in entries if entry.bucket is not None]
+    read = {path[0] for path in (*attributes, *(piece.path for piece in pieces))}
+    read |= {condition.rpartition(".")[0] for entry in entries for condition, _ in entry.when}
+    kept: list[Joined] = []
+    for joined in reversed({one.alias: one for question in questions for one in question.joins}.values()):
+        if joined.alias in read:
+            kept.append(joined)
+            read.add(joined.parent)
+    return kept[::-1]
 
 
 def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path, str]:

@@ -634,3 +634,21 @@ def test_two_hundred_tables_are_designed(tmp_path: Path) -> None:
     assert len(made.design.accesses) == 199
     assert made.design.indexes == 1
     assert len(examine_mapping(made.text, "shop.yaml").mapping.entities) == len(facts.tables) == 200
+
+
+def test_a_join_of_an_order_that_no_key_keeps_is_left_out(shop: SqlSource) -> None:
+    by_name = "SELECT l.line_no FROM lines l JOIN products p ON p.id = l.product_id WHERE l.order_id = ? ORDER BY p.name"
+    made = proposed(shop, by_name)
+    assert only(made).order == "any"
+    assert "join:" not in made.text
+    assert all_faults(made.text, shop.facts()) == ()
+
+
+def test_joins_between_a_row_and_a_parent_that_is_read_stay(shop: SqlSource) -> None:
+    sql = (
+        "SELECT o.id, r.name FROM orders o JOIN customers c ON c.id = o.customer_id"
+        " LEFT JOIN regions r ON r.id = c.region_id WHERE o.id = ? ORDER BY c.name"
+    )
+    made = proposed(shop, sql)
+    assert "join:" in made.text and "customers: {" in made.text
+    assert all_faults(made.text, shop.facts()) == ()
