@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import yaml
 from msgspec import Struct
@@ -68,7 +69,13 @@ def rows_of(table: TableFacts) -> Iterator[dict[str, Any]]:
 
 
 def _key(column: Column, number: int) -> Any:
-    return f"k{number + 1}" if column.kind.name == "text" else number + 1
+    keys = {"text": f"k{number + 1}", "uuid": _uuid(number)}
+    return keys.get(column.kind.name, number + 1)
+
+
+def _uuid(number: int) -> str:
+    """Another one for each number, in no order."""
+    return str(UUID(int=(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128, version=4))
 
 
 def _value(column: Column, number: int, *, is_unique: bool) -> Any:
@@ -79,5 +86,6 @@ def _value(column: Column, number: int, *, is_unique: bool) -> Any:
         "boolean": number % 2 == 0,
         "timestamp": f"{day} {number * 5 % 24:02}:30:00",
         "date": day,
+        "uuid": _uuid(number),
     }
     return values.get(column.kind.name, number % 7 + 1)

@@ -26,7 +26,8 @@ def filled(source: Capturing, application: Application) -> None:
     with source.service() as service:
         for table in (facts.tables[name] for name in names):
             columns = ", ".join(quoted(column.real) for column in table.columns)
-            marks = ", ".join(["%s"] * len(table.columns))
+            mark = "?" if facts.dialect == "sqlite" else "%s"
+            marks = ", ".join([mark] * len(table.columns))
             for row in rows_of(table):
                 values = [row[column.real] for column in table.columns]
                 service.execute(f"INSERT INTO {quoted(table.real)} ({columns}) VALUES ({marks})", values)
@@ -50,6 +51,8 @@ def test_statements_are_served_as_sql_answers_or_refused(
     proof = ended.data["proof"]
     assert set(proof["patterns"]) == {number for number, reason in reasons.items() if not reason}
     assert all(replay["questions"] and not replay["different"] for replay in proof["patterns"].values())
+    checked = run_here(["mapping", "check", "shop.yaml", "--source", source.url, "--json"], tmp_path, {})
+    assert [fault for fault in checked.data if fault["where"].endswith(".sql")] == []
 
 
 def test_three_of_four_statements_of_applications_are_served() -> None:

@@ -89,6 +89,8 @@ def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False)
         return f"|iso{backwards}"
     if kind == "date":
         return backwards
+    if kind == "uuid":
+        return "" if column.kind.sorts_as_text and not reverse else None
     if kind == "integer" or (kind == "number" and column.kind.scale is not None):
         padded = _padded(column.kind.scale or 0, span)
         return None if padded is None else padded + backwards

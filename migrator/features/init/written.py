@@ -124,8 +124,9 @@ def _joins(
 ) -> list[Joined]:
     """The joins that an attribute, a key or a condition of the items reads, and those between. Others only order rows that
     are in any order here."""
-    keys, entries = [design.homes[name], *design.entries.get(name, ())], design.entries.get(name, ())
-    pieces = [piece for key in keys for piece in (*key.partition[1], *key.sort[1])]
+    home, entries = design.homes[name], design.entries.get(name, ())
+    keys = [home.partition, home.sort, *(key for entry in entries for key in (entry.partition, entry.sort))]
+    pieces = [piece for _, values in keys for piece in values]
     pieces += [entry.bucket for entry in entries if entry.bucket is not None]
     read = {path[0] for path in (*attributes, *(piece.path for piece in pieces))}
     read |= {condition.rpartition(".")[0] for entry in entries for condition, _ in entry.when}
@@ -296,9 +297,9 @@ def proposal_of(asked: ProposalInput) -> Proposal:
             break
         gone = _refused(design, faults)
         out |= set() if gone else _tables_at_fault(design, faults)
-        for question, what in gone:
+        for question, reason, what in gone:
             questions.remove(question)
-            unserved.append(Unserved(question.statement, "fault", what))
+            unserved.append(Unserved(question.statement, reason, what))
         if not gone and not _tables_at_fault(design, faults):
             raise AssertionError(
                 "a fault of a proposed mapping stands at no pattern and no entity: " + str(faults[0])
@@ -316,18 +317,23 @@ def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) 
     return replace(proposal, text=text)
 
 
-def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str]]:
+def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str, str]]:
+    """Questions with a faulty pattern, or with a table that has a faulty entity: each with a word of REASONS, and details.
+    A fault in the place of the SQL comes from the database."""
     places = {
-        (match["word"], match["name"]): fault.what
+        (match["word"], match["name"]): fault
         for fault in faults
         if (match := _FAULT_PLACE.match(fault.where))
     }
-    made: list[tuple[StatementQuestion, str]] = []
+    made: list[tuple[StatementQuestion, str, str]] = []
     for access in design.accesses:
-        entity = design.names.entities[access.question.table]
-        what = places.get(("access_patterns", access.name)) or places.get(("entities", entity))
-        if what is not None:
-            made.append((access.question, what))
+        question, entity = access.question, design.names.entities[access.question.table]
+        fault = places.get(("access_patterns", access.name)) or places.get(("entities", entity))
+        if fault is None:
+            continue
+        is_of_sql = fault.where.endswith(".sql")
+        place = f"line {question.statement.line}: " if is_of_sql and question.statement.line else ""
+        made.append((question, "refused" if is_of_sql else "fault", f"{place}{fault.what}"))
     return made
 
 

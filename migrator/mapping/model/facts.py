@@ -59,7 +59,8 @@ class Kind:
     not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`: the
     most digits of a number, or of a second's fraction where that is known. `read_as`: the type that the source casts it
     to, where its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
-    column's place. `no_key`: why a column of it cannot name rows, '' if it can.
+    column's place. `no_key`: why a column of it cannot name rows, '' if it can. `sorts_as_text`: the source sorts the
+    values of a uuid as their texts in lower case.
     """
 
     name: KindName
@@ -74,6 +75,7 @@ class Kind:
     read_as: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
     no_key: str = field(default="", compare=False)
+    sorts_as_text: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

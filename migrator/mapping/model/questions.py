@@ -26,7 +26,8 @@ class Statement(Struct, frozen=True):
     there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None if
     that is not known.
 
-    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.
+    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget. `line`: where it begins in
+    a file of SQL, 0 for elsewhere.
     """
 
     sql: str
@@ -37,6 +38,7 @@ class Statement(Struct, frozen=True):
     words: str = ""
     who: str = ""
     p99_ms: float | None = None
+    line: int = 0
 
 
 class QuestionCondition(Struct, frozen=True):
@@ -209,6 +211,7 @@ REASONS: Dict[str, tuple[str, str]] = {
         "it skips rows",
         "use keyset pagination: continue after the last key of the previous page, WHERE (a, id) > (?, ?)",
     ),
+    "refused": ("the database refuses it", "run it in the database's client, and correct it there"),
     "scan": ("it reads a whole large table", "export the table, or query a range of time"),
     "search": ("it searches within texts", "use a search engine next to the table"),
     "session": ("it changes the session", "nothing: it is not an access pattern"),

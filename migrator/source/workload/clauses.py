@@ -109,7 +109,8 @@ class _ClauseReader:
                 self._equality(scope, node)
             elif isinstance(node, exp.Column) and _filters(node):
                 places = self.places(scope, node)
-                if not (isinstance(node.parent, exp.EQ) and self._is_join(scope, node.parent)):
+                is_joined = isinstance(node.parent, exp.EQ) and self._is_join(scope, node.parent)
+                if not is_joined and not _is_in_subquery(node):
                     self.filters |= dict.fromkeys(places)
             elif isinstance(node, exp.Having) and node.find(exp.Column) is None:
                 self.groups = self._text(node.this)
@@ -232,6 +233,16 @@ def _filters(column: exp.Column) -> bool:
     if isinstance(clause, exp.Join):
         return (clause.side or "").upper() not in ("LEFT", "FULL")
     return isinstance(clause, (exp.Where, exp.Having))
+
+
+def _is_in_subquery(column: exp.Column) -> bool:
+    """Whether it joins rows to those of a subquery: column IN (SELECT column …)."""
+    test = column.parent
+    if not isinstance(test, exp.In) or test.this is not column or not _always_holds(test):
+        return False
+    query = test.args.get("query")
+    outputs = _outputs(query.unnest()) if query is not None else []
+    return len(outputs) == 1 and isinstance(outputs[0].unalias(), exp.Column)
 
 
 def _always_holds(node: exp.Expr) -> bool:

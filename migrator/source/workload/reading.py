@@ -628,7 +628,9 @@ class _StatementReader:
             select.set("limit", None)
         elif select.args.get("limit") is not None:
             select.set("limit", exp.Limit(expression=exp.Literal.number(1)))
-            select.set("order", exp.Order(expressions=[exp.Ordered(this=key.copy()) for key in keys]))
+            first = self._puts_null_first(False)
+            ordered = [exp.Ordered(this=key.copy(), nulls_first=first) for key in keys]
+            select.set("order", exp.Order(expressions=ordered))
         self.is_rewritten = True
         self.notes.append("asks whether there is a row: the answer is the row's key, or nothing")
 

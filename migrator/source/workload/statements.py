@@ -86,6 +86,7 @@ def _together(one: Statement, other: Statement) -> Statement:
         min(filter(None, (one.words, other.words)), default=""),
         "; ".join(sorted(asking)),
         min(budgets, default=None),
+        min(filter(None, (one.line, other.line)), default=0),
     )
 
 
@@ -226,41 +227,48 @@ _UNITS_S = {
     "d": 86_400,
     "day": 86_400,
 }
-_RATE_TEXT = rf"(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>{'|'.join(_UNITS_S)})s?\b"
+_RATE_TEXT = r"(?<![\w./-])(?P<number>\d+(?:\.\d+)?)\s*/\s*(?P<unit>[A-Za-z]+)\b"
 _RATE = re.compile(_RATE_TEXT)
+_RATES = "12.5/s, 300/min, 20/h or 5/day"
 _NAME = re.compile(rf"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?:{_RATE_TEXT}|$)")
 
 
 def _written(text: str, dialect: str) -> Iterator[Statement]:
-    """Statements between semicolons, without their comments."""
+    """Statements between semicolons, without their comments. Raises: SettingsError for a rate of an unknown unit."""
     rate: float | None = None
-    name, pieces, done = "", list[str](), 0
-    for match in re.finditer(rf"{engine_of(dialect).statements.quotes.pattern}|;", text):
-        pieces.append(text[done : match.start()])
-        done = match.end()
-        if match[0] == ";":
+    name, pieces, done, line, begun = "", list[str](), 0, 1, 0
+    for match in re.finditer(rf"{engine_of(dialect).statements.quotes.pattern}|;|\Z", text):
+        pieces.append(piece := text[done : match.start()])
+        if bare := piece.lstrip():
+            begun = begun or line + text.count("\n", done, match.start() - len(bare))
+        if match[0] in (";", ""):
             if sql := "".join(pieces).strip():
-                yield _rated(sql, rate, name)
-            rate, name, pieces = None, "", []
+                yield Statement(sql, 1.0 if rate is None else rate, name, per_s=rate, line=begun)
+            rate, name, pieces, begun = None, "", [], 0
         elif match[0].startswith(("--", "/*", "#")):
-            rate, name = _told(match[0], rate, name)
+            rate, name = _told(match[0], rate, name, line + text.count("\n", done, match.start()))
             pieces.append(" ")
         else:
             pieces.append(match[0])
-    pieces.append(text[done:])
-    if sql := "".join(pieces).strip():
-        yield _rated(sql, rate, name)
+        line += text.count("\n", done, match.end())
+        done = match.end()
 
 
-def _rated(sql: str, rate: float | None, name: str) -> Statement:
-    return Statement(sql, 1.0 if rate is None else rate, name, per_s=rate)
-
-
-def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, str]:
+def _told(comment: str, rate: float | None, name: str, line: int) -> tuple[float | None, str]:
     """The rate and the name in a comment, else the earlier ones."""
-    said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
+    comment = comment.strip("-#/* \n")
+    said, named = _RATE.search(comment), _NAME.match(comment)
     new = named["name"] if named is not None and named["name"] else ""
-    return float(said["number"]) / _UNITS_S[said["unit"]] if said else rate, new or name
+    if said is not None and (per_s := _per_s(said["number"], said["unit"])) is None:
+        raise SettingsError(f"line {line}: '{said[0]}' is not a rate: write {_RATES}")
+    return per_s if said else rate, new or name
+
+
+def _per_s(number: str, unit: str) -> float | None:
+    """Calls a second; None for a unit that is not known."""
+    unit = unit.lower()
+    seconds = _UNITS_S.get(unit) or _UNITS_S.get(unit.removesuffix("s"))
+    return None if seconds is None else float(number) / seconds
 
 
 def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
@@ -473,8 +481,11 @@ def _statement(reading: _List, line: _Line) -> Statement:
     if not sql and not words:
         reading.fault(line.number, "", "neither SQL nor words; write the question")
     # A list may contain examples with values: those in SQL are removed, as from a log.
-    if sql and len(statements_of(sql, reading.dialect)) > 1:
-        reading.fault(line.number, "sql", "more than one statement; give each a line")
+    try:
+        if sql and len(statements_of(sql, reading.dialect)) > 1:
+            reading.fault(line.number, "sql", "more than one statement; give each a line")
+    except SettingsError as error:
+        reading.fault(line.number, "sql", str(error))
     calls, per_s = _rate(reading, line)
     name, who = line.cells.get("name", ""), line.cells.get("who", "")
     return Statement(sql, calls, name, per_s=per_s, words=words, who=who, p99_ms=_p99_ms(reading, line))
@@ -486,15 +497,11 @@ def _rate(reading: _List, line: _Line) -> tuple[float, float | None]:
     match = _FREQUENCY.fullmatch(text)
     if not text or text.lower() in _WORDS_OF_RATES:
         return _WORDS_OF_RATES.get(text.lower(), 1.0), None
-    unit = (match["unit"] or "s").lower() if match is not None else ""
-    seconds = _UNITS_S.get(unit) or _UNITS_S.get(unit.removesuffix("s"))
-    if match is None or seconds is None:
+    per_s = None if match is None else _per_s(match["number"], match["unit"] or "s")
+    if per_s is None:
         known = ", ".join(_WORDS_OF_RATES)
-        reading.fault(
-            line.number, "rate", f"no rate; write 12.5/s, 300/min, 20/h or 5/day, or one of: {known}"
-        )
+        reading.fault(line.number, "rate", f"no rate; write {_RATES}, or one of: {known}")
         return 1.0, None
-    per_s = float(match["number"]) / seconds
     return per_s, per_s
 
 

@@ -41,10 +41,17 @@ class Workload(Struct, frozen=True):
 
     def of_file(self, path: Path) -> list[Statement]:
         """Raises: SettingsError if the file has none."""
-        statements = statements_of(file_text(path), self.facts.dialect)
+        statements = self._written(path)
         if not statements:
             raise SettingsError(f"{path}: the file has no statement; {STATEMENTS_TAKE}")
         return statements
+
+    def _written(self, path: Path) -> list[Statement]:
+        text = file_text(path)
+        try:
+            return statements_of(text, self.facts.dialect)
+        except SettingsError as error:
+            raise SettingsError(f"{path}: {error}") from None
 
     def recorded(self) -> list[Statement]:
         """What the server recorded. Raises: SettingsError if it does not record, or not for this user."""
@@ -65,7 +72,7 @@ class Workload(Struct, frozen=True):
 
     def writes(self, path: Path) -> WriteRates:
         """What a file of statements with rates says of changes."""
-        return told_writes(statements_of(file_text(path), self.facts.dialect), self.facts)
+        return told_writes(self._written(path), self.facts)
 
     def clauses(self, mapping: MappingModel) -> dict[tuple[str, str], Clauses]:
         """By pattern and part, what the clauses of its statement name, of SQL that can be read."""

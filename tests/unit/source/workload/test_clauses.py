@@ -98,3 +98,17 @@ def test_clauses_and_check_share_one_tree(facts: SchemaFacts) -> None:
     assert read(sql, facts).limit == ":order"
     checked_statement(sql, facts.dialect)
     assert read_select.cache_info().misses == parsed + 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "filtered"),
+    [
+        ("customer_id IN (SELECT id FROM customers WHERE name = :n)", False),
+        ("customer_id NOT IN (SELECT id FROM customers WHERE name = :n)", True),
+        ("(customer_id IN (SELECT id FROM customers) OR id = :n)", True),
+        ("customer_id IN (SELECT MAX(id) FROM customers WHERE name = :n)", True),
+    ],
+)
+def test_a_row_of_a_subquerys_key_is_joined(facts: SchemaFacts, condition: str, filtered: bool) -> None:
+    own = read(f"SELECT id FROM orders WHERE {condition}", facts).filters
+    assert (("orders", "customer_id") in own) is filtered

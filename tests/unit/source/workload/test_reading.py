@@ -239,7 +239,11 @@ def test_what_no_key_answers_says_why(reason: str, sql: str, tmp_path: Path) -> 
     assert not made.design.accesses
 
 
-def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "reason", "what"),
+    [("sql", "refused", "line 1: no such thing"), ("get.key", "fault", "no such thing")],
+)
+def test_pattern_with_a_fault_is_taken_out(tmp_path: Path, place: str, reason: str, what: str) -> None:
     with source_with(tmp_path, SHOP) as source:
         facts = source.facts()
         questions = [
@@ -250,10 +254,14 @@ def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
 
         def refused(text: str) -> list[Fault]:
             wrong = "access_patterns" in text
-            return [Fault("shop.yaml", 1, "access_patterns.get_order.sql", "no such thing")] if wrong else []
+            return (
+                [Fault("shop.yaml", 1, f"access_patterns.get_order.{place}", "no such thing")]
+                if wrong
+                else []
+            )
 
         made = proposal_of(ProposalInput(questions, facts, Figures(), "Shop", 5, refused))
-    assert [(other.reason, other.what) for other in made.unserved] == [("fault", pins.text())]
+    assert [(other.reason, other.what) for other in made.unserved] == [(reason, what)]
     assert "access_patterns" not in made.text
 
 
@@ -277,7 +285,7 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
 
 
 def test_every_reason_has_a_test() -> None:
-    assert {*NOT_READ, *NOT_PLACED, "fault", "words"} == set(REASONS)
+    assert {*NOT_READ, *NOT_PLACED, "fault", "refused", "words"} == set(REASONS)
 
 
 _ONE_ORDER = "SELECT id, total FROM orders WHERE customer_id = ?"

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from migrator.mapping.model.questions import Statement
+from migrator.runtime.errors import SettingsError
 from migrator.source.workload.statements import is_ours, merged, statements_of
 
 ENGINES = ("sqlite", "postgresql", "mysql")
@@ -36,7 +37,8 @@ SELECT 2 FROM orders;
         ("-- name: nightly (86400/day)", 1.0, "nightly"),
         ("-- 7200 / hours", 2.0, ""),
         ("-- recent_orders 12.5/s", 12.5, "recent_orders"),
-        ("-- recent_orders 3/week", None, ""),
+        ("-- recent_orders 3/Min", 0.05, "recent_orders"),
+        ("-- of the pages 1/2 and 24/7, docs/2/x.md, A4/b", None, ""),
         ("-- see page 3/min-max.md", 0.05, ""),
     ],
 )
@@ -141,3 +143,22 @@ def test_a_hundred_thousand_statements_take_seconds_not_minutes_of_a_processor()
     began = time.process_time()
     assert len(statements_of(text, "postgresql")) == 500
     assert time.process_time() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("comment", "rate"),
+    [("-- 300/week", "300/week"), ("/* by_day: 5 / fortnight */", "5 / fortnight")],
+)
+def test_a_rate_of_an_unknown_unit_is_refused_with_its_line(comment: str, rate: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        statements_of(f"-- 3/s\nSELECT 1;\n{comment}\nSELECT 2", "sqlite")
+    assert str(refused.value) == f"line 3: '{rate}' is not a rate: write 12.5/s, 300/min, 20/h or 5/day"
+
+
+def test_a_statement_has_the_line_where_it_begins() -> None:
+    text = "SELECT id FROM a;\n\n-- by_b 3/s\nSELECT ';\n' AS id\n  FROM b;\n/* x\n */ SELECT id FROM c\n"
+    assert {statement.sql[-1]: statement.line for statement in statements_of(text, "sqlite")} == {
+        "a": 1,
+        "b": 4,
+        "c": 8,
+    }
