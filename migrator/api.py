@@ -255,7 +255,7 @@ class Migration:
 
         return self._stack.enter_context(open_reading(self._service))
 
-    # ── what it counts ──
+    # ── metrics ──
 
     @property
     def metrics(self) -> Any:
@@ -268,7 +268,7 @@ class Migration:
 
         return service_metrics(self._service, lambda: self._reading)
 
-    # ── its end ──
+    # ── end ──
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:

@@ -321,7 +321,7 @@ def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for part in ([capacity] if isinstance(capacity, dict) else capacity) if part]
 
 
-# ── Answers as they come: one frame of HTTP/1.1 ──
+# ── Received answers: one frame of HTTP/1.1 ──
 
 _PIECE_BYTES = 65_536
 _HEAD_BYTES = 65_536

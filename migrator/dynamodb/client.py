@@ -39,7 +39,7 @@ log = get_logger("dynamodb")
 EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 """A job's endpoint for an embedded DynamoDB: MiniStack, or dynoxide."""
 
-# ── Credentials of a role, assumed when they are first needed and again before they run out ──
+# ── Credentials of a role, assumed on first use and again before they expire ──
 
 
 class AssumedRole(Struct, frozen=True):
@@ -261,7 +261,7 @@ def is_loopback(endpoint: str) -> bool:
         return host == "localhost"
 
 
-# ── How a client sends ──
+# ── Sending ──
 
 
 def open_exchange(client: Any) -> None:

@@ -31,7 +31,7 @@ from migrator.mapping.model.table import EncodedItem, Item
 from migrator.runtime.errors import ItemRefusedError, amount
 from migrator.runtime.retry import cut_to_end
 
-# ── Writes under conditions as requests: puts, and transactions of puts ──
+# ── Conditional writes as requests: puts, and transactions of puts ──
 
 # ── Writes under conditions ──
 

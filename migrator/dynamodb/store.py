@@ -174,7 +174,7 @@ def _fitting(batch: Sequence[tuple[Any, ...]], units_at_most: float | None) -> i
 _PUT = b'{"PutRequest":{"Item":', b"}}"
 """The JSON around an item in a batch."""
 
-# ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
+# ── The items of one table over a client: batches within the limits, with retries of unprocessed items ──
 
 
 def reads_only() -> None:

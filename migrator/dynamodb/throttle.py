@@ -204,7 +204,7 @@ class WriteLimit:
                     meter.in_window += units
 
 
-# ── What became of requests ──
+# ── Results of requests ──
 
 
 @dataclass

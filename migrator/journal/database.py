@@ -168,7 +168,7 @@ def _on_begin(connection: Connection) -> None:
         driver.execute(f"PRAGMA busy_timeout={_BUSY_S * 1000}").close()
 
 
-# ── Database errors of a journal as our errors: what is wrong, whether it can pass, and what to do ──
+# ── Database errors of a journal as our errors: the fault, whether it can pass, and what to do ──
 
 
 _BEGIN_ANEW = (

@@ -106,7 +106,7 @@ class SqlIdentity(OfJob):
         return names | {seen.name for seen in SEEN.all(connection, self.job).values()}
 
 
-# ── Where it is: in the job file's folder, from whichever directory a command is run ──
+# ── The location of the journal: relative to the job file's folder, not the working directory ──
 
 
 class JournalLocation(Struct, frozen=True):

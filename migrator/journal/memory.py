@@ -54,7 +54,7 @@ from migrator.mapping.model.journal import Finding, Run
 from migrator.mapping.model.live import KeyRequest, Remembered, Root
 from migrator.mapping.model.table import ItemKey, item_key_text, source_text
 
-# ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
+# ── Remembered keys (not computable from a row), and keys that two root rows claim ──
 
 _NO_TICKET = -1
 REACHED = KeptRecords[int]("reached_ticket", int)
@@ -406,7 +406,7 @@ class SqlTraces(OfJobTable):
             )
         return count
 
-    # ── where it stands ──
+    # ── places ──
 
     def _places(
         self, roots: Sequence[Root], item_keys: Collection[str], ticket: int | None = None

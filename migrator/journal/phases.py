@@ -128,7 +128,7 @@ class SqlPhases(OfJob):
         confirmed = CONFIRMED.read_all(self.database, self.job)
         return {instance: versions for instance, versions in confirmed.items() if versions}
 
-    # ── what is there ──
+    # ── reads ──
 
     def _read(self, connection: Connection) -> dict[str, PatternPhase]:
         """Every phase with its last audit line, in one statement: a move between two statements would look like a
@@ -251,7 +251,7 @@ def _move(row: Row[Any]) -> Move:
     return Move(row.pattern, before, after, override=bool(row.override), **recorded)
 
 
-# ── What was compared, minute by minute, with samples of what differed ──
+# ── Comparisons by minute, with samples of differences ──
 
 _SWEEP_S = 3600.0
 """How often one process deletes expired windows."""

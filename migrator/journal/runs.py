@@ -76,7 +76,7 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 from migrator.runtime.values import asdict
 
-# ── Findings: kept once each, whatever is repeated ──
+# ── Findings, stored once each ──
 
 NAMES = Finding.__struct_fields__
 _FINDINGS_AT_ONCE = 500
@@ -139,7 +139,7 @@ def _rows_of(run: Run) -> _Rows:
     return finding, finding.c.run_id == run.id
 
 
-# ── Pages of a run that its processes have claimed, and what finished ones left for the other processes ──
+# ── Pages of a run claimed by its processes, and parts of finished pages for the other processes ──
 
 
 def parts_query(run: Run, entity: str, last: tuple[int, int], limit: int) -> Select[Any]:
@@ -616,7 +616,7 @@ class SqlJournal(InDatabase):
         for chunk in chunks(sorted(given_up, key=itemgetter(0))):
             connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
-    # ── what a run began with ──
+    # ── state at the start of a run ──
 
     @repeatable
     def keep_look(self, connection: Connection, run: Run, look: ActivityCounts) -> None:

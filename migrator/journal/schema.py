@@ -180,7 +180,7 @@ writer = Table(
     Column("fenced", Integer, nullable=False),
 )
 
-# ── phases, and what they are judged by ──
+# ── phases and their evidence ──
 
 phase = Table(
     "migrator_phase",
@@ -289,7 +289,7 @@ stream_shard = Table(
     Column("leased_until", Double, nullable=False),
 )
 
-# ── live change of a source that is DynamoDB tables ──
+# ── live change of a source of DynamoDB tables ──
 
 # A record of a stream to be processed, or a row to be checked.
 source_mark = Table(
@@ -314,7 +314,7 @@ source_mark = Table(
     sqlite_autoincrement=True,
 )
 
-# ── the way back from items to rows ──
+# ── reverse ──
 
 # The items that contain a row, or did.
 reverse_key = Table(

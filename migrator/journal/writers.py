@@ -39,7 +39,7 @@ from migrator.mapping.model.live import Writer, WriterKind
 from migrator.runtime.errors import OldRevisionError, SettingsError
 from migrator.runtime.values import replace
 
-# ── Writers of a table's items, by the journal database's own clock ──
+# ── Writers of a table's items, by the clock of the journal's database ──
 
 FORGOTTEN_S = 86_400.0
 """A killed writer leaves its row; after a day without a heartbeat nothing of it can take effect."""
@@ -176,7 +176,7 @@ class SqlInstances(OfJob):
         INSTANCES.delete(connection, self.job, *ids)
 
 
-# ── Changes of a job from one revision of its mapping to another: texts of revisions, and how far a change has come ──
+# ── Changes of a job's mapping revision: texts of revisions, and the progress of a change ──
 
 
 NEVER = 0.0

@@ -232,7 +232,7 @@ def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
     return lambda: then + running_s() - before
 
 
-# ── How fast rows are read: a bucket of tokens that all workers of a run draw from ──
+# ── Rate of reading rows: a token bucket shared by all workers of a run ──
 
 _NO_DEBT_ROWS = 1e-6
 """Rounding error: waiting for so little could mean endless sleeps too short for any clock."""

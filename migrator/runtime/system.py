@@ -141,7 +141,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-# ── Whether a process of this machine is alive, told apart from a later one of the same number ──
+# ── Liveness of a process on this machine, distinguished from a later one with the same pid ──
 
 
 def birth(pid: int) -> str:
@@ -284,7 +284,7 @@ class Ticker:
                 self.failed(error)
 
 
-# ── What installs an extra ──
+# ── Installation of extras ──
 
 
 def how_to_install(extra: str) -> str:

@@ -150,7 +150,7 @@ def _attributes(design: TableDesign) -> dict[str, str]:
     return {attribute.name: attribute.type for attribute in keys}
 
 
-# ── How a table's options differ from those that the job asks for ──
+# ── Differences of a table's options from the job's ──
 
 _ON = ("ENABLED", "ENABLING")
 
@@ -222,7 +222,7 @@ def _switch(on: bool) -> str:
     return "on" if on else "off"
 
 
-# ── Global indexes of a table that is there: which to add and which to remove, one at a time ──
+# ── Global indexes of an existing table: which to add and which to remove, one at a time ──
 
 
 class IndexChanges(Struct, frozen=True):
@@ -311,7 +311,7 @@ def removal(design: TableDesign, name: str) -> dict[str, Any]:
     return {"TableName": design.name, "GlobalSecondaryIndexUpdates": [{"Delete": {"IndexName": name}}]}
 
 
-# ── How a table that is there differs from the mapping ──
+# ── Differences of an existing table from the mapping ──
 
 
 def indexes_of(description: dict[str, Any]) -> list[dict[str, Any]]:

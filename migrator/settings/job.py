@@ -27,7 +27,7 @@ from migrator.runtime.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
 from migrator.runtime.values import replace
 
-# ── A job's `source:` — where the database is, and how gently it is to be read ──
+# ── A job's `source:` — the database's location, and limits of reading it ──
 
 _DAY_S = 86_400
 _VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -293,7 +293,7 @@ class Hook(Settings):
     wait_s: Annotated[Duration, Field(gt=0, le=300)] = Field(10.0, alias="wait")
 
 
-# ── `reads:`: how services read, and how much of it is compared with the other side ──
+# ── `reads:`: how services read, and the share compared with the other side ──
 
 
 class ShadowSettings(Settings):

@@ -270,7 +270,7 @@ class SqlTotals:
             raise SourceError(what) from None
 
 
-# ── Readings of an address: of the source itself, or of a replica of it ──
+# ── Readings of an address: of the source itself, or of one of its replicas ──
 
 
 def reading_of(address: Address, connection_options: ConnectionOptions, retry: Retry) -> Reading:

@@ -100,7 +100,7 @@ class FakeMigration(Migration):
         """The fake for a job file's mapping. Environment variables in the job need not be set."""
         return cls(mapping_named(Path(job), os.environ), service=service, version=version)
 
-    # ── what a test says ──
+    # ── set by a test ──
 
     def set_phase(
         self, pattern: str, phase: Phase, percent: int = 0, *, audience: Sequence[str] = ()
@@ -134,7 +134,7 @@ class FakeMigration(Migration):
         for each in _sides(side):
             question_named(self._asked, pattern).given[each] = partial(_raise, error)
 
-    # ── what a service asks, in place of what would open something ──
+    # ── for the service, without opening anything ──
 
     def dual_write(
         self,

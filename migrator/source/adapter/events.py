@@ -287,7 +287,7 @@ def refuse_autocommit(driver: Driver) -> None:
         raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
 
 
-# ── The adapter: what a service writes through its own connections leaves the marks that triggers would leave ──
+# ── The adapter: a service's writes on its own connections leave the same marks as triggers ──
 
 BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
 """(the service's connection, the changes of its transaction, start time of the first)."""

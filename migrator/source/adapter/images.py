@@ -22,7 +22,7 @@ from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.facts import TEXTS
 from migrator.source.sql.spelling import fold
 
-# ── Keys of the rows that a service's statement writes, taken from the statement and its parameters ──
+# ── Keys of the rows that a service's statement writes, from the statement and its parameters ──
 
 Key: TypeAlias = Row
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
@@ -179,7 +179,7 @@ def refused(name: str, why: str) -> UnmarkedError:
     return UnmarkedError(f"{what}; {advice}")
 
 
-# ── Session settings on PostgreSQL that would make an image differ from the one that a trigger makes ──
+# ── Session settings on PostgreSQL that would make an image differ from a trigger's ──
 
 EVERY_SETTING = tuple(TEXTS)
 _WHOLE = {"row_security": "off"}

@@ -148,7 +148,7 @@ def names_this_table(driver: Driver, images: RowImages, statement: StatementKeys
     return images.tables.resolve(None, statement.write.table, home) is statement.table
 
 
-# ── What a statement changed: the rows before it compared with the rows after it ──
+# ── Changes of a statement: the rows before it compared with the rows after it ──
 
 
 class StatementOutcome(Struct, frozen=True):
@@ -339,7 +339,7 @@ def compared(
     yield from (Changed(table, None, new.image) for key, new in after.items() if key not in seen)
 
 
-# ── State of a service's transactions: what each has changed, from the first change to the commit ──
+# ── State of a service's transactions: the changes of each, from the first one to the commit ──
 
 
 @dataclass

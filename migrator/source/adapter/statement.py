@@ -127,7 +127,7 @@ def escaped(text: str, paramstyle: str) -> str:
     return text.replace("%", "%%") if paramstyle in ("format", "pyformat") else text
 
 
-# ── What one statement writes, as values ──
+# ── The write of one statement, as values ──
 
 Action = Literal["insert", "update", "delete"]
 
@@ -229,7 +229,7 @@ def quietly() -> Iterator[None]:
         _READING.reset(before)
 
 
-# ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──
+# ── From sqlglot's tree of an INSERT, UPDATE or DELETE to its write ──
 
 Node: TypeAlias = Any
 """A node of sqlglot's tree, whose classes have other bases in other versions."""
@@ -493,7 +493,7 @@ def _conjuncts(condition: Node) -> Iterator[Node]:
             yield node
 
 
-# ── From a statement's text to what it writes ──
+# ── From a statement's text to its write ──
 
 _COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
 _WRITES = frozenset(

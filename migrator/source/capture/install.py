@@ -295,7 +295,7 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
     return [*_drop_steps(of.capturing), *_cleanup(connection, {}, of.refusing)]
 
 
-# ── The words of values, where services leave the marks and no trigger can keep them ──
+# ── The words of values, if services leave the marks and no trigger can store them ──
 
 
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
@@ -459,7 +459,7 @@ def _cleanup(
     return [Step("", unused)] if unused else []
 
 
-# ── Counters of changes and open transactions, as PostgreSQL, MariaDB, MySQL and SQLite tell them ──
+# ── Counters of changes and open transactions on PostgreSQL, MariaDB, MySQL and SQLite ──
 
 
 class SqlActivity:

@@ -30,7 +30,7 @@ from migrator.source.engines.base import Capturing
 from migrator.source.engines.ddl import VERSION, Ddl
 from migrator.source.sql.transactions import Writing
 
-# ── Images of marks, as the values that the driver gives when it reads the row itself ──
+# ── Images of marks, as the values that the driver returns for the row itself ──
 
 
 class Images:

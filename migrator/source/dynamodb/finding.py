@@ -20,7 +20,7 @@ from migrator.mapping.model.table import SourceKey, decode_key
 from migrator.runtime.errors import MissingNameError, UnfitValueError
 from migrator.runtime.retry import RateLimit, Retry, in_context
 
-# ── Values of documents, by their column's path and declared type, as rows of other sources have them; keys made of them ──
+# ── Values of documents, by their column's path and declared type; keys made from them ──
 
 Wire = Mapping[str, Any]
 """One value in DynamoDB JSON: {"S": …}."""

@@ -158,7 +158,7 @@ class StreamMarks:
     _drain_asked_at: float = float("-inf")
     _drained_at: float = float("-inf")
 
-    # ── what is taken ──
+    # ── taking ──
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
         """Raises: LostRecordsError, SettingsError if a stream no longer contains all changes; StoppedError."""
@@ -220,7 +220,7 @@ class StreamMarks:
             self._readers.clear()
             self._opened.close()
 
-    # ── what is copied ──
+    # ── copying ──
 
     def _copy(self) -> None:
         """Run one turn of each reader, unless another thread is doing so."""

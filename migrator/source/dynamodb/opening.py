@@ -353,7 +353,7 @@ class AwsCalls(Struct, frozen=True):
         return f"{self.options}{f' --endpoint-url {endpoint}' if endpoint else ''}"
 
 
-# ── what streams hold behind their checkpoints ──
+# ── unread records of streams ──
 
 
 @dataclass

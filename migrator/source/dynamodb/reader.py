@@ -79,7 +79,7 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
         raise SettingsError(f"{what}: {why}, and what was written between is in neither; {source.mend}")
 
 
-# ── how it is read ──
+# ── reading ──
 
 
 class Turn(Struct, frozen=True):

@@ -276,7 +276,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
         self._shared: SharedScans | None = SharedScans(finder)
         self._rows: dict[str, int] = {}
 
-    # ── what is there ──
+    # ── facts ──
 
     def facts(self) -> SchemaFacts:
         """The declared facts, after a check that each table exists with the declared key. Raises: SettingsError, with all

@@ -136,7 +136,7 @@ class Granting(Struct, frozen=True):
     statement: Callable[[Sequence[Grant], str], str]
 
 
-# ── Replication: whether a server is a replica of another one, and how far it has replayed ──
+# ── Replication: whether a server is a replica, and how far it has replayed ──
 
 Row: TypeAlias = tuple[Any, ...]
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]

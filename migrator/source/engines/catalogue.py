@@ -23,7 +23,7 @@ def quoted(name: str, quote: str = '"') -> str:
     return quote + name.replace(quote, quote * 2) + quote
 
 
-# ── What a rule for column types says: one row of an engine's types.toml (tools/pages/column_types.py) ──
+# ── A rule for column types: one row of an engine's types.toml (tools/pages/column_types.py) ──
 
 
 class TypeRule(Struct, frozen=True):
@@ -41,7 +41,7 @@ class TypeRule(Struct, frozen=True):
     no_key: str = ""
 
 
-# ── What a column holds, by the type that the source declares for it ──
+# ── Kinds of columns by their declared types ──
 
 _ARGUMENTS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
 # As MySQL writes them: int(10) unsigned zerofill, enum('a','b(1)'), text /*M!100301 COMPRESSED*/.
@@ -219,7 +219,7 @@ def foreign_keys_of(
     return {name: list(keys) for (_, name), keys in inspector.get_multi_foreign_keys(schema=schema).items()}
 
 
-# ── Which texts the source takes as equal (by case, trailing spaces) ──
+# ── Texts that the source treats as equal (by case, trailing spaces) ──
 
 _ALIKE: tuple[Alike, ...] = ("case", "trailing spaces")
 Name = TypeVar("Name")

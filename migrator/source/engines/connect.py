@@ -62,7 +62,7 @@ def extra_for(url: str) -> tuple[str, str] | None:
     return None if engine is None else engine.connecting.extra
 
 
-# ── The URL of a source, from what a user wrote ──
+# ── The URL of a source, from the user's text ──
 
 _FORMS = [engine.connecting.form for engine in ENGINES]
 SUPPORTED = f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}"

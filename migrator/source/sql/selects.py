@@ -38,7 +38,7 @@ from migrator.source.engines.connect import engine_of
 if TYPE_CHECKING:
     from migrator.source.sql.statements import CheckedExpression
 
-# ── Columns read without loss, and compared by all of their value, for each engine ──
+# ── Columns read exactly, and compared exactly, for each engine ──
 
 
 class Where(ColumnElement[Any]):
@@ -229,7 +229,7 @@ def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare)
     return sa.or_(*steps)
 
 
-# ── The SELECTs that read row trees, from a plan alone ──
+# ── The SELECTs that read row trees, from a plan only ──
 #
 # Columns have no SQL type here but `Held`, so values stay as the driver gave them.
 

@@ -164,7 +164,7 @@ def source_health(engine: str, ask: Query, pooling: Pooling) -> SourceHealth:
     return SourceHealth(server.product(str(version)), seconds, is_replica, str(timeout), pooling)
 
 
-# ── A replica: it replicates the job's primary, and has replayed what was there when the run began ──
+# ── Replicas: whether one replicates the job's primary, and has replayed its state at the start of the run ──
 
 WAIT_S = 60.0
 _LOOK_S = 0.5

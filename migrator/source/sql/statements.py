@@ -294,7 +294,7 @@ def _check_words(tokens: Sequence[Token], dialect: str) -> None:
 _BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
 
 
-# ── text between tokens: blanks and comments, which the server must read as we do ──
+# ── text between tokens: blanks and comments, which the server must parse as we do ──
 
 _OTHERWISE = re.compile(
     # MariaDB and MySQL execute statements in comments; a driver's text ends at a NUL.

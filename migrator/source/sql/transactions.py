@@ -186,7 +186,7 @@ class Reading:
         return source_error(error, self.place, doing, tried)
 
 
-# ── Rows of a statement as the driver gives them: all, or only the first ones ──
+# ── Rows of a statement, all or only the first ones ──
 
 _STREAMED = {"stream_results": True, "max_row_buffer": 100}
 

@@ -46,7 +46,7 @@ from migrator.source.workload.folding import (
     without_or,
 )
 
-# ── Numbers that a statement makes of a row's children: of each parent in the order of the number ──
+# ── Aggregates of a row's children: of each parent in the order of the aggregate ──
 
 
 Pair = tuple[exp.Column, exp.Column]
@@ -864,7 +864,7 @@ class _StatementReader:
             raise NoQuestion("condition", "a parameter is compared with no column")
         return re.sub(rf":{_MARK}(\d+)", lambda match: f":{self.params[int(match[1])][0]}", text)
 
-    # ── what comes back, in which order ──
+    # ── output and order ──
 
     def _outputs(self, select: exp.Select) -> tuple[Path, ...]:
         outputs: list[Path] = []

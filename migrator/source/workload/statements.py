@@ -285,7 +285,7 @@ def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
         raise SettingsError(f"{what}; {taken}") from None
 
 
-# ── How often a source's rows change, and which columns updates set, by statements with rates ──
+# ── Change rates of a source's rows, and the columns that updates set, from statements with rates ──
 
 _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
@@ -339,7 +339,7 @@ def _set_columns(tree: exp.Expression, table: TableFacts) -> list[str]:
     return [column.real for name in names if (column := column_named(table, name)) is not None]
 
 
-# ── Questions as a team lists them: a table in CSV or Markdown with a name, SQL or words, how often, and how fast ──
+# ── Questions listed by a team: a table in CSV or Markdown with a name, SQL or words, rate, and latency ──
 
 _TITLES = {
     "name": ("name", "pattern"),

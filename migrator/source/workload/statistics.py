@@ -135,7 +135,7 @@ def _whole(value: Any) -> int | None:
     return int(number.to_integral_value(rounding="ROUND_UP")) if number.is_finite() else None
 
 
-# ── How many rows of an entity one row of a table it reads is in, by plain SQL: what one change of that row rewrites ──
+# ── Number of an entity's rows that one row of a table is in, by plain SQL: one change of it rewrites them ──
 
 _CLIMB = "its rows are found by going up and down a tree"
 _VIEW = "it stands behind a view"

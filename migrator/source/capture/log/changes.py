@@ -13,7 +13,7 @@ from migrator.mapping.model.facts import Captured, columns_of
 from migrator.mapping.model.live import KeptMark
 from migrator.source.engines.ddl import spelling_of
 
-# ── What marks are made of, kept at the install: the reader knows no mapping ──
+# ── Columns of marks, stored at the install: the reader has no mapping ──
 
 
 class MarkedTable(Struct, frozen=True):
@@ -63,7 +63,7 @@ def tables_of(text: str) -> dict[str, MarkedTable]:
     }
 
 
-# ── A change of a row as a log has it ──
+# ── A change of a row in a log ──
 
 
 class Unchanged:

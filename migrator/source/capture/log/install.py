@@ -54,7 +54,7 @@ class LogCapture(SqlCapture):
     def at_once(self) -> LogCapture:
         return type(self)(self._writing.at_once(), self._job, self._marks, self._wait)
 
-    # ── what an engine has of its own ──
+    # ── per engine ──
 
     @abstractmethod
     def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.ddl import Ddl
 from migrator.source.sql.transactions import Writing
 
-# ── A log as its engine has it ──
+# ── The log of an engine ──
 
 
 class Position(Protocol):
@@ -288,7 +288,7 @@ class LogReader:
         if self.clock() - opened.looked_at >= LOOK_S:
             self._look(opened)
 
-    # ── what is kept ──
+    # ── storing ──
 
     def _store(self, opened: _Opened) -> bool:
         """Store marks and position in one transaction, then confirm: a crash between the two repeats marks.
@@ -337,7 +337,7 @@ def _rows(marks: Sequence[KeptMark]) -> list[dict[str, object]]:
     ]
 
 
-# ── Marks of a source whose log is captured: what triggers would leave there, a reader copies before marks are taken ──
+# ── Marks of a source with a captured log: a reader copies the log before marks are taken ──
 
 COPY_S = 0.5
 """Minimum frequency of copying while the log is captured and marks are pending: a slot keeps the server's log."""

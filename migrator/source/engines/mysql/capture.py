@@ -474,7 +474,7 @@ def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDd
     yield from covers(cascades(connection), tables, ddl)
 
 
-# ── what cannot be captured ──
+# ── refusals ──
 
 
 def _views(connection: Connection, ddl: MysqlDdl) -> set[str]:

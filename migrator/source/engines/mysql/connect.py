@@ -26,7 +26,7 @@ from migrator.source.engines.base import ConnectionOptions
 from migrator.source.engines.mysql.facts import HalfPairs
 from migrator.source.engines.mysql.server import is_mariadb
 
-# ── Rows of PyMySQL's text protocol, taken from what the connection received, with columns as text where wanted ──
+# ── Rows of PyMySQL's text protocol, taken from the received bytes, with columns as text on request ──
 
 _RAW = frozenset(
     {

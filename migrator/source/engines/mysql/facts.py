@@ -226,7 +226,7 @@ def _grouped(
     return by_table
 
 
-# ── What the server records of its statements ──
+# ── Statements recorded by the server ──
 
 # A digest ends before the first token that does not fit, and MariaDB does not report it: two bytes a token, four and its
 # letters a name of at most 64. A digest closer to the limit than that may be truncated.

@@ -301,7 +301,7 @@ ROWS = base.RowWriting(
 )
 
 
-# ── Rights on MariaDB and MySQL: what a user needs, whether it has it, and the GRANT that gives it ──
+# ── Rights on MariaDB and MySQL: needed ones, missing ones, and their GRANT ──
 
 _SEQUENCE = re.compile(
     r"""nextval\((?P<quote>[`"])(?P<schema>.+)(?P=quote)\.(?P=quote)(?P<name>.+)(?P=quote)\)"""

@@ -230,7 +230,7 @@ def _function_drop(name: str) -> str:
     return f"DROP FUNCTION {SCHEMA}.{name}()"
 
 
-# ── what cannot be captured ──
+# ── refusals ──
 
 
 def _refusals(connection: Connection, _: PostgresqlDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:

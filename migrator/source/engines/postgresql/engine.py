@@ -156,7 +156,7 @@ OUTCOMES = base.Outcomes(
 )
 
 
-# ── Rights on PostgreSQL: what a role needs, whether it has it, and the GRANT that gives it ──
+# ── Rights on PostgreSQL: needed ones, missing ones, and their GRANT ──
 
 
 _MOVES = ("SELECT", "UPDATE")

@@ -99,7 +99,7 @@ def _verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
 
 REPLICATION = base.Replication(_mark, "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict)
 
-# ── how much it has to do ──
+# ── load ──
 
 # Without the right PostgreSQL shows other users' sessions without what they do, so a number would be too low: NULL instead.
 _SEEN = "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN (SELECT {} FROM {}) END"

@@ -580,7 +580,7 @@ OUTCOMES = base.Outcomes(
 )
 
 
-# ── Rows written into SQLite: values as the column's affinity keeps them ──
+# ── Rows written into SQLite: values as the column's affinity stores them ──
 
 
 def _prepare(connection: Any) -> None:

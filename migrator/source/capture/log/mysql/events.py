@@ -17,7 +17,7 @@ from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import Row, RowChange, Value
 from migrator.source.capture.log.mysql.gtids import GtidSet, gtid
 
-# ── Columns and values of row events, written as triggers write them ──
+# ── Columns and values of row events, in the form that triggers write ──
 # Source: mysql-server, libs/mysql/binlog/event/rows_event.h (metadata of columns), mysys/decimal and sql-common/my_time.cc
 # (decimals and times).
 

@@ -148,7 +148,7 @@ def _end_of_log(connection: Connection) -> tuple[str, int]:
     return files[-1] if files else ("", 0)
 
 
-# ── What the log needs of the server ──
+# ── Settings of the server that the log requires ──
 
 _NAMES = (
     "basedir",
@@ -279,7 +279,7 @@ def cascaded(
     }
 
 
-# ── How long the log is kept ──
+# ── Retention of the log ──
 
 
 def keeps_s(found: Mapping[str, str]) -> float | None:

@@ -44,7 +44,7 @@ from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.capture import home_of
 from migrator.source.sql.transactions import Writing, source_error
 
-# ── What a statement in the binary log does to rows without an event for each of them ──
+# ── Effects on rows of a statement in the binary log that has no row events ──
 
 Effect = Literal["emptied", "unknown"]
 """Of a table: its rows were only deleted, or any may have been added or changed."""
@@ -206,7 +206,7 @@ class PacketStream:
         return True
 
 
-# ── The log, as its reader takes it ──
+# ── The log, for its reader ──
 
 _CLAIM = "UPDATE {log} SET reader = :reader WHERE id = 1"
 _ASK = "UPDATE {log} SET asked = asked + 1 WHERE id = 1"

@@ -30,7 +30,7 @@ from migrator.source.engines.postgresql.capture import literal
 from migrator.source.engines.postgresql.facts import QUERIES
 from migrator.source.engines.postgresql.server import named
 
-# ── What capture from the log needs of a PostgreSQL server ──
+# ── Requirements of capture from the log on a PostgreSQL server ──
 
 
 OLDEST = 150_000

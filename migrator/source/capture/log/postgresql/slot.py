@@ -54,7 +54,7 @@ def slot_of(job: str) -> str:
     return f"{plain[: _LONGEST - 9]}_{hashlib.sha256(job.encode()).hexdigest()[:8]}"
 
 
-# ── The row, and the slot as the server has it ──
+# ── The row, and the slot on the server ──
 
 
 class ReplicationSlot(Struct, frozen=True):
@@ -132,7 +132,7 @@ def slot_lag(connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
     return SlotLag(place.slot, slot.behind, slot.kept, slot.room, seconds, reads, lost)
 
 
-# ── The log, as its reader takes it ──
+# ── The log, for its reader ──
 
 PREFIX = "migrator"
 """Of messages by which a process asks a reader to store at once what it has read."""
