@@ -210,7 +210,7 @@ class Migration:
     def read_page(self, pattern: str, /, *, cursor: str | None = None, size: int = 20, **params: Any) -> Page:
         """One page of the answer, with the cursor of the next one.
 
-        Raises: as `read`; SettingsError for a cursor that is damaged, forged, too old or of another question, and for a
+        Raises: as `read`; SettingsError for a cursor that is damaged, forged, expired or of another question, and for a
         pattern without pages.
         """
         return self._reads().read_page(pattern, params, cursor, size)

@@ -303,10 +303,12 @@ class Connecting(Struct, frozen=True):
 
 
 class Schema(Struct, frozen=True):
-    """The schema. `reflected`: tables and views of a schema (None: the default), without ours, the system's and partitions.
+    """The schema.
 
-    `has_schemas`: tables may be in several named schemas. `loosely_typed`: times and UUIDs are texts, so one value may have
-    several texts. `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
+    `reflected`: tables and views of a schema (None: the default), without ours, the system's and partitions.
+    `has_schemas`: tables may be in several named schemas.
+    `loosely_typed`: times and UUIDs are texts, so one value may have several texts.
+    `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
     """
 
     reflected: Callable[[Connection, str | None], Reflected]
@@ -334,13 +336,19 @@ Trait: TypeAlias = Literal[
 
 
 class Sql(Struct, frozen=True):
-    """The dialect of SQL, for reading statements and for writing ours.
+    """The dialect of SQL, for parsing statements and for writing ours.
 
-    `reader`: sqlglot's dialect by name, or what makes it. `quote`: the quote of names. `parameters`: finds `:name` and
-    comments, skipping texts and names. `forms`: conversions of values for the driver, by type. `comparable`: a value in
-    the form in which a column of the kind is compared with it. `integer_bits`: the most that the driver binds, with the
-    sign; None for any. `between`: blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a
-    name. `folds_names`: unquoted names are lower case. `recurses_unasked`: WITH needs no RECURSIVE.
+    `reader`: sqlglot's dialect by name, or its factory.
+    `quote`: the quote of names.
+    `parameters`: finds `:name` and comments, skipping texts and names.
+    `forms`: conversions of values for the driver, by type.
+    `comparable`: a value in the form in which a column of the kind is compared with it.
+    `integer_bits`: maximum bits of an integer for the driver, with the sign; None: unlimited.
+    `between`: blanks and comments.
+    `sets_variables`: `:=` sets one.
+    `escapes_names`: U&"…" is a name.
+    `folds_names`: unquoted names are lower case.
+    `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
     reader: str | Callable[[], Any]
@@ -358,15 +366,21 @@ class Sql(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """Facts about the server. `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, time-out;
-    `product`: the version with the product's name. `session`: SQL for the id of our session, None where there is none.
-    `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
-    `rows_at_least`: a number of rows that a table very probably has; None if the statistics are unknown.
-    `explain`: the word before a statement that returns its plan, by the server's product. `plan`: reads a plan from column
-    names, rows and the page size, up to which a table may be read as a whole. `expected`: the estimated rows of a statement;
-    None for an engine without estimates. `replication`: by the
-    server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
-    `recorded`: None where it records none. `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: their right."""
+    """Facts about the server.
+
+    `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, timeout.
+    `product`: the version with the product's name.
+    `session`: SQL for the id of our session, None without sessions.
+    `sends_to_the_end`: a result is always sent completely, so reading only its first rows costs the connection.
+    `rows_at_least`: a number of rows that a table very probably has; None without usable statistics.
+    `explain`: prefix of a statement that returns its plan, by the server's product.
+    `plan`: parses a plan's column names and rows; up to the page size a table may be read as a whole.
+    `expected`: the estimated rows of a statement; None for an engine without estimates.
+    `replication`: by the server's product, None without replicas.
+    `hides_rows`: policies may hide rows from a user.
+    `recorded`: None if the server records no statements.
+    `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: the right they need.
+    """
 
     health: str
     product: Callable[[str], str]
@@ -384,10 +398,14 @@ class Server(Struct, frozen=True):
 
 
 class Writers(Struct, frozen=True):
-    """Writers of tables. `changes`: counts of changes. `open`: transactions that have written and not ended.
-    `marks_ever`: SQL for a number that grows with every mark in {mark}; '' where there is none. `may_write`: roles by table;
-    empty for an engine that does not show them to every user. `read_only`: statements that revoke the right to write from
-    all roles; what is not known is a comment. `drops`: statements that drop the tables with these quoted names.
+    """Writers of tables.
+
+    `changes`: counts of changes.
+    `open`: transactions that have written and not ended.
+    `marks_ever`: SQL for a number that grows with every mark in {mark}; '' for none.
+    `may_write`: roles by table; empty for an engine that does not show them to every user.
+    `read_only`: statements that revoke the right to write from all roles; unknown parts are comments.
+    `drops`: statements that drop the tables with these quoted names.
     """
 
     changes: Callable[[Connection, Sequence[str]], Changes]
@@ -399,7 +417,7 @@ class Writers(Struct, frozen=True):
 
 
 class Refusal(NamedTuple):
-    """Why a table's changes cannot be captured. `triggers_only`: it does not concern marks that services leave."""
+    """Why a table's changes cannot be captured. `triggers_only`: it does not apply to marks that services leave."""
 
     text: str
     triggers_only: bool = False
@@ -411,13 +429,20 @@ Decode: TypeAlias = Callable[[str, str], Any]
 
 
 class Capturing(Struct, frozen=True):
-    """Capture of changes. `ddl`: its statements. `schema`, `prefix`: the schema of our tables, and how their names begin.
-    `triggers`: our triggers. `more_triggers`: besides those of each captured table (on parents, on partitions). `leftovers`:
-    statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
-    Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
-    connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
-    others. `updates_listed`, `deletes_listed`: statements on the marks with certain ids, which lock no other marks.
-    `log`: the kind of the server's log, from which changes can be captured as well (source/capture/log/); '' for none.
+    """Capture of changes.
+
+    `ddl`: its statements.
+    `schema`, `prefix`: the schema of our tables, and the prefix of their names.
+    `triggers`: our triggers.
+    `more_triggers`: in addition to those of each captured table (on parents, on partitions).
+    `leftovers`: statements that drop the remains of dropped triggers.
+    `refusals`: why tables cannot be captured.
+    `views`: names, as in Captured, of relations without triggers.
+    `limits`: changes that can leave no mark.
+    `decode`: of images, on one connection; the dict caches types.
+    `locks_rows`: end of a SELECT that locks its rows and skips rows locked by others.
+    `updates_listed`, `deletes_listed`: statements on the marks with certain ids, which lock no other marks.
+    `log`: the kind of the server's log, which can also be captured (source/capture/log/); '' for none.
     """
 
     ddl: Callable[[Connection], Ddl]
@@ -441,13 +466,19 @@ Typed: TypeAlias = tuple[str, Any, str]
 
 
 class Statements(Struct, frozen=True):
-    """Parsing of a service's statements. `reader`: sqlglot's dialect for the server's default settings. `bound`:
-    placeholders of drivers that do not format by %. `quotes`: quoted text and comments. `nests_comments`: comments may be
-    nested; `runs_comments`: some comments are executed. `modifiers`: words after the first one that sqlglot cannot parse,
-    `overriding`: such words further on. `deletes_by_using`: DELETE … USING deletes rows of several tables.
-    `tables_keep_case`: names of tables keep their case. `decimals_are_floats`: numbers with a point are floats.
-    `quotes_by_session`: the meaning of double quotes depends on the session. `key_names`: others of an
-    INTEGER key. `skips_generated`: an INSERT without names of columns has no value for generated ones.
+    """Parsing of a service's statements.
+
+    `reader`: sqlglot's dialect for the server's default settings.
+    `bound`: placeholders of drivers that do not format by %.
+    `quotes`: quoted text and comments.
+    `nests_comments`: comments may be nested; `runs_comments`: some comments are executed.
+    `modifiers`: words after the first one that sqlglot cannot parse, `overriding`: such words further on.
+    `deletes_by_using`: DELETE … USING deletes rows of several tables.
+    `tables_keep_case`: names of tables keep their case.
+    `decimals_are_floats`: numbers with a point are floats.
+    `quotes_by_session`: the meaning of double quotes depends on the session.
+    `key_names`: aliases of an INTEGER key.
+    `skips_generated`: an INSERT without column names has no value for generated ones.
     """
 
     reader: str
@@ -466,15 +497,20 @@ class Statements(Struct, frozen=True):
 
 
 class Sessions(Struct, frozen=True):
-    """A service's connections. `drivers`: SQLAlchemy's names of those that dual_write is tested with; `modules`: the
-    modules, each with its paramstyle; `reads_through`: those that strict mode can read through, and `settings`: how
-    long their settings last. `autocommits`: whether each statement is a transaction, from a connection and the driver's
-    own. `counts_found`: whether an unchanged row of an upsert counts as one. `changes_so_far`: rows changed on the
-    connection, 0 where they are not counted. `cursor`: a cursor that returns rows as sequences, from a connection and
-    the driver's own. `begins`: the statement that takes a lock before a SELECT, '' where none is needed. `charset`: SQL
-    for the character sets that must be utf8mb4, '' for none. `home`: SQL for the schema in which a name without a
-    schema (at {name}) is found. `has_search_path`: that schema may differ by name. `keeps_last_id`: LAST_INSERT_ID()
-    must stay the service's.
+    """A service's connections.
+
+    `drivers`: SQLAlchemy's names of those that dual_write is tested with.
+    `modules`: the modules, each with its paramstyle.
+    `reads_through`: drivers that strict mode can read through, and `settings`: how long their settings last.
+    `autocommits`: whether each statement is a transaction, from a connection and the driver's own.
+    `counts_found`: whether an unchanged row of an upsert counts as one.
+    `changes_so_far`: rows changed on the connection, 0 if they are not counted.
+    `cursor`: a cursor that returns rows as sequences, from a connection and the driver's own.
+    `begins`: the statement that takes a lock before a SELECT, '' for none.
+    `charset`: SQL for the character sets that must be utf8mb4, '' for none.
+    `home`: SQL for the schema that a name without a schema (at {name}) resolves to.
+    `has_search_path`: that schema may differ by name.
+    `keeps_last_id`: LAST_INSERT_ID() must stay the service's.
     """
 
     drivers: tuple[str, ...]
@@ -500,19 +536,27 @@ transaction; `met`: an upsert will write it; `upserted`: an upsert just did, and
 
 
 class Outcomes(Struct, frozen=True):
-    """How a service's statements change rows, and what can be known of it.
+    """How a service's statements change rows, and how the changes can be observed.
 
-    `locks`: SQL at the end of a SELECT of rows. `locks_gaps`: a missing key is locked, too. `met`: columns that show
-    whether an upsert met a row, from an alias and the row's quoted columns. `compares_types`: values must be cast to the
-    type of their column, and images depend on settings of the session. `typed`: SQL around a value that gives it the
-    column's type. `marks_at_once`: one statement can make the marks. `returns_keys`: any INSERT can return its keys.
-    `rereads_returned`: returned rows can be read again. `last_key`: SQL for the last generated key; '' where the cursor has
-    it, None where it is not known. `counts_keys_on`: keys of one statement are consecutive. `zero_makes_key`: a key 0
-    generates a new one. `keeps_refused`: what stays of a refused statement: "nothing", "earlier" parameters, or what was
-    "counted". `counts_twice`: a row that an upsert changes counts as two. `counts_late`: rows are counted only after
-    returned rows were fetched. `locks_all`: no other writer comes in between. `folds_tables`: whether names of tables
-    ignore case. `links`: between tables, of these schemas. `hidden`: columns of a table (schema and name) that `*` does not
-    return. `knows_heirs`: with views and partitions.
+    `locks`: SQL at the end of a SELECT of rows.
+    `locks_gaps`: a missing key is also locked.
+    `met`: columns that show whether an upsert met a row, from an alias and the row's quoted columns.
+    `compares_types`: values must be cast to the type of their column, and images depend on settings of the session.
+    `typed`: SQL around a value that gives it the column's type.
+    `marks_at_once`: one statement can make the marks.
+    `returns_keys`: any INSERT can return its keys.
+    `rereads_returned`: returned rows can be read again.
+    `last_key`: SQL for the last generated key; '' if the cursor has it, None if unknown.
+    `counts_keys_on`: keys of one statement are consecutive.
+    `zero_makes_key`: a key 0 generates a new one.
+    `keeps_refused`: what remains of a rejected statement: "nothing", "earlier" parameters, or what was "counted".
+    `counts_twice`: a row that an upsert changes counts as two.
+    `counts_late`: rows are counted only after returned rows were fetched.
+    `locks_all`: other writers are excluded.
+    `folds_tables`: whether names of tables ignore case.
+    `links`: between tables, of these schemas.
+    `hidden`: columns of a table (schema and name) that `*` does not return.
+    `knows_heirs`: with views and partitions.
     `has_conflict_rules`: tables may declare how conflicts are resolved.
     """
 
@@ -539,8 +583,11 @@ class Outcomes(Struct, frozen=True):
 
 
 class Errors(Struct, frozen=True):
-    """Errors of the driver, explained. `reasons`: explanations of an error, the most certain first; none for other drivers'
-    errors. `is_connecting`: whether connecting failed. `hidden_rows`: the explanation where a policy would hide rows.
+    """Errors of the driver, explained.
+
+    `reasons`: explanations of an error, the most certain first; none for other drivers' errors.
+    `is_connecting`: whether connecting failed.
+    `hidden_rows`: the explanation if a policy would hide rows.
     """
 
     reasons: Callable[[BaseException], Iterator[str]]
@@ -549,12 +596,13 @@ class Errors(Struct, frozen=True):
 
 
 class Engine(Struct, frozen=True):
-    """One kind of database. `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
+    """One kind of database.
 
-    `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica, no log-in and no `granting`.
-    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views;
-    `changing_triggers`: names of triggers that may change what is written to the table :name in :schema; those with
-    functions of their own `routines`: why :name in :schema gives another value at another time.
+    `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
+    `is_file`: a file, not a server: one writer at a time, without schemas, replica, login and `granting`.
+    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views; `changing_triggers`:
+    names of triggers that may change what is written to the table :name in :schema; those with user-defined functions
+    `routines`: why the value of :name in :schema may change over time.
     `functions`: those of its SQL that a mapping may not call, or whose value depends on more than the row.
     """
 
