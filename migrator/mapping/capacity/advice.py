@@ -29,7 +29,8 @@ PLAIN_US, JOINED_US = 16, 24
 """CPU of an item in a backfill, in microseconds: of rows alone with indexes, and with joins or a collection. Measured:
 docs/speed.md, the longest of three engines, rounded up."""
 EXPORT_US = 50
-"""The same of an export, which packs and shuffles: 39 of plain rows, 48 with joins. Measured: docs/plan.md."""
+"""CPU of an item in an export, in microseconds, which packs and shuffles: 39 of plain rows, 48 with joins. Measured:
+docs/plan.md."""
 WORKER_VCPUS = 4
 """Of a Spark worker, with 16 GB. Source: AWS Glue Developer Guide, "AWS Glue worker types", G.1X."""
 MOST_WORKERS = 100
@@ -82,13 +83,13 @@ def ways_of(filling: Filling, host: Host, price: Price | None) -> list[Way]:
 
 
 def cheapest_of(ways: Sequence[Way]) -> Way | None:
-    """Of those that are possible and whose price is known; the first of equal ones, as all below a cent are."""
+    """The cheapest possible way with a known price; the first of equal ones, as all below a cent are."""
     priced = [way for way in ways if way.usd is not None and not way.impossible]
     return min(priced, key=lambda way: max(way.usd or Decimal(0), _CENT), default=None)
 
 
 def fastest_of(ways: Sequence[Way]) -> Way | None:
-    """Of those that are possible and whose end is known; the first of equal ones."""
+    """The fastest possible way with a known end; the first of equal ones."""
     known = [way for way in ways if not way.is_open_ended and not way.impossible]
     return min(known, key=lambda way: way.hours, default=None)
 
@@ -102,7 +103,7 @@ def _batches(filling: Filling, host: Host, usd: Decimal | None) -> Way:
 
 
 def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | None) -> list[Way]:
-    """By the fewest executors whose CPU is not what bounds it, and one worker more for the driver."""
+    """With the fewest executors whose CPU is not the limit, and one worker more for the driver."""
     aimed_s = max(filling.limit_s, AIMED_S)
     executors = min(MOST_WORKERS - 1, max(1, math.ceil(filling.cpu_s / WORKER_VCPUS / aimed_s)))
     by_cpu_s = filling.cpu_s / (WORKER_VCPUS * executors)
@@ -129,7 +130,7 @@ def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | Non
 
 
 def _import(filling: Filling, price: Price | None) -> Way:
-    """The export's hours: AWS does not tell how long an import takes."""
+    """The export's time in hours: AWS does not publish how long an import takes."""
     usd = None
     if price is not None and price.import_gb is not None:
         usd = price.import_gb * filling.json_bytes / _GB
@@ -151,12 +152,12 @@ def _import(filling: Filling, price: Price | None) -> Way:
 
 
 LOCAL_COLLECTION_BYTES = 10 * 1024**3
-"""Of one item collection where the table has a local index. Source: AWS Developer Guide, "Local secondary indexes"."""
+"""Limit of one item collection of a table with a local index. Source: AWS Developer Guide, "Local secondary indexes"."""
 PARTITION_WRITE_UNITS = 1_000
 PARTITION_READ_UNITS = 3_000
 """A second, of one partition. Source: AWS Developer Guide, "Best practices for designing partition keys"."""
 NEAR = 0.8
-"""Of a limit: what is above is near it."""
+"""Share of a limit from which on a value is near it."""
 LARGE_ITEMS = 1_000
 LARGE_BYTES = 1024 * 1024
 """A larger item collection does not fit into one page of a Query."""
@@ -164,7 +165,7 @@ _MB = 1024**2
 
 
 class Design(Struct, frozen=True):
-    """What was measured of a mapping, for advice. `totals`: items by type."""
+    """The measured design, for advice. `totals`: items by type."""
 
     mapping: MappingModel
     types: Mapping[str, TypeSize]
@@ -176,7 +177,7 @@ class Design(Struct, frozen=True):
 
 
 def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequence[Rewrite]) -> list[Advice]:
-    """All of it, what does not fit first."""
+    """All advice, exceeded limits first."""
     order = {"misfit": 0, "warning": 1, "advice": 2}
     advice = [
         *_items(design),
@@ -345,7 +346,6 @@ def narrowed(
 
 
 def _weight(number: float, limit: float) -> Weight:
-    """Of what is near the limit."""
     return "misfit" if number > limit else "warning"
 
 

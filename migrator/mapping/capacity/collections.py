@@ -1,4 +1,4 @@
-"""One stream of all items measured: item collections by size, and what calls of access patterns read."""
+"""One stream of all measured items: item collections by size, and the reads of access patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEPT = 50_000
 _HEAVY = 2_000
 """The number of largest collections that are always kept."""
 _FEW = 2
-"""Items of a sampled collection that say too little of it alone."""
+"""Too few items of a sampled collection to estimate its size."""
 _MANY = 20
 """Sampled items of one collection from which its size follows: of fewer the most is what chance drew most often."""
 _HASHES = 2**32
@@ -33,8 +33,8 @@ _HASHES = 2**32
 
 @dataclass(slots=True)
 class ItemCollection:
-    """One partition key's items. `items` and `bytes` are as many as the rows that were read stand for; `seen`: items that
-    were read, those of rows that were chosen by chance alone: `sampled`."""
+    """One partition key's items. `items` and `bytes` are extrapolated from the rows read; `seen`: items that were read;
+    `sampled`: those of rows chosen by chance."""
 
     key: tuple[Any, ...]
     items: float = 0.0
@@ -72,7 +72,7 @@ class ItemCollections:
         self._is_sampled = False
 
     def add(self, key: tuple[Any, ...], type_: str, size_bytes: int, weight: float) -> None:
-        """`weight`: how many items this one stands for; more than one where rows were chosen by chance."""
+        """`weight`: how many items this one represents; more than one for rows chosen by chance."""
         collection = self._by_key.get(key)
         if collection is None:
             if len(self._by_key) >= self._kept:
@@ -99,7 +99,7 @@ class ItemCollections:
         return Measured(round(self._entries), round(self._bytes), number, sizes, counts, largest, exact)
 
     def _drop(self) -> None:
-        """Drops what is neither large nor chosen; where that does not make room for as many again, fewer are chosen."""
+        """Drop collections that are neither large nor chosen; choose fewer until half of the room is free."""
         heavy = nlargest(min(_HEAVY, self._kept // 4), self._by_key.values(), key=attrgetter("bytes"))
         large = {collection.key for collection in heavy}
         if self._below == _HASHES:
@@ -147,8 +147,8 @@ class ItemCollections:
 
 
 def _at_least(collection: ItemCollection) -> ItemCollection:
-    """A collection of which few items were drawn as what was read of it: among many such ones some are drawn more often than
-    their share, and would seem the largest."""
+    """The collection with the size actually read, if few of its items were drawn: among many such collections, some are
+    drawn more often than their share and would seem the largest."""
     if not 0 < collection.sampled < _MANY:
         return collection
     share = collection.seen / collection.items
@@ -231,7 +231,7 @@ class WaitingReads:
         }
 
     def call(self, pattern: Pattern, requests: Requests, params: Mapping[str, Any]) -> Call:
-        """One call of the pattern, whose reads are known once all items were seen.
+        """One call of the pattern, with its reads known once all items were seen.
 
         Raises: SettingsError if the parameters make no request.
         """
@@ -367,7 +367,7 @@ _OPERATORS: dict[Operator, str] = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def condition_text(pattern: Pattern) -> str:
-    """The pattern's key condition as the mapping has it: partition, then what is compared with the sort key."""
+    """The pattern's key condition as in the mapping: partition, then the condition on the sort key."""
     parts = [template.source for template in pattern.key]
     for condition in pattern.sort:
         values = " and ".join(value.source for value in condition.values)
@@ -377,7 +377,7 @@ def condition_text(pattern: Pattern) -> str:
 
 
 def reads_of(pattern: Pattern, sizes: Sequence[int], partitions: int) -> CallReads:
-    """What a call reads whose items are known by their sizes alone. `partitions`: that it asks, one at least."""
+    """The reads of a call, from the sizes of its items alone. `partitions`: the number it queries, at least one."""
     if pattern.operation == "query":
         query = _Query((), (), (), None, pattern.descending, pattern.consistent)
         rest = sum(sizes) - sum(sizes) // partitions * (partitions - 1)

@@ -25,7 +25,7 @@ PROJECTED = 20
 
 
 class KeyColumn(Struct, frozen=True):
-    """A column of a table that a key is made of. `index`: '' for the table's own key."""
+    """A column of a table in a key. `index`: '' for the table's own key."""
 
     table: str
     column: str
@@ -129,7 +129,7 @@ def _needed(pattern: Pattern) -> Iterator[str]:
 
 
 def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyColumn]:
-    """Columns of the entities' own rows, and of rows joined to them, that a key of the table or of an index is made of."""
+    """Columns of the entities' own rows, and of rows joined to them, in a key of the table or of an index."""
     columns: dict[KeyColumn, None] = {}
     for plan in plans:
         places = dict(_columns_of(plan))
@@ -144,7 +144,7 @@ def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyC
 
 
 def _columns_of(plan: EntityPlan) -> Iterator[tuple[str, tuple[str, str]]]:
-    """(path, (table, column)) of what the row tree holds, lists aside."""
+    """(path, (table, column)) of the row tree, without lists."""
     tables = tables_of(plan)
     for slot in plan.slots:
         if slot.alias in tables and slot.column.sql is None:

@@ -375,7 +375,7 @@ def _is_whole(column: Column) -> bool:
 class Checked(Struct, frozen=True, dict=True):
     """A mapping that fits its source: its entities planned, in the file's order.
 
-    `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.
+    `unproved`: per entity, the item types with keys that two rows might share; keys are claimed before writes.
     `transforms`: the functions that entities name, by module:function. `direct_plans`: of entities that the service
     writes past SQL; they are not among `plans`.
     """
@@ -486,7 +486,7 @@ def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan],
 def _unproved_warnings(
     parsed: ParsedMapping, plans: list[EntityPlan], unproved: dict[str, frozenset[str]]
 ) -> Iterator[Fault]:
-    """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
+    """A warning for each item with a key that another item or another row might have."""
     named: set[tuple[str, str]] = set()
     faulty = tuple(fault.where for fault in parsed.faults)
     for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):

@@ -43,7 +43,7 @@ _OF_TYPE: dict[str, frozenset[str]] = {
 _BYTES_A_CHARACTER = 4
 
 Place = tuple[Path, Key]
-"""Where a key's template stands, and the key."""
+"""The place of a key's template, and the key."""
 
 
 def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -112,7 +112,7 @@ def _plain_key_faults(
 def plain_keys(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, at: Path
 ) -> Iterator[tuple[Path, Index, KeyAttribute, Expression]]:
-    """Plain attributes that are keys of an index by their name, with what they are made of."""
+    """Plain attributes that are keys of an index by their name, with their expressions."""
     written = attributes_of(plan, item)
     for index in mapping.table.indexes:
         for attribute in index.own_attributes(mapping.table):
@@ -121,7 +121,7 @@ def plain_keys(
 
 
 def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
-    """The kind of an attribute that a value makes, as far as it can be told; of maps and lists None."""
+    """The kind of the attribute that a value makes, if known; None for maps and lists."""
     if isinstance(value, Template):
         return Kind("text")
     if isinstance(value, Const):
@@ -271,7 +271,7 @@ def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def types_read(mapping: Mapping, pattern: Pattern) -> dict[str, set[str]]:
-    """Per entity, the item types of the pattern's parts where it names them, else those that its key can give."""
+    """Per entity, the item types of the pattern's parts if it names them, else those that its key can match."""
     index = mapping.table.asked(pattern.index)
     named = {part.type for part in pattern.parts if part.type}
     types_by_entity: dict[str, set[str]] = defaultdict(set)
@@ -310,7 +310,7 @@ def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
 
 
 def patterns_reading(mapping: Mapping, names: Sequence[str]) -> list[str]:
-    """Patterns whose answers are made from items of the named entities."""
+    """Patterns with answers from items of the named entities."""
     return [
         name for name, pattern in mapping.patterns.items() if set(types_read(mapping, pattern)) & set(names)
     ]

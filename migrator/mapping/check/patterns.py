@@ -53,7 +53,7 @@ def value_faults(pattern: Pattern, index: Index, document: Document) -> Iterator
 
 
 def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at: Path) -> Iterator[Fault]:
-    """The same of the request alone. `pattern_at`: where that stands."""
+    """Faults of the request alone. `pattern_at`: its place in the file."""
     types = {param.name: Kind(param.type) for param in pattern.params}
     request_at = (*pattern_at, pattern.operation)
     for at, expression in _expressions(pattern, request_at):
@@ -75,8 +75,8 @@ def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at:
 def key_templates(
     pattern: Pattern, index: Index, request_at: Path = ()
 ) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
-    """For each template of the request's key: its place, the key attribute that it is compared with, and the operator.
-    `request_at`: where the request stands, if not in the pattern."""
+    """For each template of the request's key: its place, the key attribute compared with it, and the operator.
+    `request_at`: the request's place, if not in the pattern."""
     at: Path = (*(request_at or ("access_patterns", pattern.name, pattern.operation)), "key")
     for attribute, template in zip(index.partition, pattern.key, strict=False):
         yield (*at, 0), attribute, template, "equal"
@@ -162,7 +162,7 @@ def _near_faults(pattern: Pattern, document: Document) -> Iterator[Fault]:
 
 
 def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
-    """Faults and warnings of all access patterns. `plans`: where the source is known, so that types of columns are too."""
+    """Faults and warnings of all access patterns. `plans`: with a source, for the types of columns."""
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
         if not mapping.documents and not all(isinstance(one, str) for one in pattern.statements.values()):
@@ -306,7 +306,7 @@ class _PatternCheck:
                 yield self._fault(at, what)
 
     def _needed(self) -> Iterator[tuple[Path, str]]:
-        """Attributes that the answer is made of, each with the place that names it."""
+        """Attributes that the answer needs, each with the place that names it."""
         pattern = self.pattern
         yield from (
             ((*self.request_at, "filter", comparison.attribute), comparison.attribute)
@@ -382,7 +382,7 @@ def _closed(prefix: Template, separator: str) -> bool:
 
 
 _UPPER = frozenset({"between", "le", "lt"})
-"""Conditions whose last value bounds from above."""
+"""Conditions with an upper bound as their last value."""
 
 
 def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
@@ -418,7 +418,7 @@ def _literal(stored: Form) -> str:
 
 
 def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
-    """Whether a text of varying length stands right before the separator, as far as the column's type is known."""
+    """Whether a text of varying length comes right before the separator, if the column's type is known."""
     return any(
         isinstance(part, Ref)
         and part.format is None

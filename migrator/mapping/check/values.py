@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def refused(path: str, column: Column, *, kept: bool = False) -> str:
-    """The message for a column whose type has no form in an item, with what to write instead."""
+    """The message for a column with a type that has no form in an item, with an alternative."""
     alias, _, name = path.rpartition(".")
     sql = (column.kind.instead or "CAST({column} AS char)").replace("{column}", _quoted(name))
     what = f"'{path}' is of type {column.declared or 'an unknown type'}, which cannot be stored in an item"
@@ -57,7 +57,7 @@ def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
 
 
 def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
-    """What is wrong with a list or a map where one text is wanted, or behind a filter that takes a single value."""
+    """The fault of a list or a map where one text is required, or after a filter that takes a single value; '' for none."""
     if kind.name not in NESTED:
         return ""
     for used in ref.filters:
@@ -82,7 +82,7 @@ def _holds_bytes(kind: Kind) -> bool:
 
 
 def bare_fault(path: str, kind: Kind, doing: str) -> str:
-    """What is wrong with a list or a map in a condition, a TTL or a row's key."""
+    """The fault of a list or a map in a condition, a TTL or a row's key."""
     return f"'{path}' is a {kind.name}; {doing} takes one value" if kind.name in NESTED else ""
 
 
@@ -183,7 +183,7 @@ def _bare_list_fault(reference: Reference) -> str:
 
 
 def _list_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
-    """What is wrong with the filters that make one value of a list's."""
+    """The fault of the filters that reduce a list to one value."""
     of_list = [used.name for used in ref.filters if FILTERS[used.name].of_list]
     if reference.collection is None or reference.each:
         if not of_list:
@@ -250,7 +250,7 @@ def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
 SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
-"""Kinds whose values can be spelled in two ways where the source keeps them as text."""
+"""Kinds with values that can be spelled in two ways if the source keeps them as text."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ALPHABETS = {
@@ -261,22 +261,19 @@ _ALPHABETS = {
     "boolean": _LETTERS,
 }
 _ANY_VALUE = f"{MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
-"""What stands in the text of a value of a closed kind; with |text, that of one which its kind has no form for too."""
+"""Characters in the text of a value of a closed kind; with |text, also of a value without a form in its kind."""
 
 
 class KeyFacts(Struct, frozen=True):
-    """What is known of one item design's base key.
-
-    `ambiguous`: the key attribute in which two open parts stand ('' if none): two rows can make one key.
-    `unique`: within the entity, no two rows make the same key.
-    """
+    """The base key of one item design. `ambiguous`: the key attribute with two open parts ('' if none): two rows can make
+    one key. `unique`: within the entity, no two rows make the same key."""
 
     ambiguous: str
     unique: bool
 
 
 def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFacts:
-    """What the templates, the column types and the unique constraints prove."""
+    """Facts proved by the templates, the column types and the unique constraints."""
     ambiguous = ""
     kept: set[str] = set()
     readable = True
@@ -291,7 +288,7 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
 
 
 def _given_back(ref: Ref, plan: EntityPlan) -> str:
-    """The path whose value an injective reference gives back: a climb's path ends in the row's own value."""
+    """The path of the value that an injective reference gives back: a climb's path ends in the row's own value."""
     alias, _, name = ref.paths[0].partition(".")
     collected = plan.collected(alias)
     is_climb = collected is not None and collected.collection.kind == "climb"
@@ -314,7 +311,7 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
 
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
-    """Item types per entity whose keys are not proved to be unique; these keys are claimed at run time."""
+    """Item types per entity with keys that are not proved to be unique; these keys are claimed at run time."""
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
     for plan in plans:
         for item in plan.entity.items:
@@ -353,7 +350,7 @@ def is_one_row(first: Design, second: Design, table: TableDesign) -> bool:
 def _given_back_by_both(
     template: Template, plan: EntityPlan, other_template: Template, other_plan: EntityPlan, separator: str
 ) -> set[str]:
-    """Columns of the row that two equal texts of the templates give back, the same from both: value by value, where both
+    """Columns of the row that can be read from equal texts of both templates, the same from both: value by value, if both
     have the same text around their values."""
     parts = list(zip(template.parts, other_template.parts, strict=False))
     texts = [(part, beside) for part, beside in parts if isinstance(part, str) or isinstance(beside, str)]
@@ -395,7 +392,7 @@ def _gives_same_value(ref: Ref, plan: EntityPlan, beside: Ref, other_plan: Entit
 def meeting_items(
     plans: Sequence[EntityPlan], table: TableDesign
 ) -> list[tuple[tuple[EntityPlan, ItemDesign], tuple[EntityPlan, ItemDesign]]]:
-    """All pairs of item designs whose keys can be equal, judged by the forms of the keys."""
+    """All pairs of item designs with keys that can be equal, judged by the forms of the keys."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
     forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
     # Only a beginning of a beginning can meet it, and the sorted ones that begin with it follow it.
@@ -433,9 +430,9 @@ def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
 
 
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
-    """Whether `kept` (paths whose values the key gives back) hold a key of the root table.
+    """Whether `kept` (paths that can be read from the key) contain a key of the root table.
 
-    The key that names its rows is one, proved or not: a reading that meets two rows of one key ends there. A unique key may
+    The key that names its rows is one, proved or not: a read that meets two rows of one key ends there. A unique key may
     have NULLs: such rows have no item, because a NULL in a base key refuses the row.
     """
     named = tuple(column.name for column in plan.key)
@@ -452,7 +449,7 @@ def key_doubt(plan: EntityPlan) -> str:
 
 
 def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
-    """Whether the values can be read back: between two separators stands one value of varying width at most."""
+    """Whether the values can be read back: at most one value of varying width between two separators."""
     varying = 0
     for part in template.parts:
         if isinstance(part, str):

@@ -1,1 +1,1 @@
-"""Two revisions of a mapping compared by what they mean."""
+"""Two revisions of a mapping compared by meaning."""

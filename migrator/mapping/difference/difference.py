@@ -1,5 +1,5 @@
-"""What changes between two revisions of a mapping, and what they cannot have at once, as faults of their files; and
-digests of what a mapping means."""
+"""Changes between two revisions of a mapping, conflicts between them as faults of their files, and digests of a mapping's
+meaning."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from migrator.runtime.errors import Fault
 
 Effect = Literal["new", "gone", "moved", "changed"]
 Way = Literal["add", "remove", "replace", "alter", "never"]
-"""What becomes of a part of the table: `replace`, by an index of another name; `never`, it cannot be changed in a table."""
+"""The change of a part of the table: `replace`, by an index of another name; `never`, impossible in an existing table."""
 
 
 class PlannedRevision(Struct, frozen=True):
-    """A mapping. `plans`: its entities on the source, where one is at hand."""
+    """A mapping. `plans`: its entities on the source, if one is available."""
 
     mapping: MappingModel
     plans: Sequence[EntityPlan] = ()
 
 
 class ChangedPart(Struct, frozen=True):
-    """`before`: '' for what is new; `after`: '' for what is gone."""
+    """`before`: '' for a new part; `after`: '' for a removed one."""
 
     name: str
     before: str
@@ -78,7 +78,7 @@ class TypeDifference(Struct, frozen=True):
 
 
 class EntityDifference(Struct, frozen=True):
-    """`rows`: what changes about which rows it has. `name`: with @schema, where the mapping reads several."""
+    """`rows`: changes of its set of rows. `name`: with @schema, if the mapping reads several."""
 
     name: str
     written: str
@@ -105,7 +105,7 @@ class SchemaDifference(Struct, frozen=True):
 
     @property
     def needs_install(self) -> bool | None:
-        """Whether capture is to be installed again; None if only a source can tell."""
+        """Whether capture must be installed again; None if only a source could tell."""
         if self.captured is None:
             return None if self.columns or self.dropped else False
         return bool(self.captured)
@@ -162,7 +162,7 @@ def difference(old: PlannedRevision, new: PlannedRevision) -> MappingDifference:
 def _renamed(
     before: Mapping[str, EntityMeaning], after: Mapping[str, EntityMeaning]
 ) -> Iterator[tuple[str, str]]:
-    """Each new entity whose rows and base keys are those of an entity that is gone, with that one's name."""
+    """Each new entity with the rows and base keys of a removed entity, with that one's name."""
     gone = {_identity(entity): name for name, entity in before.items() if name not in after}
     for name, entity in after.items():
         if name not in before and (former := gone.get(_identity(entity))):
@@ -170,7 +170,7 @@ def _renamed(
 
 
 def _identity(entity: EntityMeaning) -> tuple[frozenset[tuple[str, Meant]], frozenset[Meant]]:
-    """What names the rows of an entity and their items, apart from its own name."""
+    """The identity of the rows of an entity and their items, apart from its own name."""
     return frozenset(entity.rows.items()), frozenset(parts[BASE_KEY] for parts in entity.types.values())
 
 
@@ -326,7 +326,7 @@ def _key(attributes: Sequence[KeyAttribute]) -> str:
 
 
 class Compared(Struct, frozen=True):
-    """Two revisions, and the document that the new one stands in."""
+    """Two revisions, and the document of the new one."""
 
     old: PlannedRevision
     new: PlannedRevision
@@ -337,7 +337,7 @@ class Compared(Struct, frozen=True):
 
 
 def refusals(compared: Compared, found: MappingDifference) -> list[Fault]:
-    """Why writers of both revisions cannot be at work on one table; warnings where only a source, or a person, can tell."""
+    """Why writers of both revisions cannot share a table; warnings if only a source, or a person, can decide."""
     faults = [*_of_table(compared, found), *_of_rows(compared, found), *_of_keys(compared, found)]
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
 
@@ -419,7 +419,7 @@ def _of_keys(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
 
 
 def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator[tuple[Entity, Design]]:
-    """Items whose base keys the other revision has not, with their entities."""
+    """Items with base keys that the other revision does not have, with their entities."""
     known = meanings(other.mapping, other.plans)
     here = meanings(revision.mapping, revision.plans)
     plans = {plan.entity.name: plan for plan in revision.plans}
@@ -439,10 +439,8 @@ _WHOLE = (WHEN, KEPT)
 
 
 def answer_digests(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, str]:
-    """By pattern a digest (32 hex digits) of its answer: another one where `mapping diff` finds that the answer can change.
-
-    `plans`: of all entities, to see what the source's columns change; none: by the mapping alone.
-    """
+    """By pattern a digest (32 hex digits) of its answer: it differs if `mapping diff` finds that the answer can change.
+    `plans`: of all entities, to include changes of the source's columns; none: by the mapping alone."""
     meant = meanings(mapping, plans)
     return {name: _digest(mapping, meant, pattern) for name, pattern in mapping.patterns.items()}
 
@@ -479,7 +477,7 @@ def _digest_of(values: object) -> str:
 def _items(
     mapping: MappingModel, meant: dict[str, EntityMeaning], pattern: Pattern
 ) -> Iterator[list[object]]:
-    """Of each item type that the pattern reaches, the rows that it has and the parts that the answer is made of."""
+    """Of each item type that the pattern reaches, its rows and the parts in the answer."""
     types = reached(mapping, pattern)
     for entity in meant.values():
         for type_, parts in entity.types.items():

@@ -41,7 +41,7 @@ TABLE, ROW_KEY = "table", "row key"
 
 @dataclass(frozen=True)
 class Meant:
-    """`form`: equal where the meaning is equal; `shown`: as the mapping writes it."""
+    """`form`: equal for equal meanings; `shown`: as written in the mapping."""
 
     form: str
     shown: str = field(compare=False)
@@ -51,8 +51,8 @@ Parts = Mapping[str, Meant]
 
 
 class EntityMeaning(Struct, frozen=True):
-    """`rows`: which rows there are, and what names them; `types`: by item type what its items are; `reads`: columns that
-    its items are made of."""
+    """`rows`: which rows the entity has, and their identity; `types`: by item type the meaning of its items; `reads`:
+    columns of its items."""
 
     name: str
     written: str
@@ -62,7 +62,7 @@ class EntityMeaning(Struct, frozen=True):
 
 
 def meanings(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, EntityMeaning]:
-    """By entity. `plans`: where a source is at hand; without them columns are what they are called."""
+    """By entity. `plans`: if a source is available; without them columns are identified by name."""
     by_name = {plan.entity.name: plan for plan in plans}
     return {
         entity.name: _Meaning(mapping, entity, by_name.get(entity.name)).entity_meaning()
@@ -296,7 +296,7 @@ ItemType = tuple[str, str]
 ChangedParts = Mapping[ItemType, frozenset[str] | None]
 """By item type the names of what changed; None if every item may have changed."""
 JUDGED = ("p99_ms", "calls_per_s", "redact")
-"""What decides how a pattern is judged and shown, and nothing of its answer."""
+"""Settings for judging and showing a pattern, which do not affect its answer."""
 
 
 class PatternDifference(Struct, frozen=True):

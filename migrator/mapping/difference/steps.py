@@ -40,8 +40,8 @@ class Steps(Struct, frozen=True):
     tell: Callable[[str], None]
 
     def run(self, change: RevisionChange) -> list[tuple[ChangeStep, str]]:
-        """The steps that were done, from the one on that the change stands at. Raises: what a step does; the same change
-        continues from there."""
+        """The completed steps, from the change's current one on. Raises: the error of a step; the same change continues
+        from there."""
         done = []
         for number in range(ORDER.index(change.step), len(ORDER)):
             step, after = ORDER[number], ORDER[number + 1 : number + 2]
@@ -96,8 +96,8 @@ class Asked(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What the journal says. `newest`: '' for none; `before`: the one that was the newest before it, '' if that is not
-    known; `last`: the last change that was begun."""
+    """State in the journal. `newest`: '' for none; `before`: the newest one before it, '' if not known; `last`: the last
+    change that was begun."""
 
     newest: str
     before: str
@@ -114,7 +114,7 @@ class ChangeDirection(Struct, frozen=True):
 
 
 class There(Struct, frozen=True):
-    """The job works by this revision already. `advice`: what else is to be said; '' for nothing."""
+    """The job works by this revision already. `advice`: a note; '' for none."""
 
     revision: str
     advice: str = ""
@@ -181,7 +181,8 @@ def _resumed(change: RevisionChange) -> ChangeDirection:
 
 
 def _back(asked: Asked, known: Known) -> ChangeDirection | There:
-    """To what the file says where that is an older one, else to the one before the newest; once, where it is given twice."""
+    """Back to the file's mapping if it is an older one, else to the one before the newest; a repeated command changes
+    nothing."""
     is_back = known.last is not None and known.last.goes_back and known.last.after == known.newest
     if asked.standing == "old" and not (is_back and asked.is_left):
         return ChangeDirection(known.newest, asked.own, True)
@@ -202,7 +203,7 @@ def _back(asked: Asked, known: Known) -> ChangeDirection | There:
 
 
 class Verified(Struct, frozen=True):
-    """`confirmed`: rows whose items differ, each with the item keys in question; `left`: findings by their kind."""
+    """`confirmed`: rows with differing items, each with the item keys in question; `left`: findings by kind."""
 
     items: int
     confirmed: Mapping[Root, set[ItemKey]]
@@ -214,11 +215,11 @@ def proven(
     refresh: Callable[[Mapping[Root, set[ItemKey]]], None],
     recheck: Callable[[], Verified],
 ) -> tuple[Verified, int]:
-    """What is left of a verify of the whole table, and how many rows were written on the way: those that changed while their
-    page was not written yet, whose older keys neither that page nor a relay of the newer mapping knows any longer.
+    """The rest of a verify of the whole table, and how many rows were written on the way.
 
-    `recheck`: the rows that are left, compared again. Services go on changing rows, so a row counts only if it differs each
-    time after it was written.
+    Those are rows that changed before their page was written, with older keys that neither that page nor a relay of the
+    newer mapping knows. `recheck`: compares the remaining rows again. Services continue to change rows, so a row counts
+    only if it differs each time after it was written.
     """
     rows = 0
     for _ in range(ROUNDS):

@@ -1,1 +1,1 @@
-"""What items say of the rows that they were made of."""
+"""Rows restored from their items."""

@@ -1,4 +1,4 @@
-"""rows_for(): the rows that items were made of, by the mapping read backwards; and the columns that items lose."""
+"""rows_for(): rows restored from their items, by the inverse of the mapping; and the columns that items lose."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class RowScope(Struct, frozen=True, dict=True):
         return column_of(self.whole(ref).paths[0], self.plan)
 
     def own(self, ref: Ref) -> str | None:
-        """The column of the row itself that the reference is made of; None if it is of another row."""
+        """The row's own column behind the reference; None if it is of another row."""
         if len(ref.paths) != 1:
             return None
         path = ref.paths[0]
@@ -207,7 +207,7 @@ def decided_by(conditions: Sequence[Condition], scope: RowScope) -> tuple[str, b
 Contents = Callable[[str], bytes]
 """The bytes of an object in S3 by its name. Raises: KeyError."""
 Where = tuple[str | int, ...]
-"""Where a value stands in an item: an attribute's name, then names within maps, or places in lists."""
+"""The place of a value in an item: an attribute's name, then names within maps, or places in lists."""
 
 
 class GivenColumn(Struct, frozen=True):
@@ -221,7 +221,7 @@ class GivenColumn(Struct, frozen=True):
 
 
 class Lack(Struct, frozen=True):
-    """A column that a value is made of and does not give back."""
+    """A column that is part of a value and cannot be read from it."""
 
     column: str
     loss: Loss
@@ -231,9 +231,8 @@ class Lack(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """A value of an item. `beside`: references whose NULL also leaves it out; `when`: what else decides whether it is
-    there; `typed`: a key of DynamoDB's type, and not a text; `must`: a NULL in it refuses the row; `stored`: it may be in
-    S3."""
+    """A value of an item. `beside`: references whose NULL also leaves it out; `when`: other conditions for it; `typed`: a
+    key of DynamoDB's type, not a text; `must`: a NULL in it refuses the row; `stored`: it may be in S3."""
 
     where: Where
     value: Expression
@@ -245,7 +244,7 @@ class _Place(Struct, frozen=True):
 
 
 def given_by(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn | Lack]:
-    """What an item of the design gives back of its row, and what it is made of but does not give back."""
+    """Columns of its row that an item of the design gives back, and the columns that it loses."""
     for place in _places(mapping.table, scope.plan, design):
         yield from _gives(place, scope)
     yield from _expiry(mapping, scope, design)
@@ -265,7 +264,7 @@ def _flag(attribute: str, value: bool, item: Any, _: Contents) -> bool:
 
 
 def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
-    """The same of one map of an {each}; its key in a map of them is under an empty name."""
+    """The columns of one map of an {each}; its key in a map of them has an empty name."""
     for name, value in each.attributes.items():
         yield from _gives(_Place((name,), value), scope)
     if each.key is not None:
@@ -273,7 +272,7 @@ def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
 
 
 def lists_of(plan: EntityPlan, design: ItemDesign) -> Iterator[tuple[Where, Each]]:
-    """The lists of maps that stand in an item's attributes. A set is one of maps with one value, whose name is empty."""
+    """The lists of maps in an item's attributes. A set is one of maps with one value, with an empty name."""
     for name, value in {**plan.entity.attributes, **design.attributes}.items():
         yield from _lists_in((name,), value, plan.entity.lists)
 
@@ -526,7 +525,7 @@ class ChildList(Struct, frozen=True):
 
 
 class DesignInverse(Struct, frozen=True, dict=True):
-    """An item design read backwards. `present`: every row has such an item. `of`: the column whose value decides it
+    """The inverse of an item design. `present`: every row has such an item. `of`: the column whose value decides it
     alone, and `otherwise` that value if the item does not exist."""
 
     plan: EntityPlan
@@ -546,7 +545,7 @@ class DesignInverse(Struct, frozen=True, dict=True):
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its items say of which row they are."""
+        """Whether its items name their row."""
         return {column.name for column in self.plan.key} <= self.columns
 
     def takes(self, item: Item, table: TableDesign) -> bool:
@@ -624,7 +623,7 @@ def _constants(plan: EntityPlan) -> Row:
 
 
 class LostColumn(Struct, frozen=True):
-    """A column of which items do not tell the value. `needed`: it is NOT NULL and has no default."""
+    """A column with a value that items do not contain. `needed`: it is NOT NULL and has no default."""
 
     column: str
     cause: Cause
@@ -654,7 +653,7 @@ class TableInverse(Struct, frozen=True):
 
 
 def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[str]:
-    """Types that items of two tables have, and whose keys do not tell which."""
+    """Types with items of two tables, which their keys do not distinguish."""
     return {
         one.type
         for (plan, one), (other_plan, other) in meeting_items(plans, table)
@@ -675,7 +674,7 @@ def stored_columns(table: TableFacts) -> list[Column]:
 
 
 class _Carrier(Struct, frozen=True):
-    """Where rows of a table stand: the designs of one entity's items, or a list in one of them (`child`)."""
+    """The place of rows of a table: the designs of one entity's items, or a list in one of them (`child`)."""
 
     entity: str
     told: frozenset[str]
@@ -819,7 +818,7 @@ class Inverse:
 
     @cached_property
     def recovered(self) -> dict[str, frozenset[str]]:
-        """By table the columns that come back, of tables whose rows items name."""
+        """By table the columns that can be restored, for tables whose rows are named by items."""
         facts = {plan.table.name: plan.table for plan in (one.plan for one in self.designs)}
         facts |= {one.table.name: one.table for design in self.designs for one in design.lists}
         lost = {one.table: {column.column for column in one.lost} for one in self.tables}
@@ -848,7 +847,7 @@ class Inverse:
 
 
 def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collection[str] = ()) -> Inverse:
-    """What items of the mapping contain of the source's rows. `views`: real names that are views, not tables. Pure."""
+    """The inverse of the mapping for the source's rows. `views`: real names that are views, not tables. Pure."""
     around = FilterContext.of(mapping)
     designs = tuple(
         read_backwards(mapping, RowScope(plan, around, filled=filled_by(plan, item)), item)
@@ -873,7 +872,7 @@ def _no_contents(_: str) -> bytes:
 
 @dataclass
 class Told:
-    """What one item says of a row. `types`: of the items that said it; `is_whole`: one of those that every row has."""
+    """The row's part in one item. `types`: of the items read; `is_whole`: one of those that every row has."""
 
     row: Row = field(default_factory=dict)
     types: tuple[str, ...] = ()
@@ -887,10 +886,11 @@ RowKey = tuple[str, tuple[Any, ...]]
 def rows_for(
     inverse: Inverse, items: Iterable[Item], contents: Contents = _no_contents
 ) -> dict[str, list[Row]]:
-    """The rows that the items were made of, by table, with the columns that come back (`inverse.recovered`).
+    """The rows of the items, by table, with the columns that can be restored (`inverse.recovered`).
 
-    `items`: all items of each row that has one among them, of any number of rows, in any order; `contents`: objects in S3.
-    Raises: RowError for an item that no row makes, and where two items say different things of one row.
+    `items`: all items of each row that has one among them, of any number of rows, in any order; `contents`: objects in
+    S3.
+    Raises: RowError for an item that no row makes, and if two items contradict each other about one row.
     """
     told: dict[str, dict[tuple[Any, ...], list[Told]]] = {}
     for item in items:
@@ -900,7 +900,7 @@ def rows_for(
 
 
 def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
-    """The row of which all its items say this. Raises: RowError if they differ, or one that every row has is missing."""
+    """The row from all its items. Raises: RowError if they contradict each other, or one that every row has is missing."""
     row: Row = {}
     types: list[str] = []
     is_whole = table in inverse.with_lost_rows
@@ -919,7 +919,7 @@ def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
 
 
 def told_by(inverse: Inverse, item: Item, contents: Contents = _no_contents) -> dict[RowKey, Told]:
-    """What the item says of each row of which it says something. Raises: RowError for an item that no row makes."""
+    """The item's part of each row in it. Raises: RowError for an item that no row makes."""
     told: dict[RowKey, Told] = {}
     if inverse.table.is_hidden(item):
         return told

@@ -50,7 +50,7 @@ class Loss(Struct, frozen=True):
 
 
 Reading = Callable[[Any], Any]
-"""From what stands in an item to the column's decoded value. Raises: ValueError for what no row makes."""
+"""From an item's value to the column's decoded value. Raises: ValueError for a value that no row makes."""
 
 
 class Undone(Struct, frozen=True):
@@ -66,7 +66,7 @@ def both(reading: Reading | Loss) -> Undone:
 
 
 def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
-    """`before` on what stands in the item, and `then` on what that gives."""
+    """`before` on the item's value, then `then` on the result."""
     return then if isinstance(then, Loss) else lambda value: then(before(value))
 
 
@@ -74,7 +74,7 @@ def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
 
 
 def attribute_reader(kind: Kind) -> Reading:
-    """Reads a value of the kind that stands in an attribute as it is."""
+    """Reader of a plain attribute of the kind."""
     types, reader = _IN_ATTRIBUTES[kind.name]
     read = reader(kind)
 
@@ -134,7 +134,7 @@ _IN_ATTRIBUTES: dict[str, tuple[tuple[type, ...], Callable[[Kind], Reading]]] = 
     "map": ((dict,), _as_it_is),
     "plain": ((str, int, Decimal, bytes), _as_it_is),
 }
-"""By kind, the types that stand in an attribute, and what makes the column's value of one."""
+"""By kind, the types of attributes, and the function that restores the column's value."""
 
 
 def text_reader(kind: Kind) -> Reading | Loss:
@@ -172,7 +172,7 @@ def text_itself(value: Any) -> str:
 
 
 def text_kept(value: Undone, kind: Kind, *, loosely_typed: bool) -> Undone:
-    """`|text` also keeps the text of what the kind has no form for, such as a NaN."""
+    """`|text` also keeps the text of values without a form in the kind, such as NaN."""
     read = value.of_text
     if isinstance(read, Loss):
         return both(read)
@@ -208,9 +208,9 @@ def _plain_number(whole: str, fraction: str) -> str:
 
 
 def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loosely_typed: bool) -> Undone:
-    """How the column's value, of this kind, is read out of what the reference makes of it.
+    """The column's value, of this kind, from the reference's result.
 
-    It gives the decoded form of the heart (mapping/items/values.py): what that takes for one value comes back as one.
+    It is in the decoded form of the core (mapping/items/values.py): values equal there come back as one.
     """
     if kind.name == "plain" and not loosely_typed:
         lost = Loss("type", "its type is not declared: a text may have been a time")
@@ -246,7 +246,7 @@ _CASED: dict[str, Reading] = {
     "number": str,
     "bits": str,
 }
-"""Kinds whose texts have one case, and what gives it back."""
+"""Kinds with texts of one case, and the function that restores it."""
 
 
 def _case(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
@@ -424,7 +424,7 @@ STEPS: dict[str, Step] = {
 
 
 def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
-    """Characters of the reference's text where they are always as many; None otherwise."""
+    """Length of the reference's text in characters if it is constant; else None."""
     filters = [used for used in ref.filters if not FILTERS[used.name].keeps_width]
     if ref.format is not None:
         return None if filters else format_width(ref.format)[0]
@@ -449,5 +449,5 @@ def ends_in_path(ref: Ref) -> bool:
 
 
 def may_be_missing(ref: Ref) -> bool:
-    """Whether a list may have no such value."""
+    """Whether a list may lack the value."""
     return any(used.name == "at" for used in ref.filters)

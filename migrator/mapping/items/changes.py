@@ -42,7 +42,7 @@ def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
 
 
 def marked_columns(plans: Sequence[EntityPlan]) -> dict[str, MarkedColumns]:
-    """By table what marks are made of, by the columns' own names."""
+    """By table the columns of marks, by the columns' own names."""
     return {name: _marked(captured) for name, captured in captured_tables(plans).items()}
 
 
@@ -59,15 +59,13 @@ def _real(table: TableFacts, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def needs_memory(plan: EntityPlan) -> bool:
-    """Whether a base key is made of anything but columns of the root row itself (rule 7).
-
-    What stands behind a view leaves images of other rows than the view's.
-    """
+    """Whether a base key has other parts than columns of the root row itself (rule 7). Tables behind a view leave images
+    of other rows than the view's."""
     return bool(plan.changes) or not set(key_paths(plan)) <= set(_own_columns(plan))
 
 
 def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
-    """Whether more than the root row's own columns say if the item is there: its `when`, its TTL."""
+    """Whether other values than the root row's own columns decide if the item exists: its `when`, its TTL."""
     paths = {condition.path for condition in design.when}
     paths |= {design.expiry.path} if design.expiry else set()
     return not paths <= set(_own_columns(plan))
@@ -78,14 +76,14 @@ def key_paths(plan: EntityPlan) -> tuple[str, ...]:
 
 
 def image_places(mapping: Mapping, plan: EntityPlan) -> RowPlaces:
-    """Where the columns of base keys stand in an image that is made a row (see items.py)."""
+    """Places of the base keys' columns in an image that is made a row (see items.py)."""
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
     return RowPlaces({path: number for number, path in enumerate(wanted)}, around=FilterContext.of(mapping))
 
 
 def _own_columns(plan: EntityPlan) -> set[str]:
-    """Paths of the root's columns that its own row holds; what SQL or a transform makes is none of them."""
+    """Paths of the root's columns in its own row, without values from SQL or a transform."""
     slots = (slot for slot in plan.slots if slot.alias == "" and slot.column.sql is None)
     return {slot.path for slot in slots} - set(plan.transformed)
 

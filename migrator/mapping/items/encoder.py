@@ -46,7 +46,7 @@ Left: TypeAlias = Callable[[Row], None]
 """Takes a row that the native executor leaves."""
 
 _LEAVING = (RowError, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
-"""What a value can raise in a function of a program. UnicodeError is a ValueError."""
+"""Errors of a program's functions for bad values. UnicodeError is a ValueError."""
 
 
 def _executable(program: Program) -> _native.Program | None:
@@ -63,7 +63,7 @@ def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Encoder(Struct, frozen=True):
-    """What makes an entity's items. `program`: or why items_for() makes all of them. `native`: what runs it, where it is
+    """Encoder of an entity's items. `program`: or why items_for() makes all of them. `native`: its native executor, if
     installed."""
 
     entity: CompiledEntity
@@ -152,7 +152,7 @@ class TextEncoder(Encoder, frozen=True):
 
 
 class EncodedTexts(Struct, frozen=True):
-    """What a page's rows became, items whose TTL has passed among it."""
+    """A page's rows as texts, with items past their TTL among them."""
 
     items: list[EncodedText]
     refused: list[Finding]

@@ -183,7 +183,7 @@ def _from(unit: str, moment: datetime) -> Iterator[str]:
 
 
 def _moment(value: Any) -> datetime:
-    """The date and time as it is written: in UTC where it has a zone, which the text of a key leaves out."""
+    """The date and time as written: in UTC if it has a zone, which a key's text leaves out."""
     return moment_of(value).replace(tzinfo=None)
 
 
@@ -210,7 +210,7 @@ NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
 _ANY: frozenset[KindName] = frozenset()
 DIGITS = "0123456789-."
 MOMENT = f"{DIGITS}:+TZWQ"
-"""What stands in the text of a number, and of a time."""
+"""Characters in the text of a number, and of a time."""
 
 
 class FilterContext(Struct, frozen=True):
@@ -232,7 +232,7 @@ StarKind: TypeAlias = Literal["shard", "time", "place"]
 
 
 class StarTexts(Struct, frozen=True):
-    """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
+    """The texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
 
     `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
     """
@@ -305,12 +305,12 @@ class FilterSpec(Struct, frozen=True):
 
     @property
     def holds_list(self) -> bool:
-        """Whether each of a list's values stands in what it gives."""
+        """Whether its result contains each of a list's values."""
         return self.of_list and self.injective
 
     @property
     def keeps_width(self) -> bool:
-        """Whether its text is as wide as what it is given."""
+        """Whether its text is as wide as its input."""
         return self.width == "given" and not self.null and not self.of_list
 
     def after(self, kind: _Kind) -> _Kind | Kind:
@@ -447,7 +447,7 @@ _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
 def _desc(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
-    """Each digit's complement to 9, so that what is larger sorts first; the text must be of fixed width."""
+    """Each digit's complement to 9, so that larger values sort first; the text must be of fixed width."""
 
     def apply(value: Any) -> str:
         text = values.text(value)
@@ -513,7 +513,7 @@ def _bucket_of(unit: str, value: Any) -> str:
 def _same(
     make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], Any]], **promises: Any
 ) -> FilterSpec:
-    """A filter whose text is not wider than its input, and holds the separator where its input does."""
+    """A filter with a text not wider than its input, which contains the separator only if its input does."""
     return FilterSpec(make, closed="same", width="given", **promises)
 
 
@@ -628,7 +628,7 @@ FILTERS: dict[str, FilterSpec] = {
 def texts_of(used: Filter, values: Sequence[Any]) -> list[str]:
     """The texts that `{*…|used}` stands for, in order and each once; `values` are its parameters.
 
-    Raises: RowError or ValueError for values that have no such texts, or more than a question may ask.
+    Raises: RowError or ValueError for values without such texts, or with more than a query may have.
     """
     way = FILTERS[used.name].way
     assert way is not None

@@ -1,4 +1,4 @@
-"""items_for(): the one place where a row becomes items, with keys and S3 objects; and what a change of an image reaches."""
+"""items_for(): the one place where a row becomes items, with keys and S3 objects; and the effects of a changed image."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class CompiledEntity(Struct, frozen=True, dict=True):
     makers: tuple[Callable[[Row, str], Item | None], ...]
     contents: tuple[Callable[[Row], Content | None], ...] = ()
     keys: tuple[tuple[bool, Callable[[Row, Item], None]], ...] = ()
-    """Per item design, whether more than the root row decides if it is there, and what writes its base key."""
+    """Per item design, whether other values than the root row decide if it exists, and the writer of its base key."""
 
     @cached_property
     def name(self) -> str:
@@ -157,7 +157,7 @@ def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
 
 
 def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
-    """What the row tree's items only point to: by name, the bytes to keep in S3 before its items are written.
+    """Objects in S3 that the row tree's items refer to: by name, the bytes to store before the items are written.
 
     Pure, as items_for; an object's name is a digest of its bytes. Raises: RowError as items_for does.
     """
@@ -189,7 +189,7 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
 def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
     """The entity's functions. The plan must be free of faults (see check.py).
 
-    `transform`: the function that the entity's `transform` names, where it names one.
+    `transform`: the function that the entity's `transform` names, if any.
     """
     places = places_of(plan, FilterContext.of(mapping))
     return CompiledEntity(
@@ -319,8 +319,8 @@ Made = TypeVar("Made")
 
 
 class Projection(Struct, Generic[Made], frozen=True):
-    """What a page's rows became: items in the rows' order, and by name the objects that they point to. `expired`: items
-    that are left out because their TTL has passed."""
+    """Result of a page's rows: items in the rows' order, and by name the objects that they refer to. `expired`: number of
+    items left out because their TTL has passed."""
 
     rows: int
     items: list[Made]
@@ -373,7 +373,7 @@ def row_key(entity: CompiledEntity, row: RowTree) -> str:
 ImageKeys: TypeAlias = Callable[[Dict[str, Any]], frozenset[ItemKey]]
 """From an image (values by written name, as the driver gives them) to item keys.
 
-Raises: KeyError if the image lacks a column that a key is made of: it was left for another mapping.
+Raises: KeyError if the image lacks a column of a key: it was left for another mapping.
 """
 
 
@@ -436,7 +436,7 @@ def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -
 class Reach:
     """`roots`: with the item keys that they had or have. `steps`: lookups and the values that each begins from.
 
-    `blind`: entities whose old keys the images cannot tell, because they lack columns of the mapping.
+    `blind`: entities with old keys that the images do not contain, for lack of columns.
     """
 
     roots: dict[Root, set[ItemKey]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ __all__ = ["EXECUTOR", "IS_NATIVE", "PYTHON_ADVICE", "InPlace", "_native"]
 
 IS_NATIVE = _native is not None
 InPlace: tuple[type[_native.Result], ...] = (_native.Result,) if IS_NATIVE else ()
-"""For isinstance(): rows that the executor reads where libpq has them."""
+"""For isinstance(): rows that the executor reads in libpq's memory."""
 EXECUTOR = "native" if IS_NATIVE else "Python"
-"""What runs item programs here."""
+"""The executor of item programs here."""
 PYTHON_ADVICE = "some ten times slower; a wheel, or gcc when it is installed, brings the native executor"

@@ -1,4 +1,4 @@
-"""Item programs: what rows of an entity become, as lists of operations that are data.
+"""Item programs: the items of an entity's rows, as lists of operations that are data.
 
 A mapping is compiled once. `parts_of` lists the parts of each item; items_for() makes functions of them (items.py), and
 `compile_program` makes the flat operations that the native executor runs (_native.pyx). Neither knows more of a mapping.
@@ -62,7 +62,7 @@ class Fixed(Struct, frozen=True):
 
 
 class SourceName(Struct, frozen=True):
-    """What names the row: the entity and the row's key."""
+    """The row's identity: the entity and the row's key."""
 
     name: str
 
@@ -92,8 +92,8 @@ class Entry(Struct, frozen=True):
 
 
 class Attribute(Struct, frozen=True):
-    """Any other attribute, left out where it is NULL. `kept`: a column of the row under its own name. `key`: of an index
-    that has this name, with its limit; it has a type then, and is not empty."""
+    """Any other attribute, left out if NULL. `kept`: a column of the row under its own name. `key`: of an index with this
+    name, with its limit; it then has a type, and is not empty."""
 
     name: str
     value: Expression
@@ -112,7 +112,7 @@ ItemPart: TypeAlias = Fixed | SourceName | Key | Entry | Attribute | Expires
 
 
 class ItemParts(Struct, frozen=True):
-    """An item type: its base key, and what follows it. It is there where all conditions hold."""
+    """An item type: its base key, and its other parts. The item exists if all conditions hold."""
 
     type: str
     when: tuple[Condition, ...]
@@ -197,7 +197,7 @@ RAW_KINDS: frozenset[KindName] = frozenset({"integer", "number", "date", "time",
 """Kinds that a raw text may be given of: numbers as digits, moments in ISO form (with a zone: in UTC, with +00 or
 nothing behind them), UUIDs as items have them; or any other text, which leaves its row to items_for()."""
 _KEY_TEXTS: frozenset[KindName] = frozenset({"integer", "text", "uuid", "date", "time", "timestamp"})
-"""Kinds whose text an operation puts into a key."""
+"""Kinds with a text that an operation puts into a key."""
 _WITH_MAPS: frozenset[KindName] = frozenset({"json", "list", "map", "plain", "unknown"})
 
 Operation: TypeAlias = tuple[str, bytes, int, int, tuple[Any, ...]]
@@ -221,7 +221,7 @@ value in another form (None: its row is left), and one that decodes it for funct
 
 
 class ItemProgram(Struct, frozen=True):
-    """What makes the items of one type. `when`: of the decoded row; None: always."""
+    """Program of the items of one type. `when`: of the decoded row; None: always."""
 
     type: str
     when: Callable[[Any], bool] | None
@@ -229,7 +229,7 @@ class ItemProgram(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """What makes an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
+    """Program of an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
     row's key. `may_have_maps`: whether items may hold maps outside of lists, which are in no certain order;
     `names_in_lists`: those of the maps of lists, by type and list."""
 
@@ -244,7 +244,7 @@ class Program(Struct, frozen=True):
 
     @property
     def key_place(self) -> int:
-        """The place of a key that is one integer, whose text is known; -1 for any other."""
+        """The place of a key that is one integer; -1 for any other."""
         (place, *others) = self.key_places or (-1,)
         return place if place >= 0 and not others and self.columns[place][0] == "integer" else -1
 
@@ -420,7 +420,7 @@ _NO_TICKET = 0
 
 @dataclass
 class _Tuple:
-    """What operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
+    """The places that operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
 
     places: RowPlaces
     kinds: dict[int, Kind]

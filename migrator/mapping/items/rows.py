@@ -43,7 +43,7 @@ from migrator.runtime.errors import RowError
 
 
 class Content(Struct, frozen=True):
-    """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and what they are."""
+    """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and their content type."""
 
     name: str
     data: bytes
@@ -85,7 +85,7 @@ _EXACT = Context(prec=400)
 
 
 class RowPlaces(Struct, frozen=True):
-    """Where each path stands in a decoded row, and the places of each list's children. `around`: the context of filters."""
+    """Places of paths in a decoded row, and the places of each list's children. `around`: the context of filters."""
 
     columns: Dict[str, int]
     lists: Dict[str, tuple[int, RowPlaces]] = {}
@@ -93,7 +93,7 @@ class RowPlaces(Struct, frozen=True):
 
 
 def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> RowPlaces:
-    """Where each path stands in a decoded row: slots, collections, then what the transform gives."""
+    """Places of paths in a decoded row: slots, collections, then values of the transform."""
     columns = {slot.path: number for number, slot in enumerate(plan.slots)}
     lists = {}
     for number, collection in enumerate(plan.collections, start=len(plan.slots)):
@@ -108,7 +108,7 @@ def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> RowPlaces:
 
 
 def decoding_steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
-    """What decodes each place of the plan's row tree, and the path of it."""
+    """Decoders of the plan's row tree, by place, each with its path."""
     steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
     return steps + [
         (collection.collection.alias, _collection_decoder(collection)) for collection in plan.collections
@@ -185,7 +185,7 @@ def compile_value(expression: Expression, places: RowPlaces) -> Compiled:
 
 
 def _pointer(stored: Stored, places: RowPlaces) -> Compiled:
-    """The pointer to the value, or the value itself where it is small enough to stay."""
+    """The pointer to the value, or the value itself if it is small enough to stay."""
     value = compile_value(stored.value, places)
 
     def pointer(row: Row) -> Any:

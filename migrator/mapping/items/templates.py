@@ -21,10 +21,8 @@ _STARS = (
 
 
 def parse_template(text: str, *, stars: Collection[StarKind] = ()) -> Template:
-    """The parts of a text with braces; `{{` and `}}` are literal braces. `stars`: what a `*` in it may stand for.
-
-    Raises: ValueError saying what is wrong with it.
-    """
+    """The parts of a text with braces; `{{` and `}}` are literal braces. `stars`: allowed meanings of a `*`. Raises:
+    ValueError with the fault."""
     parts: list[str | Ref] = []
     for literal, inner in _pieces(text):
         if literal:
@@ -42,12 +40,8 @@ def name_in_template(name: str) -> str:
 
 
 def parse_ref(text: str, *, formats: bool = False) -> Ref:
-    """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only where `formats` allows it.
-
-    A name that holds one of `, : | { } '` stands in double quotes, a double quote in it twice.
-
-    Raises: ValueError saying what is wrong with it.
-    """
+    """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only if `formats`. A name with one of `, : |
+    { } '` is in double quotes, a double quote in it twice. Raises: ValueError with the fault."""
     if text.startswith("*"):
         raise ValueError(f"'{text}': a * is allowed only {_STARS}")
     head, *filter_texts = _split(text, "|")
@@ -124,7 +118,7 @@ def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...])
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
-    """(literal, what stands in the braces behind it); the last may have no braces."""
+    """(literal, content of the braces after it); the last may have no braces."""
     literal, at = "", 0
     while at < len(text):
         char = text[at]
@@ -154,7 +148,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """`text` at every separator that stands outside of quotes."""
+    """`text` split at every separator outside of quotes."""
     parts, quote = [""], ""
     for char in text:
         if char in "'\"" and quote in ("", char):

@@ -1,4 +1,4 @@
-"""A user's transform over a decoded row: called twice, from a fresh view each time, and refused where it is not pure."""
+"""A user's transform over a decoded row: called twice, from a fresh view each time, and refused if it is not pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowT
 
 
 def refused_row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """The same for a row that is refused: what cannot be decoded stands there as Undecodable, and the rest as it is."""
+    """Decoder for refused rows: Undecodable in place of values that cannot be decoded, and the rest as it is."""
     steps = decoding_steps(plan)
     transformed = None if transform is None else _transformer(plan, transform)
 

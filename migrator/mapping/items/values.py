@@ -69,7 +69,7 @@ def of_column(path: str, error: RowError) -> str:
 
 
 def misfit(reason: str, raw: Any) -> RowError:
-    """What to raise about a driver's value: with its text where that is a number, or short and plain."""
+    """The error for a driver's value: with its text if it is a number, or short and plain."""
     if isinstance(raw, bool):
         return RowError(reason)
     if isinstance(raw, (int, float, Decimal)):
@@ -86,7 +86,7 @@ def number_text(raw: int | float | Decimal) -> str:
 
 
 def as_text(value: Any) -> Any:
-    """`value`, or its text where it is one of those."""
+    """`value`; its text if it is Undecodable."""
     return value.text if type(value) is Undecodable else value
 
 
@@ -98,7 +98,7 @@ _NOISE = Decimal("1e-9")
 _AS_TEXT = "write |text to keep it as text"
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _SINGLE_DIGITS = range(6, 10)
-"""Significant digits of which some number is always enough to tell a 32-bit float. Source: IEEE 754."""
+"""Numbers of significant digits, one of which always identifies a 32-bit float. Source: IEEE 754."""
 
 
 def checked_number(value: Decimal) -> Decimal:
@@ -179,7 +179,7 @@ def _float(kind: Kind, raw: Any) -> Decimal:
 
 
 def _single(raw: float) -> Decimal | None:
-    """The shortest decimal that is this 32-bit float; None for what is none, such as a sum of several."""
+    """The shortest decimal that is this 32-bit float; None if the value is not one, such as a sum of several."""
     if not _is_single(raw, raw):
         return None
     texts = (f"{raw:.{digits}g}" for digits in _SINGLE_DIGITS)
@@ -262,7 +262,7 @@ _BEYOND = (
     (re.compile(r"-infinity", re.IGNORECASE), "-infinity"),
     (re.compile(r"[0-9 :.+-]{1,60} BC"), "a year BC"),
 )
-"""Moments of PostgreSQL's that Python has no value for, and what they are called."""
+"""Moments of PostgreSQL without a value in Python, and their names."""
 
 
 # ──
@@ -310,7 +310,7 @@ def _json(_: Kind, raw: Any) -> Any:
 
 
 def stored(value: Any) -> Value:
-    """An attribute's value that is not NULL, as it stands in an item: None for the JSON document `null`."""
+    """An attribute's value that is not NULL, as in an item: None for the JSON document `null`."""
     return None if value is JSON_NULL else value
 
 
@@ -443,10 +443,9 @@ def decoder(kind: Kind) -> Decoder:
     """A function from a driver's value to the kind's Python form; NULL stays None.
 
     Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values
-    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone where the value had
-    one, and none if it had none.
-    The function raises RowError, without the value in its message, for what does not fit the declared type: NoFormError
-    if `|text` may keep it.
+    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone if the value had a
+    zone, else none. The function raises RowError, without the value in its message, for values that do not fit the
+    declared type: NoFormError if `|text` may keep it.
     """
     nested = _NESTED.get(kind.name)
     decode = partial(_DECODERS[kind.name], kind) if nested is None else nested(kind)
@@ -461,7 +460,7 @@ def fitting(value: Any) -> Any:
 
 
 def attribute(value: Any) -> Value:
-    """The form in which a decoded value stands in an item: times and dates as ISO 8601 text."""
+    """The form of a decoded value in an item: times and dates as ISO 8601 text."""
     if isinstance(value, (datetime, date, time)):
         return text(value)
     fits = fitting(value)
@@ -480,10 +479,8 @@ def _refuse_unnamed(value: Any) -> None:
 
 
 def text(value: Any) -> str:
-    """The form in which a decoded value stands in a template.
-
-    Timestamps have 6 decimals, and Z where they have a zone; numbers are written out without an exponent.
-    """
+    """The form of a decoded value in a template. Timestamps have 6 decimals, and Z if they have a zone; numbers have no
+    exponent."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -503,7 +500,7 @@ def text(value: Any) -> str:
 
 
 def undamaged_text(value: Any) -> str:
-    """The same, and the whole text of a value that its kind has no form for."""
+    """As text(), but the whole text of a value without a form in its kind."""
     return value.text if isinstance(value, Undecodable) and value.text is not None else text(value)
 
 
@@ -600,7 +597,7 @@ _DECODERS: dict[KindName, Callable[[Kind, Any], Any]] = {
     "unknown": _unknown,
 }
 _NESTED: dict[KindName, Callable[[Kind], Decoder]] = {"list": _list_decoder, "map": _map_decoder}
-"""Kinds that hold values of other kinds, whose decoders are looked up once."""
+"""Kinds with values of other kinds, whose decoders are looked up once."""
 
 _NUMBERS = (int, Decimal)
 PYTHON_FORMS: Mapping[str, tuple[tuple[type, ...], Decoder]] = {
@@ -611,7 +608,7 @@ PYTHON_FORMS: Mapping[str, tuple[tuple[type, ...], Decoder]] = {
     "number": (_NUMBERS, Decimal),
     "float": (_NUMBERS, float),
 }
-"""By kind, the types that stand in an attribute, and what makes Python's own value of one."""
+"""By kind, the types in an attribute, and the function that makes Python's own value."""
 
 
 # ── Values as JSON text, one text for one value on every source ──

@@ -1,4 +1,4 @@
-"""Items and keys in DynamoDB's own form, and what they take there: bytes, write units, dollars."""
+"""Items and keys in DynamoDB's own form, and their costs: bytes, write units, dollars."""
 
 from __future__ import annotations
 
@@ -114,10 +114,8 @@ def encode_item(item: Item) -> dict[str, Wire]:
 
 
 def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
-    """The item's attributes in wire form, and the bytes that `item_bytes` gives for it, by one look at each value.
-
-    Raises: RowError naming the attribute whose value has no DynamoDB type.
-    """
+    """The item's attributes in wire form, and the bytes that `item_bytes` gives for it, in one pass. Raises: RowError
+    naming the attribute if its value has no DynamoDB type."""
     wired: dict[str, Wire] = {}
     size = 0
     for name, value in item.items():
@@ -135,7 +133,7 @@ def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
 
 
 def decode_item(wired: Mapping[str, Wire]) -> Item:
-    """The item as plain values; a number is an int where it is whole, else a Decimal."""
+    """The item as plain values; a whole number is an int, any other a Decimal."""
     return {name: decode(value) for name, value in wired.items()}
 
 
@@ -146,7 +144,7 @@ def encode(value: Value) -> Wire:
 
 def encode_value(value: Value, level: int = 1) -> tuple[Wire, int]:
     """One value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError if it has no DynamoDB
-    type. `level`: how deep it stands in others."""
+    type. `level`: its nesting depth."""
     if isinstance(value, str):
         return {"S": value}, text_bytes(value)
     if isinstance(value, bool):
@@ -181,7 +179,7 @@ def decode(wired: Wire) -> Value:
 
 
 def number_text(value: int | Decimal) -> str:
-    """The number without an exponent where that is short, without useless zeros."""
+    """The number without an exponent if that is short, without trailing zeros."""
     if isinstance(value, int):
         return str(value)
     if value == 0:
@@ -253,7 +251,7 @@ def units_of_writes(sizes: Collection[int]) -> int:
 
 
 def read_units(size_bytes: int, *, consistent: bool) -> float:
-    """Read units of one request for this much, also where it finds nothing; half of them where it is eventually consistent.
+    """Read units of one request of this size, also if it finds nothing; half of them if eventually consistent.
 
     Source: AWS Developer Guide, "DynamoDB read and write operations".
     """
@@ -316,7 +314,7 @@ class Price(Struct, frozen=True):
 
 
 class Estimate(Counts, frozen=True):
-    """What rows take: items, write units of the table and of its indexes, bytes as they are billed."""
+    """Cost of rows: items, write units of the table and of its indexes, billed bytes."""
 
     rows: int = 0
     items: int = 0
@@ -329,7 +327,7 @@ class Estimate(Counts, frozen=True):
         return self.table_units + self.index_units
 
     def scaled(self, rows: int) -> Estimate:
-        """The same for another number of rows; of no rows nothing is known, so nothing is estimated."""
+        """The estimate for another number of rows; empty for no rows, of which nothing is known."""
         if self.rows == 0:
             return Estimate(rows=rows)
         # Each number · rows / own rows, rounded up.

@@ -42,7 +42,7 @@ class Ours(Struct, frozen=True):
         return self.first in data or len(self.words & data.keys()) >= _ENOUGH_WORDS
 
     def mistaken(self, data: object) -> str:
-        """The message where a job was given instead of a mapping, or the reverse; '' otherwise."""
+        """The message if a job was passed instead of a mapping, or the reverse; '' otherwise."""
         if not isinstance(data, dict) or _OWN_WORDS[self.first] & data.keys():
             return ""
         others = set().union(*(words for kind, words in _OWN_WORDS.items() if kind != self.first))
@@ -72,14 +72,14 @@ _MISTAKEN = {
 
 
 class Document(Struct, frozen=True):
-    """`data` is what the file says; `lines` gives the line (from 1) at which each path stands."""
+    """`data`: the file's content; `lines`: by path the line (from 1)."""
 
     file: str
     data: Any
     lines: dict[Path, int]
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line of a path, or of the longest part of it that stands in the file."""
+        """The line of a path, or of the longest part of it in the file."""
         for end in range(len(path), -1, -1):
             line = self.lines.get(tuple(path[:end]))
             if line is not None:
@@ -91,7 +91,7 @@ class Document(Struct, frozen=True):
 
 
 def where_of(path: Sequence[str | int]) -> str:
-    """The path as messages show it; a URL that stands where a name should may hold a password, and is hidden."""
+    """The path as messages show it; a URL in the place of a name may hold a password, and is hidden."""
     return ".".join("…" if _may_be_url(part) else str(part) for part in path)
 
 
@@ -134,7 +134,7 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
 
 
 def plain_of(text: str) -> Any:
-    """What a text of YAML 1.2 says, as plain data.
+    """The content of a YAML 1.2 text, as plain data.
 
     Raises: YAMLError for text that is not YAML; MappingError for too many values, or aliases in a loop.
     """
@@ -225,7 +225,7 @@ _SENTENCES = {
     "too_short": "write {min_length} or more values here",
     "tuple_type": "write a list here: `{name}: […]`",
 }
-"""By pydantic's type of a problem, whose own sentences say what is wrong and not what to write."""
+"""Advice by pydantic's type of a problem: its own sentences describe only the fault."""
 _OTHERWISE = "write a value of another form here; docs/job.md and mappings/README.md describe the forms"
 
 
@@ -347,6 +347,6 @@ _NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def quoted(value: object) -> str:
-    """A value as JSON that is also YAML: letters beyond the BMP stand for themselves, as YAML takes no half of a pair."""
+    """A value as JSON that is also YAML: letters beyond the BMP are not escaped, since YAML allows no surrogates."""
     text = json.dumps(value, ensure_ascii=False)
     return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

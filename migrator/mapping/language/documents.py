@@ -75,10 +75,8 @@ def kind_of_type(declared: str) -> Kind:
 
 
 def facts_of(mapping: Mapping) -> SchemaFacts:
-    """What the mapping declares of its old tables, as other sources read it from their catalogue.
-
-    Times and UUIDs are texts there, so that two texts may be one value.
-    """
+    """The mapping's declarations of its old tables, in the form that other sources read from their catalogue. Times and
+    UUIDs are texts there, so that two texts may be one value."""
     tables = {name: _table(name, table) for name, table in mapping.documents.items()}
     return SchemaFacts(DIALECT, tables, loosely_typed=True)
 

@@ -94,7 +94,7 @@ class ExpressionReader:
         self.faults.append(self.document.fault(path, what))
 
     def template(self, text: str, path: Path, *, stars: Sequence[StarKind] = ()) -> Template:
-        """The template of a key; text without braces is a literal. `stars`: what a `*` in it may stand for."""
+        """The template of a key; text without braces is a literal. `stars`: allowed meanings of a `*`."""
         try:
             template = parse_template(text, stars=stars)
         except ValueError as error:
@@ -117,7 +117,7 @@ class ExpressionReader:
         return ref
 
     def key(self, texts: Sequence[str], path: Path, stars: Sequence[StarKind]) -> list[Template]:
-        """The templates of a whole key. `stars`: what a `*` in its partition key may stand for."""
+        """The templates of a whole key. `stars`: allowed meanings of a `*` in its partition key."""
         made = [
             self.template(text, (*path, number), stars=() if number else stars)
             for number, text in enumerate(texts)
@@ -142,7 +142,7 @@ class ExpressionReader:
 
 
 _QUERIED: tuple[StarKind, ...] = ("shard", "time", "place")
-"""What a `*` in the partition key of a query may stand for."""
+"""Allowed meanings of a `*` in the partition key of a query."""
 _MOST_COPIES = 100
 _AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
@@ -189,7 +189,7 @@ class EntityParser:
         )
 
     def _single(self, form: forms.EntityForm) -> None:
-        """Faults of what belongs to rows of a table, which the entity does not have."""
+        """Faults of settings for rows of a table, which the entity does not have."""
         for word in ("table", "key", "columns", "where", "changes", "join", "climb", "transform", "version"):
             if getattr(form, word):
                 what = "a single entity reads whole tables by collect: alone, and has no row of its own"
@@ -454,7 +454,7 @@ def rules_of(form: forms.CompareForm) -> CompareRules:
 
 
 def rule_faults(reader: ExpressionReader, pattern: Pattern, form: forms.PatternForm, at: Path) -> None:
-    """Reports every name that the pattern does not return, and parts whose attributes are all ignored."""
+    """Reports every name that the pattern does not return, and parts with only ignored attributes."""
     returned = {name for part in pattern.parts for name in part.attributes}
     for place, name in _named(form.compare):
         if name not in returned:
@@ -525,7 +525,7 @@ class PatternParser:
         operation: Operation,
         request: forms.QueryForm | forms.GetForm,
     ) -> Pattern:
-        """What the request alone says, which `check` is to see."""
+        """The pattern of the request alone, for `check`."""
         at = (*self.at, operation)
         if isinstance(request, forms.GetForm):
             key, sort = self._whole_key(request, (*at, "key"))
@@ -727,7 +727,7 @@ def operations_in(
 
 
 def _each(form: forms.PatternKeyForm, at: Path) -> Iterator[tuple[str | forms.SortForm, Path]]:
-    """What stands in a part of a key, one text or a list, each with its place."""
+    """The elements of a part of a key, one text or a list, each with its place."""
     if isinstance(form, list):
         yield from ((inner, (*at, number)) for number, inner in enumerate(form))
     else:
@@ -757,7 +757,7 @@ def _asks_each(pattern: Pattern, lists: Sequence[str]) -> bool:
 
 
 def _names(pattern: Pattern) -> set[str]:
-    """Parameters that the pattern names, except those that stand alone as a value of its filter."""
+    """Parameters that the pattern names, except those that are alone the value of its filter."""
     filtering = [
         value for comparison in pattern.filters for value in comparison.values if isinstance(value, Template)
     ]
@@ -771,10 +771,9 @@ def _names(pattern: Pattern) -> set[str]:
 
 
 class ParsedMapping(Struct, frozen=True):
-    """A mapping with the document that it stands in, so that later faults have lines too.
+    """A mapping with its document, so that later faults have lines too.
 
-    With `faults`, the mapping is what is left when the faulty places are taken out: good for finding more faults,
-    never for moving rows.
+    With `faults`, the mapping is the rest without the faulty places: enough to find more faults, never to move rows.
     """
 
     mapping: Mapping
@@ -830,12 +829,12 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
 
 
 def _follows(fault: Fault, taken_out: set[str]) -> bool:
-    """Whether the fault only follows from a place that was taken out, whose own fault is already reported."""
+    """Whether the fault only follows from a removed place, which has its own reported fault."""
     return any(f"{where}.".startswith(f"{fault.where}.") for where in taken_out)
 
 
 def _lacks_what_was_taken_out(fault: Fault, taken_out: set[str]) -> bool:
-    """Whether a pattern has no request, or an item's index is unknown, because a faulty place was taken out."""
+    """Whether a pattern has no request, or an item's index is unknown, because a faulty place was removed."""
     path = fault.where.split(".")
     if path[0] == "access_patterns" and len(path) == 2:
         return any(f"{fault.where}.{operation}" in taken_out for operation in OPERATIONS)
@@ -862,7 +861,7 @@ def _worded(fault: Fault, document: Document) -> Fault:
 
 
 def _take_out(data: Any, path: Path) -> None:
-    """Removes the value at `path` from `data`; stops at a list, whose places keep their numbers."""
+    """Remove the value at `path` from `data`; stop at a list, so that its places keep their numbers."""
     for part in path[:-1]:
         data = data[part] if isinstance(data, dict) and part in data else None
         if not isinstance(data, dict):
@@ -956,7 +955,7 @@ def _index(name: str, given: value_forms.IndexForm | list[Any]) -> Index:
 
 
 def schema_fault(ref: Ref, mapping: Mapping) -> str:
-    """What is wrong with a reference to @schema; '' for any other."""
+    """The fault of a reference to @schema; '' for any other."""
     if SCHEMA_PATH not in ref.paths:
         return ""
     if not mapping.schemas:
@@ -1019,7 +1018,7 @@ class OldParser:
         return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST
 
     def _design(self, form: _RequestForm, at: Path) -> TableDesign:
-        """The old table as the request sees it: an index has the key attributes that are asked."""
+        """The old table from the request's view: an index has the key attributes of the request."""
         table = self._table(form, at)
         index = form.index if isinstance(form, forms.OldQueryForm) else None
         names = list(form.key) if index or not table.key else [name for name in table.key if name in form.key]

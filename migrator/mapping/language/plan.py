@@ -70,7 +70,7 @@ class Scope:
     faulty: set[str] = field(default_factory=set)
 
     def want(self, path: str) -> str:
-        """Takes the column at `path` into the slots; '' or what is wrong with the path."""
+        """Add the column at `path` to the slots; return '' or the path's fault."""
         if path in self.slots:
             return ""
         alias, name = self._split(path)
@@ -98,7 +98,7 @@ class Scope:
 
 
 class _Planner:
-    """Looks up in the schema what an entity names; `faults` collects what is missing."""
+    """Looks up an entity's names in the schema; `faults` collects the missing ones."""
 
     def __init__(
         self, mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None
@@ -215,7 +215,7 @@ class _Planner:
     def table(self, name: str, at: Path, *, shared: bool = False) -> TableFacts | None:
         """The table of that written name in the entity's own schema.
 
-        `shared`: a parent may stand in the default schema too; rows of a tenant never do, nor its children.
+        `shared`: a parent may also be in the default schema; rows of a tenant and its children never are.
         """
         own = f"{self.entity.schema}.{name}" if self.entity.schema else name
         elsewhere = self.facts.tables.get(name) if shared or "." in name else None
@@ -234,7 +234,7 @@ class _Planner:
         return column
 
     def with_computed(self, table: TableFacts, alias: str, joins: Sequence[Join]) -> TableFacts:
-        """The table with the entity's computed columns of `alias` ('': the row's own, which have no alias of `joins`)."""
+        """The table with the entity's computed columns of `alias` ('': the row's own, without an alias of `joins`)."""
         added = []
         for path, computed in self.entity.computed.items():
             head, _, rest = path.partition(".")
@@ -389,7 +389,7 @@ class _Planner:
     def _undeclared_climb(
         self, design: Collection, root: TableFacts, at: Path
     ) -> tuple[tuple[str, str], ...]:
-        """The link by the columns that the mapping names, or by the key where it names none."""
+        """The link by the columns in the mapping, or by the key if it names none."""
         referred = design.of or self.entity.key or root.primary_key
         if len(referred) != len(design.by):
             self.fault(at, f"the key of {root.name} has {len(referred)} columns; write {{column: column, …}}")
@@ -431,8 +431,8 @@ def _real(table: TableFacts, name: str) -> str:
 class Reference(Struct, frozen=True):
     """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
-    `ref` is None if a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it means one
-    row of it, not all of them. `in_text`: it is a part of a template, or a condition compares its text.
+    `ref` is None for a bare path (when, ttl). `each`: it is inside an `each` over that list, and means one row of it, not
+    all. `in_text`: it is a part of a template, or a condition compares its text.
     """
 
     path: str
@@ -501,8 +501,7 @@ def _value(value: Expression, at: Path) -> Iterator[Reference]:
 def plan_entity(
     mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None = None
 ) -> tuple[EntityPlan | None, list[Fault]]:
-    """The plan of an entity, or None, and every fault that was found on the way. `at`: where it stands, if not among the
-    entities."""
+    """The plan of an entity, or None, and all its faults. `at`: its place, if not among the entities."""
     planner = _Planner(mapping, entity, facts, document, at)
     return planner.plan(), planner.faults
 
@@ -531,7 +530,7 @@ class ColumnChange(Struct, frozen=True):
 
 
 def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
-    """32 hex digits that stand for the mapping's revision and for all columns that the plans read, with their kinds."""
+    """Digest (32 hex digits) of the mapping's revision and of all columns that the plans read, with their kinds."""
     read = sorted(
         (plan.entity.name, place, real, _kind(columns[real]))
         for plan in plans
@@ -611,7 +610,7 @@ def _kind(column: Column) -> list[object]:
 
 
 def entities_of(mapping: Mapping) -> tuple[Entity, ...]:
-    """The mapping's entities; one for every schema, called name@schema, where it reads several."""
+    """The mapping's entities; one per schema, called name@schema, if it reads several."""
     if not mapping.schemas:
         return tuple(mapping.entities.values())
     return tuple(

@@ -39,7 +39,7 @@ class Redaction(Struct, frozen=True):
     columns: frozenset[_Column]
 
     def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-        """The attributes of this item type whose values must not be shown, except key attributes of indexes."""
+        """Attributes of this item type that must not be shown, except key attributes of indexes."""
         hidden = self._paths(plan)
         written = {**plan.entity.attributes, **design.attributes}
         made = {name for name, value in written.items() if not hidden.isdisjoint(paths_in([value]))}
@@ -78,7 +78,7 @@ def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redactio
 
 
 def hidden_by_pattern(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, Hidden]:
-    """Per pattern what is hidden: what it redacts itself, and what other patterns redact of the same columns."""
+    """Hidden parts by pattern: its own redactions, and those of other patterns for the same columns."""
     redaction = redaction_of(mapping, plans)
     by_type: dict[str, frozenset[str]] = {}
     for plan in plans:
@@ -170,7 +170,7 @@ def key_templates(mapping: MappingModel) -> tuple[Template, ...]:
 
 
 def integers_of(key: str) -> frozenset[str]:
-    """The integers in a row's key (JSON text), as they stand, padded or not, in the keys of the row's items."""
+    """The integers in a row's key (JSON text), in the forms that they may have in its items' keys, padded or not."""
     values = json.loads(key) if key else []
     return frozenset(str(value) for value in values if isinstance(value, int) and not isinstance(value, bool))
 
@@ -243,7 +243,7 @@ def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
 
 
 def _parts(form: Template) -> list[str | None]:
-    """The template's constant texts in order, with one None for what lies between two of them."""
+    """The template's constant texts in order, with one None for the variable part between two of them."""
     runs = groupby(form.parts, key=lambda part: isinstance(part, str))
     return ["".join(map(str, run)) if constant else None for constant, run in runs]
 
@@ -279,10 +279,8 @@ def json_text(value: Any, *, indent: int = 0) -> str:
 
 
 def value_text(value: Any, *, redacted: bool = False) -> str:
-    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mask where it is redacted.
-
-    NULL is never masked.
-    """
+    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" differ; a mask if it is redacted. NULL
+    is never masked."""
     return value_mask(value) if redacted and value is not None else _text(value)
 
 

@@ -1,4 +1,4 @@
-"""What a design takes before it exists: items, reads of patterns, collections, rewrites, money, and what does not fit."""
+"""Capacity of a design before it exists: items, reads of patterns, collections, rewrites, money, and exceeded limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_A_MONTH = 730 * 3_600
 """AWS counts 730 hours a month."""
 
 Weight = Literal["misfit", "warning", "advice"]
-"""What does not fit, what will not for long, and what could be less."""
+"""A limit that is exceeded, one that soon will be, and a possible saving."""
 
 
 class TypeSize(Struct, frozen=True):
@@ -172,9 +172,9 @@ class Load(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """One way to fill the table. `hours`: at least; `usd`: once, None if a price is not known; `bound`: what sets the
-    hours; `against`: what it needs, or does not bring; `workers`: of a cluster; `impossible`: why it cannot be ('');
-    `is_open_ended`: how long the last part of it takes is not known."""
+    """One way to fill the table. `hours`: at least; `usd`: once, None if a price is not known; `bound`: the resource that
+    sets the hours; `against`: its requirements and drawbacks; `workers`: of a cluster; `impossible`: why it cannot be
+    (''); `is_open_ended`: the duration of its last part is not known."""
 
     name: str
     hours: float
@@ -187,8 +187,8 @@ class Way(Struct, frozen=True):
 
 
 class Capacity(Struct, frozen=True):
-    """All that `migrator plan` says of one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the
-    ways to fill it, None if that is not known."""
+    """The report of `migrator plan` for one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the
+    ways to fill it, None if not known."""
 
     table: str
     mapping: str
@@ -239,8 +239,8 @@ class PatternCost(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """`largest`: item collections of the table and of indexes; `exact`: whether all rows were read. `prices`: where they are
-    from; `why`: what is missing."""
+    """`largest`: item collections of the table and of indexes; `exact`: whether all rows were read. `prices`: their
+    origin; `why`: why they are missing."""
 
     patterns: Sequence[PatternCost] = ()
     largest: Sequence[PlaceSizes] = ()

@@ -47,7 +47,7 @@ def minute(seconds: float) -> str:
 
 
 def age_text(age_s: float) -> str:
-    """Such as 5 s, 3 min or 2 h, rounded down; 0 s of what is younger than a second."""
+    """Such as 5 s, 3 min or 2 h, rounded down; 0 s for less than a second."""
     size, unit = next(((size, unit) for size, unit in _UNITS if age_s >= size), (1.0, "s"))
     return f"{int(age_s / size)} {unit}"
 

@@ -37,8 +37,8 @@ class RowsSeen(Struct, frozen=True):
 class SourceHealth(Struct, frozen=True):
     """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
 
-    `timeout`: as the server writes it; '0' for none, '' if it does not say. `pooling`: how a pooler that stands between
-    shares the server's sessions; '' for none.
+    `timeout`: in the server's notation; '0' for none, '' if unknown. `pooling`: how a pooler in between shares the
+    server's sessions; '' for none.
     """
 
     version: str
@@ -57,7 +57,7 @@ class RawPage(Struct, frozen=True):
 
 
 class WholeRows:
-    """The raw part of a reader that has no other text of its values."""
+    """The raw part of a reader without another text of its values."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
         return frozenset()
@@ -90,7 +90,7 @@ class RowReader(Protocol):
     def read_raw_rows(
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
-        """As `read_rows`, with these places raw; none of them where the columns have other types meanwhile."""
+        """As `read_rows`, with these places raw; none of them if the columns have changed their types."""
 
 
 class RootFinder(RowReader, Protocol):
@@ -116,10 +116,10 @@ class Rows(RootFinder, Protocol):
     def facts(self) -> SchemaFacts: ...
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """Rows that take part: counted, or by the database's own estimate where that takes longer than allowed."""
+        """Rows that take part: counted, or by the database's own estimate if that takes longer than allowed."""
 
     def rows_expected(self, plan: EntityPlan) -> int:
-        """Rows that take part, by the database's own estimate; counted where it has none."""
+        """Rows that take part, by the database's own estimate; counted if it has none."""
 
     def rows_without_key(self, plan: EntityPlan) -> int:
         """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
@@ -157,14 +157,14 @@ class Rows(RootFinder, Protocol):
         upto: SourceKey | None,
         limit: int | None = None,
     ) -> RawPage:
-        """As `read_page`, with these places raw; none of them where the columns have other types meanwhile."""
+        """As `read_page`, with these places raw; none of them if the columns have changed their types."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class DocumentRows(Protocol):
-    """Rows that are in tables of DynamoDB, whose reading is paid for in read units."""
+    """Rows in tables of DynamoDB; reading them costs read units."""
 
     def table_ids(self) -> Mapping[str, str]:
         """By the id of each table, its name."""
@@ -202,12 +202,12 @@ class CountedRows(Rows, Totals, Protocol):
 
 
 class ComputingSource(Protocol):
-    """A source in whose own SQL columns may be computed."""
+    """A source with columns that its own SQL may compute."""
 
     def facts(self) -> SchemaFacts: ...
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
-        """What the source has against the SQL of a computed column; '' for nothing."""
+        """The source's error for the SQL of a computed column; '' for none."""
 
     def volatile_parts(self, column: Column) -> list[str]:
         """What in that SQL gives another value though the row is the same, each with why."""
@@ -222,7 +222,7 @@ class QueryCall(Struct, frozen=True):
 
 
 class Questions(Protocol):
-    """Answers the statements of a mapping's patterns. Each call is a transaction of its own, where a source has those."""
+    """Answers the statements of a mapping's patterns. Each call is one transaction, if the source has transactions."""
 
     def query(
         self,
@@ -248,7 +248,7 @@ class Source(CountedRows, Questions, Protocol):
 
 
 class Database(Source, Protocol):
-    """A source that answers SQL of ours."""
+    """A source for our own SQL statements."""
 
     def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
         """The first row of each of our own SELECTs, () for none. `what`: names them in errors."""
@@ -258,10 +258,10 @@ class Database(Source, Protocol):
 
 
 class Receipt(Struct, frozen=True):
-    """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
+    """Result of a write: requests sent (retries included), bytes of items stored, write units consumed.
 
-    `unwritten`: keys that the table did not take while it took others, each with why. `owned_by_other`: keys
-    under which a foreign item stands, each with its source ('' if it has none).
+    `unwritten`: keys that the table refused while it took others, each with the reason. `owned_by_other`: keys of foreign
+    items, each with its source ('' if it has none).
     """
 
     items: int = 0
@@ -278,18 +278,15 @@ Found = TypeVar("Found")
 
 
 class ScanPage(Struct, Generic[Found], frozen=True):
-    """Items of one request of a scan, or what was made of each, and where the next one starts (None: the segment is
-    done)."""
+    """Items of one request of a scan, or the result for each, and the start of the next one (None: the segment is done)."""
 
     items: list[Found]
     next_start: ItemKey | None
 
 
 class QueryPage(Struct, frozen=True):
-    """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too.
-
-    `read_units`: as the endpoint reports them. `dropped`: items that a filter left out after they were read.
-    """
+    """Result of a read: `next_start` is where a Query continues (None: it is done), `requests` includes retries.
+    `read_units`: as reported by the endpoint. `dropped`: items that a filter left out after they were read."""
 
     items: list[Item]
     next_start: Mapping[str, Any] | None = None
@@ -310,7 +307,7 @@ class ItemStore(Protocol):
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
     def delete_own(self, items: Sequence[Item]) -> int:
-        """Delete each item that was seen and whose source attribute still is the same; how many there were."""
+        """Delete each item with an unchanged source attribute; returns how many there were."""
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""
@@ -352,12 +349,10 @@ class ObjectStore(Protocol):
 
 
 class TableState(Struct, frozen=True):
-    """A table that exists. `differences` are sentences: what is other than the mapping's design.
-
-    `parts`: what each difference is about (key, ttl, index NAME). `unlike`, reported after a creation: options that are
-    other than the job's, which hinder no run. `extra`: those of `differences` that hinder none either: global indexes that
-    the mapping does not have.
-    """
+    """A table that exists. `differences`: sentences about differences from the mapping's design. `parts`: the part of
+    each difference (key, ttl, index NAME). `unlike`, reported after a creation: options that differ from the job's, and
+    prevent no run. `extra`: those of `differences` that prevent none either: global indexes that the mapping does not
+    have."""
 
     table_id: str
     status: str
@@ -386,7 +381,7 @@ class Stripping(Protocol):
     """Raises, from every method: StoppedError when DynamoDB gave up, with any part of it done."""
 
     def strip(self, items: Sequence[Item]) -> int:
-        """Takes our attributes from each item whose source still is what was given; how many had them."""
+        """Remove our attributes from each item with an unchanged source; returns how many had them."""
 
     def remove(self, own: Sequence[Item]) -> int:
         """Deletes each tombstone and control item that still is one; how many were."""
@@ -406,9 +401,9 @@ class KeptPhase(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What a fresh journal of one job must not contradict. `journal`: the id of the journal that knows the rest; `phases`:
-    of patterns that are, or were, live or complete; `direct`: entities that the service writes itself, as run `direct_run`
-    of the journal put on record (0: none ever did)."""
+    """What a fresh journal of one job must not contradict. `journal`: the id of the journal that knows the rest;
+    `phases`: of patterns that are, or were, live or complete; `direct`: entities that the service writes itself, as
+    recorded by run `direct_run` of the journal (0: none ever did)."""
 
     journal: str
     phases: Mapping[str, KeptPhase] = {}
@@ -417,9 +412,9 @@ class Kept(Struct, frozen=True):
 
 
 class ControlState(Struct, frozen=True):
-    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' if that is not
-    known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 if none is kept; `is_there`: whether there
-    is such an item."""
+    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' if not known;
+    `jobs`: what is kept, by job; `version`: counts the changes of it, 0 if none is kept; `is_there`: whether the item
+    exists."""
 
     ticket: int = 0
     table_id: str = ""
@@ -445,7 +440,8 @@ class Control(Protocol):
 
 
 UNREPAIRED = 2**62
-"""Of a table that holds what a source has lost: no ticket is so high, so no writer goes on before the repair."""
+"""Ticket in a table with changes that the source has lost: no writer has a ticket this high, so none continues before the
+repair."""
 
 
 UNIMPORTED = UNREPAIRED - 1
@@ -480,7 +476,8 @@ FORMAT = 1
 
 
 class Files(Protocol):
-    """A folder, or a prefix of a bucket. Every call raises StoppedError for what passes, else SettingsError, TargetError."""
+    """A folder, or a prefix of a bucket. Each call raises StoppedError for transient failures, else SettingsError,
+    TargetError."""
 
     @property
     def name(self) -> str:
@@ -493,7 +490,7 @@ class Files(Protocol):
         """The content; None if the file does not exist."""
 
     def sizes_below(self, below: str = "") -> dict[str, int]:
-        """The bytes of every file whose name begins so."""
+        """The bytes of every file with this prefix."""
 
     def remove(self, names: Collection[str]) -> None: ...
 
@@ -509,7 +506,7 @@ class PartFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What an export holds. `run`: of the journal; `revision`: what the run was made by: mapping, columns, capture.
+    """Contents of an export. `run`: of the journal; `revision`: digest of mapping, columns and capture of the run.
 
     `table`: the parameters of CreateTable, for people; an import takes the mapping's.
     """
@@ -550,7 +547,7 @@ class Manifest(Struct, frozen=True):
 
 
 def manifest_digest(data: bytes) -> str:
-    """What the journal keeps of a published manifest, so that one that was edited is noticed."""
+    """The journal's digest of a published manifest, to notice edits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -593,7 +590,7 @@ class TableImports(Protocol):
         """The import of the table that is there, if it was requested with this token."""
 
     def faults(self, arn: str, at_most: int) -> tuple[list[ImportFault], str]:
-        """What the log of an import says, and why it could not be read ('')."""
+        """The faults in the log of an import, and why it could not be read ('')."""
 
 
 class Imported(Struct, frozen=True):

@@ -76,7 +76,7 @@ class State(Struct, frozen=True):
 
     @property
     def masked(self) -> str:
-        """The same with the audience's number in place of its values."""
+        """As word(), with the audience's number in place of its values."""
         return f"{self.word} for an audience of {len(self.audience)}" if self.audience else self.word
 
 
@@ -109,14 +109,14 @@ def is_back(before: State, after: State) -> bool:
 
 
 def answering(state: State, share: float, params: Params) -> Side:
-    """The side that answers a call with these parameters, which stand at `share` (see `share_of`)."""
+    """The side that answers a call with these parameters; `share`: see `share_of`."""
     route = ROUTES[state.phase]
     is_named = any(params.get(name) == text for name, text in state.audience)
     return route.in_share if is_named or share < state.percent / 100 else route.answers
 
 
 def share_of(pattern: str, params: Params) -> float:
-    """Where a call stands between 0 and 1: always the same for the same parameters, so that a ramp is sticky."""
+    """A call's place between 0 and 1: the same for the same parameters, so that a ramp is sticky."""
     call = repr((pattern, sorted(params.items()))).encode()
     return int.from_bytes(blake2b(call, digest_size=8).digest()) / 2**64
 
@@ -159,8 +159,8 @@ WINDOWS_KEPT_S = 90 * 86_400.0
 
 
 class DiffKey(Struct, frozen=True, order=True):
-    """What differences are counted by. `kind`: as in Diff, or error; `attribute` of an error: the side
-    that failed."""
+    """The key by which differences are counted. `kind`: as in Diff, or error; `attribute` of an error: the side that
+    failed."""
 
     kind: str
     part: str = ""
@@ -221,10 +221,10 @@ class Sample(Struct, frozen=True):
 
 
 class Evidence(Protocol):
-    """What was compared for one job. Every method is one transaction.
+    """Comparisons of one job. Each method is one transaction.
 
-    Raises, from every method: StoppedError if the journal cannot be asked; SettingsError if what it holds cannot
-    be read, naming the pattern.
+    Raises, from every method: StoppedError if the journal cannot be asked; SettingsError naming the pattern, if its
+    content cannot be read.
     """
 
     def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
@@ -266,7 +266,7 @@ class PatternPhase(Struct, frozen=True):
 
 class Move(Struct, frozen=True):
     """One line of the audit. `evidence`: the lines that the move was judged by, as JSON text; `override`: whether it was
-    made although they said no. `at`: seconds of the journal's clock."""
+    made against them. `at`: seconds of the journal's clock."""
 
     pattern: str
     before: State
@@ -293,7 +293,7 @@ class Phases(Protocol):
     def move(self, move: Move, version: int) -> PatternPhase:
         """The pattern's new phase. `version`: what the mover saw.
 
-        Raises: MovedError if the pattern's version is another one by now; of two movers one wins. SettingsError if its
+        Raises: MovedError if the pattern's version has changed; of two movers one wins. SettingsError if its
         phase was edited by hand.
         """
 
@@ -316,13 +316,13 @@ class Phases(Protocol):
         """The instance acts by these versions of patterns from now on."""
 
     def confirmed(self) -> Mapping[str, Mapping[str, int]]:
-        """What instances confirmed last: versions by pattern, by the instance's id."""
+        """The last confirmations of instances: versions by pattern, by the instance's id."""
 
 
 # ── What a move of a pattern was judged by: made by stages, shown by report, kept in the audit ──
 
 Verdict = Literal["ok", "no", "unknown"]
-"""What is unknown is not proven right: it counts as a no."""
+"""`unknown` is not proven, and counts as a no."""
 
 
 class Line(Struct, frozen=True):
@@ -340,7 +340,7 @@ class Line(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What speaks for a move and what against it. `version`: of the phase that was judged."""
+    """The evidence for and against a move. `version`: of the judged phase."""
 
     pattern: str
     before: State

@@ -52,13 +52,13 @@ Alike = Literal["case", "trailing spaces"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one; `length`:
-    the most characters of a text.
+    """The values of a column, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
+    `length`: the most characters of a text.
 
     `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names are
     not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`: the
-    most digits of a number, or of a second's fraction where that is known. `read_as`: the type that the source casts it
-    to, where its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
+    most digits of a number, or of a second's fraction, if known. `read_as`: the type that the source casts it
+    to, if its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
     column's place. `no_key`: why a column of it cannot name rows, '' if it can. `sorts_as_text`: the source sorts the
     values of a uuid as their texts in lower case.
     """
@@ -82,12 +82,12 @@ class Kind:
 class Column:
     """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
 
-    `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
-    in UTF-8 that one character of it takes at most. `default`: a row that says nothing of it gets a value.
+    `sql`: the expression of a computed column, in the mapping's words. `alike`: by its collation. `widest`: the bytes in
+    UTF-8 that one character of it takes at most. `default`: a row without it gets a value.
     `generated`: the source computes it, and takes no value for it. `hidden`: `SELECT *` does not return it, and an INSERT
-    without names of columns has no value for it. `words`: what its values are spelled by besides its
-    type: labels of an enum, names of a composite's fields, the expression of a generated column. `virtual`: the
-    expression of a generated column that the source does not store, if its triggers do not compute it.
+    without names of columns has no value for it. `words`: what its values depend on besides its type: labels of an enum,
+    names of a composite's fields, the expression of a generated column. `virtual`: the expression of a generated column
+    that the source does not store, if its triggers do not compute it.
     """
 
     name: str
@@ -156,7 +156,7 @@ class TableFacts(Struct, frozen=True):
 
 _SINGLE = Column("single", "single", Kind("integer"), nullable=False, declared="integer", sql="1")
 NO_TABLE = TableFacts("", "", (_SINGLE,), ("single",))
-"""What a single entity is read from: one row, whose key is 1."""
+"""The source of a single entity: one row, with key 1."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class SchemaFacts:
 
 
 class Slot(Struct, frozen=True):
-    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is what a mapping says."""
+    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is its name in a mapping."""
 
     path: str
     alias: str
@@ -211,7 +211,7 @@ class Slot(Struct, frozen=True):
 
 
 class ComputedSlot(Struct, frozen=True):
-    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is what a mapping says."""
+    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is its name in a mapping."""
 
     path: str
     alias: str
@@ -278,7 +278,7 @@ class EntityPlan(Struct, frozen=True):
 
     @property
     def computed(self) -> tuple[ComputedSlot, ...]:
-        """The columns that the entity's `columns` make, of its own table and of joined ones."""
+        """The columns made by the entity's `columns`, of its own table and of joined ones."""
         return tuple(
             ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
             for alias, table in tables_of(self).items()
@@ -325,7 +325,7 @@ def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
 
 
 def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]:
-    """The attributes of an item without its keys: columns under their own names, and what the mapping writes over them."""
+    """The attributes of an item without its keys: columns under their own names, overridden by the mapping's."""
     written = {**plan.entity.attributes, **design.attributes}
     kept = {name: Ref((name,)) for name in kept_columns(plan, design) if name not in written}
     return {**kept, **written}
@@ -360,13 +360,10 @@ class Lookup:
 
 
 class Captured(Struct, frozen=True):
-    """A table whose changes leave marks.
-
-    `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
-    `watched`: an update that changes none of these leaves no mark (None: every update does). `texts`: names and SQL whose
-    definitions decide values that its rows make: views that it stands behind, expressions of computed columns. `made_by`: a
-    word for each of these definitions.
-    """
+    """A table with captured changes. `name`: schema.table or table, as the source has it. `columns`: written names in a
+    mark's images. `watched`: an update that changes none of these leaves no mark (None: every update does). `texts`:
+    names and SQL with definitions that affect its rows' values: views over it, expressions of computed columns.
+    `made_by`: a word for each of these definitions."""
 
     name: str
     table: TableFacts

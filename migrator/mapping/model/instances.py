@@ -26,8 +26,8 @@ class Instance(Struct, frozen=True):
 
     `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
     `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
-    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another
-    one there can tell that it is gone; '' if none can.
+    clock. `sees`: which processes this one can see by their numbers, and `born`: its own start, so that another one there
+    can detect its end; '' if none can.
     """
 
     service: str
@@ -74,8 +74,8 @@ class ServiceRegistry(Struct, frozen=True):
 
     @property
     def replaced(self) -> list[Instance]:
-        """Of the silent ones those in whose place a newer instance came: of the same service and host, and begun after they
-        were heard of last. They may be frozen, or cut off from the journal, and still be there."""
+        """Silent instances replaced by a newer one: of the same service and host, started after their last heartbeat.
+        They may be frozen, or cut off from the journal, and still exist."""
         newest: dict[tuple[str, str], float] = {}
         for instance in self.known:
             newest[instance.service, instance.host] = max(
@@ -89,11 +89,11 @@ class ServiceRegistry(Struct, frozen=True):
 
     @property
     def marking(self) -> list[Instance]:
-        """Those that live and whose writes leave marks."""
+        """Live instances with writes that leave marks."""
         return [instance for instance in self.living if instance.marks]
 
     def without(self, ids: Collection[str]) -> ServiceRegistry:
-        """The same without these, as far as they are silent."""
+        """The registry without these, as far as they are silent."""
         gone = {instance.id for instance in self.silent if instance.id in ids}
         return replace(self, known=tuple(instance for instance in self.known if instance.id not in gone))
 
@@ -109,10 +109,10 @@ class Instances(Protocol):
     """
 
     def enter(self, instance: Instance) -> Instance:
-        """The same with its id and times, registered."""
+        """The instance with its id and times, registered."""
 
     def beat(self, instance: Instance) -> Instance:
-        """The same with a renewed heartbeat, and the roles that it has now; one that was forgotten is registered again."""
+        """The instance with a renewed heartbeat, and its current roles; one that was forgotten is registered again."""
 
     def leave(self, instance: Instance) -> None: ...
 
@@ -120,10 +120,10 @@ class Instances(Protocol):
         """All that have not deregistered, the oldest first."""
 
     def registry(self, gone_s: float) -> ServiceRegistry:
-        """The same at one moment. `gone_s`: after so long without a heartbeat an instance counts as gone."""
+        """A snapshot. `gone_s`: after so long without a heartbeat an instance counts as gone."""
 
     def forget_silent(self, older_than_s: float) -> int:
-        """How many were forgotten: those whose last heartbeat is older."""
+        """Forget instances with an older last heartbeat; returns how many."""
 
 
 # ── Which revision of a job (its mapping, and the columns that it reads) writers are to work by ──
@@ -139,7 +139,7 @@ class MarkedColumns(Struct, frozen=True):
     watched: tuple[str, ...] | None
 
     def beyond(self, other: MarkedColumns) -> set[str]:
-        """Columns that marks by this one hold or tell of, and marks by the other do not; `*` for any."""
+        """Columns in marks by this one, but not in marks by the other; `*` for any."""
         found = set(self.held) - set(other.held)
         if other.watched is not None:
             found |= {"*"} if self.watched is None else set(self.watched) - set(other.watched)
@@ -148,12 +148,10 @@ class MarkedColumns(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone.
-
-    `answers`: by pattern, the digest of what its answer is made of. `marked`: by table what marks are made of; None if
-    that is not known. `meaning`: equal where the same items are made from the same columns in the same way, however the
-    mapping is written; '' if that is not known. `text`: of the mapping, where it is at hand.
-    """
+    """`digest` is of the mapping and the columns that it reads, `mapping` of the mapping alone. `answers`: by pattern,
+    the digest of its answer. `marked`: by table the columns of marks; None if not known. `meaning`: equal if the same
+    items are made from the same columns in the same way, in any wording; '' if not known. `text`: of the mapping, if
+    available."""
 
     digest: str
     mapping: str
@@ -167,7 +165,7 @@ class Revision:
         return self.digest == other.digest or (self.meaning != "" and self.meaning == other.meaning)
 
     def unmarked_by(self, other: Revision) -> list[str] | None:
-        """What this one marks and the other does not, as table or table.column; None if that is not known."""
+        """Marked by this one and not by the other, as table or table.column; None if not known."""
         if self.marked is None or other.marked is None:
             return None
         found: list[str] = []
@@ -179,20 +177,20 @@ class Revision:
         return found
 
     def unmarked(self, newest: Newest | None) -> list[str] | None:
-        """The same of the job's newest revision and this one."""
+        """As unmarked_by, for the job's newest revision and this one."""
         if newest is None or newest.revision.is_same(self):
             return []
         return newest.revision.unmarked_by(self)
 
     def named_by(self, newest: Newest | None, whole: Callable[[], Revision]) -> Revision:
-        """The newest one, where it is the same in other words. `whole`: this one with its meaning."""
+        """The newest one, if it is this one in other words. `whole`: this one with its meaning."""
         if newest is None or newest.revision.digest == self.digest:
             return self
         return newest.revision if newest.revision.is_same(whole()) else self
 
 
 class Answered(Struct, frozen=True):
-    """What a pattern's answer is made of by the newest revision, as a digest, and since when, by the journal's clock."""
+    """The digest of a pattern's answer in the newest revision, and since when, by the journal's clock."""
 
     digest: str
     since: float
@@ -201,9 +199,8 @@ class Answered(Struct, frozen=True):
 class Newest(Struct, frozen=True):
     """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
 
-    `runs_before`: the highest number of a run that was there when it became that; what such runs did is of no use where
-    an older revision became the newest again. `answers`: by pattern; what was compared before an answer's `since` says
-    nothing of it.
+    `runs_before`: the highest number of a run at that time; results of such runs are useless if an older revision became
+    the newest again. `answers`: by pattern; comparisons from before an answer's `since` do not count for it.
     """
 
     revision: Revision
@@ -289,7 +286,7 @@ AS_SET = Throttle()
 
 
 class Advance(Struct, frozen=True):
-    """How far a process is. `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work,
+    """Progress of a process. `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work,
     successful or not; `trouble`: what is being retried. `items`, `write_units`: written since it began; `lag_s`: of the
     oldest waiting mark."""
 
@@ -303,8 +300,8 @@ class Advance(Struct, frozen=True):
 
 
 class WorkMinute(Struct, frozen=True):
-    """What a process had written since it began, at its last heartbeat of one minute, and the lag then. `begun_at`: the
-    minute, in seconds since 1970 by the journal's clock."""
+    """Totals of a process since its start, at its last heartbeat of one minute, and the lag then. `begun_at`: the minute,
+    in seconds since 1970 by the journal's clock."""
 
     process: str
     begun_at: int
@@ -317,8 +314,8 @@ class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
     `done`: rows or marks since it began; `left`: as many wait. `rate`: done a second lately; `fall`: by how much `left`
-    shrank a second lately, below 0 if it grew. `silent_s`: for so long nothing of its work came to an end. `held`: why it
-    waits on purpose, `trouble`: what it tries again; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
+    shrank a second lately, below 0 if it grew. `silent_s`: time since it last finished a unit of work. `held`: why it
+    waits on purpose, `trouble`: what it retries; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
     `id`, `since` and `alive_at` (its clock's seconds).
     """
 
@@ -379,8 +376,8 @@ class Share(Struct, frozen=True):
 
 
 class Beat(Struct, frozen=True):
-    """What the journal answers to a heartbeat. `parts`: by how many the process divides its budgets from now on, 0 if it
-    has no part yet."""
+    """The journal's answer to a heartbeat. `parts`: the number of processes that share the budgets from now on, 0 if this
+    one has no part yet."""
 
     state: ProcessState | None
     parts: int

@@ -22,13 +22,13 @@ RunState = Literal["running", "interrupted", "failed", "done"]
 
 
 class RunIdentity(Struct, frozen=True):
-    """What makes two runs the same work: an unfinished run of an equal identity is resumed."""
+    """Identity of a run's work: an unfinished run of an equal identity is resumed."""
 
     kind: RunKind
     job: str
     table_id: str
     revision: str
-    """What the run is made by: the mapping, and the columns that it reads."""
+    """Digest of the mapping, and of the columns that it reads."""
     scope: str = ""
     """Entities and limit as text; '' is everything."""
 
@@ -98,7 +98,7 @@ class Finding(Struct, frozen=True):
 
 
 class SegmentState(Struct, frozen=True):
-    """A scan segment's checkpoint: where to go on (None: at the start), whether done, and what was counted so far."""
+    """A scan segment's checkpoint: where to continue (None: at the start), whether done, and the counts so far."""
 
     start: ItemKey | None = None
     done: bool = False

@@ -32,18 +32,18 @@ CaptureState = Literal[
 ]
 
 MarkedBy = Literal["triggers", "services", "log"]
-"""What leaves the marks: triggers of ours, the services themselves, by the adapter that they import, or a reader of the
+"""The source of marks: migrator's triggers, the services themselves, by the adapter that they import, or a reader of the
 database's log."""
 
 
 class TableCapture(Struct, frozen=True):
     """How one table is captured. `extra`: it has migrator's triggers, and the mapping no longer reads it; `services`: it
     has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no
-    mark; `refused`: what others than `migrator reverse` write to it is refused; `unread`: of a DynamoDB table, no stream
+    mark; `refused`: writes by others than `migrator reverse` are refused; `unread`: of a DynamoDB table, no stream
     contains all its changes. `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns
     of keys or links.
 
-    Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
+    If stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
 
     table: str
@@ -53,7 +53,7 @@ class TableCapture(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """Statements of one transaction (MariaDB and MySQL commit each), and what takes them back. `table`: '' for ours."""
+    """Statements of one transaction (MariaDB and MySQL commit each), and their reversal. `table`: '' for migrator's own."""
 
     table: str
     statements: tuple[str, ...]
@@ -61,7 +61,7 @@ class Step(Struct, frozen=True):
 
 
 class Installation(Struct, frozen=True):
-    """What is installed, for which job. `ticket`: the last one drawn."""
+    """The installation of capture, and its job. `ticket`: the last one drawn."""
 
     id: str
     job: str
@@ -72,7 +72,7 @@ class Installation(Struct, frozen=True):
 
 
 class CaptureRecord(Protocol):
-    """The record that capture is installed, of a source that keeps nothing of ours. Every method is one transaction."""
+    """The record that capture is installed, for a source that cannot store it. Each method is one transaction."""
 
     def installed(self) -> Installation | None: ...
 
@@ -85,14 +85,14 @@ class CaptureRecord(Protocol):
 
 
 class Capture(Protocol):
-    """Capture in one source. Every method is one transaction of its own, tried again where a lock was in the way.
+    """Capture in one source. Each method is one transaction, retried if a lock was in the way.
 
     Raises, from every method: SourceError, without values; Interrupted.
     """
 
     @property
     def means(self) -> str:
-        """What captures the changes, in the plural: triggers, streams, publication and slot."""
+        """The means of capture, in the plural: triggers, streams, publication and slot."""
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         """The tables to capture, ordered by name; without views with changes declared in the mapping."""
@@ -108,22 +108,20 @@ class Capture(Protocol):
     def install_steps(
         self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
     ) -> list[Step]:
-        """What is still to be done until every table is captured as it should be; nothing for what is so already.
+        """The remaining steps until every table is captured as it should be.
 
-        Where services have left the marks so far, triggers come first, and only then it is they that leave them.
+        If services have left the marks so far, triggers are installed before the marks become theirs.
         """
 
     def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
-        """What is still to be done until no other than `migrator reverse` can write these tables.
-
-        An install that captures such a table again takes it back.
-        """
+        """The remaining steps until only `migrator reverse` can write these tables. An install that captures such a table
+        again undoes them."""
 
     def uninstall_steps(self) -> list[Step]:
-        """What removes everything of ours; our tables last."""
+        """Steps that remove everything of migrator's; its tables last."""
 
     def taken_away(self, tables: Sequence[str]) -> str:
-        """What an uninstall has done, whose steps were of these tables, as a sentence for people."""
+        """The result of an uninstall with steps for these tables, as a sentence for people."""
 
     def do(self, step: Step) -> None: ...
 
@@ -149,11 +147,12 @@ TICKETS_AN_EPOCH = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A durable note that a row changed: of a captured table with its images, or of a root that is to be looked at.
+    """A durable note that a row changed: of a captured table with its images, or of a root to process.
 
     `table`: schema.table (or table) as the source has it, '' if `root` is named. `keys`: item keys that the root had.
-    `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed. `fault`: why
-    it cannot be read; '' if it can. `age_s`: how long ago the row changed when the mark was taken, by the source's clock.
+    `cursor`: where the work on a mark of many roots continues ('' at its start). `tries`: how often it failed. `fault`:
+    why it cannot be read; '' if it can. `age_s`: how long ago the row changed when the mark was taken, by the source's
+    clock.
     """
 
     id: int
@@ -175,7 +174,7 @@ class Mark:
 
 
 MARKS_COUNTED = 50_000
-"""Marks whose rows are counted, the oldest ones."""
+"""The number of marks, the oldest ones, with counted rows."""
 
 
 SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator verify --repair`"
@@ -271,12 +270,12 @@ class Marks(Protocol):
     def take(self, count: int, lease_s: float) -> list[Mark]:
         """Ripe marks that no other relay works on, oldest id first; they are this relay's until the lease ends.
 
-        A lease only saves work: a mark may be worked by two. Marks with ids below those that were taken last (of a
+        A lease only saves work: a mark may be processed by two. Marks with ids below those that were taken last (of a
         transaction that committed late, or that waited) may come some takes later.
         """
 
     def from_the_first(self) -> None:
-        """The next take looks at all marks, so that nothing waits where it finds none."""
+        """The next take reads all marks, so that none is left waiting."""
 
     def finish(self, ids: Sequence[int]) -> int:
         """Delete the marks and return how many were there: others may have finished some of them."""
@@ -336,13 +335,13 @@ class Tickets(Protocol):
         """A number higher than all drawn before; committed before it is returned."""
 
     def highest(self) -> int:
-        """The last ticket drawn; epoch * 10^12 where none was."""
+        """The last ticket drawn; epoch * 10^12 if none was."""
 
     def installation(self) -> str:
         """Identity of this installation of capture, which differs from any other one and outlives an epoch."""
 
     def raise_epoch(self, above: int) -> int:
-        """Moves on to an epoch all of whose tickets are higher than `above`; the new epoch."""
+        """Move on to an epoch with all tickets higher than `above`; returns the new epoch."""
 
 
 class TriedTickets(Tickets, Protocol):
@@ -362,8 +361,8 @@ kept_changed: a service changed attributes of its own since they were read; no c
 
 
 class Outcome(NamedTuple):
-    """What came of one conditional write. `owner`: the `_src` of the other row's item or tombstone. `why`: it is
-    unwritten. `ticket`: of what was in the way, 0 for nothing."""
+    """Result of one conditional write. `owner`: the `_src` of the other row's item or tombstone. `why`: why it is
+    unwritten. `ticket`: of the item in the way, 0 for none."""
 
     item: EncodedItem
     verdict: Verdict
@@ -394,7 +393,7 @@ class ConditionalStore(Protocol):
         """
 
     def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
-        """Delete each tombstone that still is what was given (same ticket); how many were."""
+        """Delete each tombstone with an unchanged ticket; returns how many there were."""
 
 
 class OwnStore(Protocol):
@@ -423,7 +422,7 @@ class KeyRequest(Struct, frozen=True):
 
 
 class Memory(Protocol):
-    """Keys that cannot be worked out again, and keys that two roots want. Every method is one transaction."""
+    """Keys that cannot be computed again, and keys that two roots want. Each method is one transaction."""
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         """What was remembered of each root before. Where its ticket is not higher, it now is `ticket`, and the

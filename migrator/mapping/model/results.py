@@ -22,7 +22,7 @@ from migrator.mapping.model.table import Item, ItemKey
 
 
 class Nearby(Struct, frozen=True):
-    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
+    """A circle around a place in degrees, and the attributes of an item's place; latitude first."""
 
     origin: tuple[float, float]
     at: tuple[str, str]
@@ -46,7 +46,7 @@ class Request(Struct, frozen=True):
     limit: int | None = None
     near: Nearby | None = None
     type_attribute: str = ""
-    """The attribute that shows which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
+    """The attribute that identifies migrator's own items (see TableDesign.is_hidden), which are not in the answer."""
     ttl_attribute: str | None = None
     """The attribute that shows which items have expired: DynamoDB deletes them late, and no answer holds them."""
 
@@ -62,7 +62,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class BackfillResult(Struct, frozen=True):
-    """What is in the journal at the end: per entity and in all, resumed parts included. `findings`: by kind."""
+    """The journal's totals at the end: per entity and in all, resumed parts included. `findings`: by kind."""
 
     run: Run
     entities: Mapping[str, Tally]
@@ -80,7 +80,7 @@ class Explained(Struct, frozen=True):
 
 
 class NotCompared(Struct, frozen=True):
-    """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
+    """An item type, or an attribute of it, without a total from SQL, and why."""
 
     what: str
     why: str
@@ -94,7 +94,7 @@ class SampleSize(Struct, frozen=True):
     rows: int | None = None
 
     def wanted(self, rows: int, total: int) -> int:
-        """How many of an entity's `rows` to look at, where all entities have `total`; one at least, if there is one."""
+        """How many of an entity's `rows` to read, if all entities have `total`; at least one, if any exists."""
         share = Fraction(self.rows or 0, max(1, total)) if self.share is None else self.share
         return min(rows, max(1, ceil(rows * share))) if rows else 0
 
@@ -103,7 +103,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class StoredRead(Struct, frozen=True):
-    """How a verify reads what is stored. `why`: the reason where that is not one scan; else ''."""
+    """How a verify reads stored items. `why`: why not in one scan; else ''."""
 
     way: Literal["one scan", "keys"]
     why: str = ""
@@ -115,11 +115,9 @@ class StoredRead(Struct, frozen=True):
 
 
 class VerifyResult(Struct, frozen=True):
-    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why. `not_proven`:
-    tables of which this user may not see every row, and why.
-
-    With a `sample` only its rows were looked at, and neither the table nor totals.
-    """
+    """`scanned` items of the table; `findings` by kind; and the totals that could not be compared by plain SQL, and why.
+    `not_proven`: tables with rows that this user may not see, and why. With a `sample` only its rows were compared, and
+    neither the table nor totals."""
 
     run: Run
     entities: Mapping[str, Tally]
@@ -149,7 +147,7 @@ class Check(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class UndoCounts:
-    """Items of ours per (entity, item type); how many of them are `gone`; items of `others`, left alone."""
+    """Number of the job's items per (entity, item type); how many of them are `gone`; items of `others`, which stay."""
 
     types: Counter[tuple[str, str]] = field(default_factory=Counter)
     gone: int = 0
@@ -162,12 +160,9 @@ class UndoCounts:
 
 @dataclass(frozen=True)
 class RowTraces:
-    """What there is of a row that is to be forgotten. `is_there`: in the source.
-
-    `waiting`: marks that a relay is yet to work; `hopeless`: ids of those that it could not. `items`: live ones. `kept`:
-    in the journal, by kind; `page_bounds` there stay. `seen_s`, `ticket`: the journal's time when source and marks had been
-    looked at, and the highest ticket that was known before.
-    """
+    """Traces of a row to forget. `is_there`: in the source. `waiting`: marks that a relay has yet to process; `hopeless`:
+    ids of those that failed. `items`: live ones. `kept`: in the journal, by kind; `page_bounds` there stay. `seen_s`,
+    `ticket`: the journal's time after source and marks were read, and the highest ticket known before."""
 
     is_there: bool
     waiting: int
@@ -188,7 +183,8 @@ class RowTraces:
 class Forgotten(Struct, frozen=True):
     """What was removed, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
-    `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
+    `is_late`: a writer still writes what it read before the row was deleted, or the row has come back: the traces that it
+    needs stay.
     """
 
     gone: Mapping[str, int]
@@ -204,8 +200,8 @@ class Forgotten(Struct, frozen=True):
 class PartAnswer(Struct, frozen=True):
     """One part of an answer from both sides, as plain values in the order of `part.attributes`.
 
-    `several`: more than one came where the part says `one: true`; that is a difference too. `compared`: the attributes
-    that were compared, which the rows of `diffs` are made of.
+    `several`: more than one came for a part with `one: true`, which is also a difference. `compared`: the compared
+    attributes, in the order of `diffs`' rows.
     """
 
     part: Part
@@ -225,10 +221,10 @@ class Took(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """A pattern's answer from both sides, with what it took.
+    """A pattern's answer from both sides, with its costs.
 
-    `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 if it says nothing. `dropped`: items
-    that a filter left out after they were read, counted as large as the others.
+    `read_units`: by the sizes of items; `reported_units`: as reported by the endpoint, 0 if it reports none. `dropped`:
+    items that a filter left out after they were read, counted as large as the others.
     """
 
     pattern: Pattern
@@ -250,9 +246,10 @@ class Answer(Struct, frozen=True):
 
 @dataclass
 class Refreshed:
-    """What a refresh came to. `collisions`: roots that want a key which another row really has. `apart`: findings of
+    """Result of a refresh. `collisions`: roots that want a key that another row has. `apart`: findings of
     roots whose items were to be written together and were too many for it, each once. `tickets`: with which each root was
-    last read. `findings`: of all three, when the refresh is done."""
+    last read. `findings`: of all three, when the refresh is done.
+    """
 
     roots: int = 0
     stored: int = 0
@@ -267,8 +264,8 @@ class Refreshed:
 
 @dataclass
 class Worked:
-    """What one take of marks came to. `changes`: of each mark that was finished, the table (or the entity, where the mark
-    names a row of one) and how many seconds ago its row had changed."""
+    """Result of one take of marks. `changes`: of each finished mark, the table (or the entity, if the mark names a row of
+    one) and how many seconds ago its row had changed."""
 
     taken: int = 0
     finished: int = 0
@@ -280,7 +277,7 @@ class Worked:
 
 
 class Hidden(Struct, frozen=True):
-    """What is not to be shown of one pattern: `attributes` of its answers, and `params`."""
+    """Hidden parts of one pattern: `attributes` of its answers, and `params`."""
 
     attributes: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
@@ -290,7 +287,7 @@ class Hidden(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """One difference with the parameters that show it. `compared`: the attributes that the rows of `diff` are made of.
+    """One difference with the parameters that show it. `compared`: the attributes of the rows of `diff`.
 
     `diff` is None of an error, `why` its message then.
     """
@@ -303,7 +300,7 @@ class Example(Struct, frozen=True):
 
 @dataclass
 class PatternReplay:
-    """What replaying one pattern came to. `origins`: where its parameters come from, in words; `hidden`: the parts of
+    """Result of replaying one pattern. `origins`: where its parameters come from, in words; `hidden`: the parts of
     parameters and answers that must not be shown.
 
     `kinds`: samples by the optional parameters that were set; `absent`: samples for keys that do not exist; `empty`:
@@ -332,8 +329,8 @@ class PatternReplay:
 
 
 class ReplayResult(Struct, frozen=True):
-    """The result of a replay. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: age
-    of the oldest pending change when differences were counted; 0 for no differences."""
+    """The result of a replay. `control`: SQL was compared with SQL, the first answer in place of the table's. `lag_s`:
+    age of the oldest pending change when differences were counted; 0 for no differences."""
 
     patterns: Sequence[PatternReplay]
     seed: int
@@ -343,7 +340,7 @@ class ReplayResult(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every pattern was asked, and no answer differs for good."""
+        """Whether every pattern was called, and no answer has a lasting difference."""
         return not self.different and not self.not_proven
 
     @property
@@ -359,9 +356,8 @@ class ReplayResult(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a
-    pattern was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried,
-    '' if it was."""
+    """Result of trying a proposed mapping on a part of its rows. `replays`: by pattern; `apart`: why a pattern was not
+    tried, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' if it was."""
 
     replays: Mapping[str, PatternReplay] = {}
     apart: Mapping[str, str] = {}
@@ -374,7 +370,7 @@ class Proof(Struct, frozen=True):
         return not self.refused and not any(replay.different for replay in self.replays.values())
 
     def difference(self, pattern: str) -> str:
-        """What differs of the pattern's answers, in words; '' for nothing."""
+        """The differences in the pattern's answers, in words; '' for none."""
         replay = self.replays.get(pattern)
         if replay is None or not replay.different:
             return ""

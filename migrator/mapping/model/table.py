@@ -44,11 +44,11 @@ SourceKey: TypeAlias = str
 """A root row's primary key as a JSON array: opaque to the stages, stored in the journal and in `_src`."""
 
 TOMBSTONE = "_tombstone"
-"""The type of what a delete leaves where an item was."""
+"""The type of the item that replaces a deleted one."""
 
 
 class EncodedItem(NamedTuple):
-    """An item as it is written: its attributes as JSON in DynamoDB's form, and what writers need to know of them."""
+    """An item ready to write: its attributes as JSON in DynamoDB's form, and the facts that writers need."""
 
     key: ItemKey
     json: bytes
@@ -58,9 +58,9 @@ class EncodedItem(NamedTuple):
     """When its TTL passes, in epoch seconds."""
     type: str
     source: str
-    """What its `_src` holds."""
+    """The value of `_src`."""
     ticket: int
-    """What its `_tk` holds."""
+    """The value of `_tk`."""
 
     @property
     def root(self) -> tuple[str, SourceKey]:
@@ -77,7 +77,7 @@ CONTROL = "_control"
 """The type of the one item that holds the highest ticket known."""
 
 OWN_TYPES = frozenset({TOMBSTONE, CONTROL})
-"""Types of items that no row makes; readers of ours skip them."""
+"""Types of items that no row makes, which migrator's readers skip."""
 
 KeyType = Literal["text", "number", "binary"]
 Projection = Literal["all", "keys"]
@@ -144,7 +144,7 @@ class TableDesign:
         return item.get(self.type_attribute) in OWN_TYPES
 
     def root_of(self, item: Item) -> tuple[str, SourceKey] | None:
-        """The entity and the key of the row that an item is of; None if no row of ours is named."""
+        """The entity and the key of the item's row; None if `_src` names none."""
         try:
             return split_source(str(item.get(self.source_attribute, "")))
         except ValueError:
@@ -201,7 +201,7 @@ READ_UNIT_BYTES = 4096
 INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 CLIMB_LEVELS = 100
-"""Ours: a row with more ancestors than this, itself counted, is refused; so is a cycle, which has no end."""
+"""The most ancestors of a row, itself counted; rows beyond are refused, and so are cycles, which have no end."""
 
 
 # ── A root row's primary key as text, the `_src` that an item carries, and an item's key as text ──
@@ -231,14 +231,14 @@ def item_key_text(values: Sequence[Any]) -> str:
 
 
 def item_key_of(text: str, table: TableDesign) -> ItemKey:
-    """The item's key that `item_key_text` wrote. Raises: ValueError for text that is none."""
+    """The item's key from a text of `item_key_text`. Raises: ValueError for any other text."""
     made = {"text": str, "number": Decimal, "binary": bytes}
     values = zip(table.key, decode_key(text), strict=True)
     return tuple(made[attribute.type](str(v) if attribute.type == "number" else v) for attribute, v in values)
 
 
 KeyOrder: TypeAlias = tuple[Decimal, str]
-"""Where a value stands among those of one key attribute."""
+"""Sort order of a value among those of one key attribute."""
 
 
 def key_order(value: Value) -> KeyOrder:
@@ -273,10 +273,7 @@ def source_text(entity: str, key: SourceKey) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def split_source(text: str) -> tuple[str, SourceKey]:
-    """Entity and key of a `_src` text.
-
-    Raises: ValueError if the text is not one of ours.
-    """
+    """Entity and key of a `_src` text. Raises: ValueError for a text that migrator did not write."""
     entity, colon, key = text.partition(":")
     if not colon or not entity:
         raise ValueError("not a source row in text form")
@@ -285,7 +282,7 @@ def split_source(text: str) -> tuple[str, SourceKey]:
 
 
 def source_named(text: str) -> str:
-    """The text of a source row, or '': what is none of ours must not be quoted, since it may hold anything."""
+    """The text of a source row, or '': foreign text must not be quoted, since it may hold anything."""
     try:
         split_source(text)
     except ValueError:

@@ -33,7 +33,7 @@ Behind = tuple[Kind, Ref] | None
 """The column behind an attribute, with its filters; None for an attribute of several columns."""
 
 Written = Mapping[str, Expression]
-"""What an item's attributes are made of, those included that keep their column's name."""
+"""Expressions of an item's attributes, with those that keep their column's name."""
 
 _TIMES = frozenset({"timestamp", "date"})
 
@@ -90,8 +90,8 @@ Reader = Callable[[Any], Any]
 def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Reader, ...]:
     """Per attribute of the part, a function from the driver's value to the item's.
 
-    It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
-    A value that is not of that type, or whose attribute is made of several columns, stays as it is.
+    It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times. A
+    value that is not of that type, or of an attribute with several columns, does not change.
     """
     return tuple(_reader(mapping, designs.columns(part.type, name)) for name in part.attributes)
 
@@ -184,15 +184,15 @@ class Records(list[dict[str, Value]]):
     def typed(self) -> list[dict[str, Any]]:
         """The rows with values of Python's own types, equal from both sides.
 
-        Of an attribute that is a column as it stands: datetime (aware where the column's type has a zone), date, time,
-        UUID, Decimal, float. All else is as it was, and so is a value that its type has no form for.
+        For an attribute that is a plain column: datetime (aware where the column's type has a zone), date, time, UUID,
+        Decimal, float. All other values, and those without a form in their type, do not change.
         """
         return [_typed_record(record, self._kinds) for record in self]
 
 
 class Parts(dict[str, "Records | dict[str, Value] | None"]):
-    """The answer of a pattern with parts: by part its records, or one dict or None if it says `one: true`. `origin`: the
-    side that gave all of them, 'sql' or 'table' (DynamoDB)."""
+    """The answer of a pattern with parts: by part its records, or one dict or None with `one: true`. `origin`: the side
+    that gave all of them, 'sql' or 'table' (DynamoDB)."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class Parts(dict[str, "Records | dict[str, Value] | None"]):
         self._kinds = kinds or {}
 
     def typed(self) -> dict[str, Any]:
-        """The same with values of Python's own types: see `Records.typed`."""
+        """As `Records.typed`, for all parts."""
         return {name: self._typed_part(name, part) for name, part in self.items()}
 
     def _typed_part(self, name: str, part: Records | dict[str, Value] | None) -> Any:
@@ -215,11 +215,11 @@ class Parts(dict[str, "Records | dict[str, Value] | None"]):
 
 
 Answer: TypeAlias = "Records | Parts"
-"""What a caller is given."""
+"""The answer for a caller."""
 
 
 def kinds_for(designs: Designs, part: Part) -> dict[str, Kind]:
-    """By attribute of the part what its column holds, where its value is that of a column, of one type."""
+    """By attribute of the part the kind of its column, for values from one column, of one type."""
     found = {name: _kind(designs, part, name) for name in part.attributes}
     return {name: kind for name, kind in found.items() if kind is not None}
 
@@ -294,8 +294,8 @@ _FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
 def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Mapping[str, Kinds]) -> Answer:
     """The answer for a caller: dicts by attribute; of a pattern with parts such by part. `kinds`: by part.
 
-    A part of `one: true` is one dict, or None. All lists and dicts are the caller's own. Equal numbers are of one form: an
-    int where it is whole, else a Decimal without useless zeros.
+    A part of `one: true` is one dict, or None. All lists and dicts belong to the caller. Equal numbers have one form: an
+    int if whole, else a Decimal without trailing zeros.
     """
     by_part = {
         part.name: records(part, parts[part.name], origin, kinds.get(part.name, {})) for part in pattern.parts

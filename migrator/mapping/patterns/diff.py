@@ -217,7 +217,7 @@ def diffs(
     tolerances: Tolerances = MappingProxyType({}),
     key: Sequence[str] | None = None,
 ) -> list[Diff]:
-    """The differences; an empty list where the answers are the same. `ordered`: whether their order counts.
+    """The differences; an empty list if the answers are the same. `ordered`: whether their order counts.
 
     Rows that are on one side only are paired with rows of the other side that have the same `key` (see row_key), else
     with the most similar ones (at least half of the attributes), so that one changed value is reported as one.
@@ -281,7 +281,7 @@ class _KeyPlaces(Struct, frozen=True):
         return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
 
     def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
-        """Pairs of rows and items with the same key; empty where a side has a key twice, or there are too many values."""
+        """Pairs of rows and items with the same key; empty if a side has a key twice, or too many values."""
         if self.places is None or not rows or not items:
             return []
         is_few = (len(rows) + len(items)) * len(rows[0]) <= _PAIRED_AT_MOST
@@ -398,10 +398,8 @@ def _comparable(value: Any) -> Any:
 
 
 def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Part) -> tuple[str, ...] | None:
-    """The attributes that identify a row in the part's answer; an empty tuple where it has one row at most.
-
-    None if the pattern does not return them, or where the item types in the answer have different ones.
-    """
+    """The attributes that identify a row in the part's answer; an empty tuple if it has one row at most. None if the
+    pattern does not return them, or if the item types in the answer have different ones."""
     if part.one or pattern.operation == "get":
         return ()
     stored = tuple(attribute.name for attribute in mapping.table.key)

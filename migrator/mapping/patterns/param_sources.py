@@ -83,7 +83,7 @@ def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) ->
 
 
 def key_forms(pattern: Pattern) -> tuple[Template, ...]:
-    """The partition key of what the pattern reads, with the first of the copies of an item that a get reads any of."""
+    """The partition key that the pattern reads, with the first of the copies of an item, any of which a get may read."""
     star = pattern.star
     if star is None or pattern.operation == "query":
         return pattern.key
@@ -183,7 +183,7 @@ def _attribute_form(expression: Expression) -> Form:
 
 
 def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
-    """Whether a kept column may be the key attribute. `keep: all` says nothing where items write the key of the index."""
+    """Whether a kept column may be the key attribute. `keep: all` does not decide it if items write the key of the index."""
     if isinstance(item.keep, tuple):
         return name in item.keep
     if item.keep != "all" or name in item.keep_except:
@@ -206,7 +206,7 @@ def _form_text(template: Form) -> str:
 
 
 def _form(template: Template) -> list[object]:
-    """What two templates must have in common; a `*` stands for one text of its filter."""
+    """The parts that two templates must share; a `*` counts as one text of its filter."""
     return [part if isinstance(part, str) else _ref_form(part) for part in template.parts]
 
 
@@ -226,7 +226,7 @@ Role = Literal["equal", "low", "high", "bucket"]
 
 
 class ParamSource(Struct, frozen=True):
-    """The value of a row that gives the parameter. `place`: the index in `ref.paths`, where it has several.
+    """The value of a row that gives the parameter. `place`: the index in `ref.paths`, if it has several.
 
     `unit`: the length of a bucket.
     """
@@ -242,7 +242,7 @@ class ParamSource(Struct, frozen=True):
 
 
 class EntityParamSources(Struct, frozen=True):
-    """An entity whose rows give parameters of the pattern. `of`: the sources by parameter name."""
+    """An entity with rows that give parameters of the pattern. `of`: the sources by parameter name."""
 
     plan: EntityPlan
     of: dict[str, ParamSource] = {}
@@ -279,7 +279,7 @@ def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list
 
 
 def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> frozenset[str]:
-    """Parameters whose values must not be shown: those named in `redact`, and those from columns behind named attributes."""
+    """Parameters that must not be shown: those named in `redact`, and those from columns behind named attributes."""
     hidden = {param.name for param in pattern.params} & set(pattern.redact)
     for source in sources:
         entity = source.plan.entity
@@ -293,7 +293,7 @@ def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> 
 def _pairs(
     pattern: Pattern, key: StoredKey, written: Dict[str, Expression], index: Index
 ) -> Iterator[tuple[str, ParamSource]]:
-    """Parameters of the pattern, each with what gives it of an item that the key can reach."""
+    """Parameters of the pattern, each with its source in an item that the key can reach."""
     count, stored = len(key.partition), zip(index.attributes, key.forms, strict=False)
     forms = [_written_form(written, attribute.name, form) for attribute, form in stored]
     for template, form in zip(key_forms(pattern), forms[:count], strict=False):
@@ -309,7 +309,7 @@ def _pairs(
 
 
 def _written_form(written: Dict[str, Expression], name: str, form: Form = None) -> Form:
-    """The attribute's template; a single reference becomes a template of it. None if a key says nothing of rows."""
+    """The attribute's template; a single reference becomes a template of it. None if a key does not depend on rows."""
     expression = written.get(name) if form is None else form
     return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
 
@@ -332,7 +332,7 @@ _ROLES: dict[Operator, tuple[Role, ...]] = {
 
 
 def _paired(template: Template, stored: Form, role: Role) -> Iterator[tuple[str, ParamSource]]:
-    """Each parameter of the template with the reference that stands at its position in the stored one."""
+    """Each parameter of the template with the reference at its position in the stored one."""
     if stored is None:
         return
     for ref, stored_ref in zip(template.refs, stored.refs, strict=False):
@@ -384,9 +384,9 @@ _EXACT = Context(prec=400)
 _READINGS = 16
 """The most ways to divide a key's text among a template's references; beyond, the key is not used to find rows."""
 _KINDS = frozenset({"integer", "text", "number", "uuid"})
-"""Of columns whose text in a key can be bound as the column's value."""
+"""Kinds of columns with a text in a key that can be bound as the column's value."""
 _LOOSE_KINDS = frozenset({"integer", "text"})
-"""The same where the source keeps a value in other forms than the column's type has."""
+"""The kinds if the source keeps values in other forms than the column's type."""
 
 
 class AskedKey(Struct, frozen=True):
@@ -423,7 +423,7 @@ class RowLookup(Struct, frozen=True):
 
 
 _Texts: TypeAlias = dict[str, str]
-"""What a key says of columns, by their paths."""
+"""Values of columns in a key, by their paths."""
 
 
 def row_lookups(mapping: Mapping, plan: EntityPlan, asked: AskedKey) -> list[RowLookup]:

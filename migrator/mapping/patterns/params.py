@@ -53,7 +53,7 @@ def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_member(pattern: Pattern, given: str) -> Member:
-    """What `NAME=VALUE` aims a ramp of the pattern at.
+    """The member of a ramp's audience in `NAME=VALUE`.
 
     Raises: SettingsError if the pattern has no such parameter, or the value is not of its type; without the value.
     """
@@ -84,7 +84,7 @@ def _unknown(pattern: Pattern, given: Iterable[str]) -> list[str]:
 
 
 def sample_params(pattern: Pattern) -> dict[str, Any]:
-    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL where any type takes it."""
+    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL if any type takes it."""
     samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
     return {
         param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
@@ -92,7 +92,7 @@ def sample_params(pattern: Pattern) -> dict[str, Any]:
 
 
 def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]) -> str | None:
-    """The schema whose tables the pattern's SQL reads; None for the default one.
+    """The schema of the tables that the pattern's SQL reads; None for the default one.
 
     Raises: SettingsError for one that the mapping does not list.
     """
@@ -106,7 +106,7 @@ def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]
 
 
 def _how(param: Param, error: Exception) -> str:
-    """Why a text is not of its parameter's type, if that can be said without quoting it, and how to write it."""
+    """Why a text is not of its parameter's type, if that can be explained without quoting it, and how to write it."""
     why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
     of = _TYPES[param.type]
     return f"{why}; write it as {f'{of.written},{of.another}' if param.many else of.written}"
@@ -155,7 +155,7 @@ _SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean
 
 
 def param_text(value: Any, type_: ParamType) -> str:
-    """The text that `read_params` parses back to the value. Raises: RowError for a value that has no text."""
+    """The text that `read_params` parses back to the value. Raises: RowError for a value without a text."""
     if type_ == "binary" and isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if type_ == "date" and isinstance(value, datetime):
@@ -188,7 +188,7 @@ _PAST = 20
 
 
 def absent_value(values: Sequence[Any]) -> Any:
-    """A value of the same type past the largest one; None for types where that may still be a row's value."""
+    """A value of the same type past the largest one; None for types in which a row may still have that value."""
     numbers = [value for value in values if isinstance(value, (int, Decimal)) and not isinstance(value, bool)]
     if numbers:
         # Well past the last one that is known, since the very last row of the table may not be.
@@ -303,7 +303,7 @@ _date_of, _timestamp_of, _uuid_of = (decoder(Kind(name)) for name in ("date", "t
 
 
 class _ParamForm(Struct, frozen=True):
-    """A type of parameters: what reads it of a text, what checks a program's value of it, and two texts as examples."""
+    """A type of parameters: its parser, its check of a program's value, and two texts as examples."""
 
     read: Callable[[str], Any]
     check: Checked

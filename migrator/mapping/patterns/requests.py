@@ -1,4 +1,4 @@
-"""Access patterns compiled to DynamoDB requests; and cursors, signed texts that say where the next page begins. Pure."""
+"""Access patterns compiled to DynamoDB requests; and cursors, signed texts with the start of the next page. Pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Renderer:
             return NO_KEY
 
     def bound(self, template: Template, attribute: KeyAttribute, *, up: bool) -> Any:
-        """The same of a bound of a range: a number that its format cannot hold is the next one `up`, or down.
+        """A bound of a range: a number that its format cannot hold is the next one `up`, or down.
 
         Raises: SettingsError if more than that number follows, or something else does not fit.
         """
@@ -109,7 +109,7 @@ class Renderer:
         return value
 
     def texts(self, star: Ref) -> list[str]:
-        """The texts that the `*` stands for."""
+        """The texts of the `*`."""
         values = [self.params[path] for path in star.paths]
         if None in values:
             raise unset(self.pattern)
@@ -240,7 +240,7 @@ class Requests:
         )
 
     def tests(self, params: Dict[str, Any]) -> QueryParts:
-        """What the pattern's query compares. Raises: SettingsError, as `of`."""
+        """The comparisons of the pattern's query. Raises: SettingsError, as `of`."""
         pattern, index, star = self.pattern, self._index, self._star
         assert index is not None
         render = Renderer(self, params)
@@ -259,7 +259,7 @@ class Requests:
         )
 
     def _whole_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
-        """The key, or those of all copies; empty where no item can have it."""
+        """The key, or those of all copies; empty if no item can have it."""
         render, sort = Renderer(self, params), [condition.values[0] for condition in self.pattern.sort]
         partitions = [self.pattern.key] if self._star is None else _starred(self.pattern, self._star, render)
         keys = [
@@ -327,7 +327,7 @@ def _partitions(
 
 
 def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
-    """The partition key's templates, with each text that their `*` stands for in its place."""
+    """The partition key's templates, with each text of their `*` in its place."""
     for text in render.texts(star):
         yield tuple(template.with_star(text) for template in pattern.key)
 
