@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 APART_S = 5.0
 """Clocks further apart than this give a warning: a TTL is compared with ours."""
 REFUSED_S = 240.0
-"""AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
+"""AWS refuses requests with a time 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
 
 _POOLED = "nothing that migrator sets there outlives a transaction"
 
@@ -43,7 +43,7 @@ class Checkup:
         self.checks.append(Check(name, state, what, mend))
 
     def ask(self, name: str, work: Callable[[], Answer], fine: str = "") -> Answer | None:
-        """What `work` returns, reported as `fine` where that is not empty; None and a failed check for any error."""
+        """The result of `work`, reported as `fine` if that is not empty; None and a failed check for any error."""
         try:
             answer = work()
         except MigratorError as error:
@@ -107,7 +107,7 @@ def check_server(checkup: Checkup, ask: Callable[[], SourceHealth]) -> None:
 
 
 def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None:
-    """`ask`: of each right that a role needs in the source, the GRANT that gives it where the user lacks it, or ''."""
+    """`ask`: for each right that a role needs in the source, the GRANT that gives it if the user lacks it, or ''."""
     for name, mend in (checkup.ask("grants", ask) or {}).items():
         checkup.tell(
             name, "the source's user lacks it" if mend else "given", mend, "failed" if mend else "ok"
@@ -115,7 +115,7 @@ def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None
 
 
 def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
-    """Whether a row of each entity can be read, with all the tables that it is made of."""
+    """Check that a row of each entity can be read, with all its tables."""
     for entity in entities:
         name = f"SELECT for {entity.name}"
         rows = checkup.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
@@ -128,7 +128,7 @@ def check_hidden_rows(
     entities: Sequence[CompiledEntity],
     hidden_faults: Callable[[Sequence[TableFacts]], list[str]],
 ) -> None:
-    """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
+    """Check that no policy of PostgreSQL hides rows of any table behind items, joined and collected ones too."""
     name = "row level security"
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
     faults = checkup.ask(name, lambda: dict(zip(tables, hidden_faults(list(tables.values())), strict=True)))
@@ -174,7 +174,7 @@ def check_table(
 
 
 def check_jobs(checkup: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
-    """A warning where the table keeps what belongs to another captured job."""
+    """A warning if the table contains records of another captured job."""
     with suppress(MigratorError):  # a table that cannot be read is reported by the check of permissions
         if others := sorted(set(ask()) - {job}):
             what = f"captured job {', '.join(others)} also writes it, and both would share one highest ticket"
@@ -195,7 +195,7 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
 def check_permissions(
     checkup: Checkup, probes: Sequence[ActionProbe], job: str, *, written: bool, role: str | None = None
 ) -> None:
-    """`role`: whose rights alone the probes are of, each of which it needs."""
+    """`role`: the role of the probed rights, each of which it needs."""
     for probe in probes:
         name = f"permission {probe.action} {probe.index}".rstrip()
         where = f"its index {probe.index}" if probe.index else "the table"
@@ -260,7 +260,7 @@ def check_capture(
 
 
 def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
-    """Of a source whose log is captured."""
+    """For a source with a captured log."""
     if lag is None:
         return
     if lag.lost:

@@ -1,4 +1,4 @@
-"""A run as commands begin it: what it writes to, how it is resumed or joined, its part of the budgets, its write path."""
+"""The start of a run by a command: its edges, resuming and joining, its part of the budgets, its write path."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) 
 
 
 def run_edges(session: JobSession, check: Callable[[], None]) -> RunEdges:
-    """Of a run whose lease `check` asks for. Raises: TargetError when the table is not there, or is another one."""
+    """The edges of a run; `check` verifies its lease. Raises: TargetError when the table is not there, or is another one."""
     target, journal, table_id = session.target, session.journal, session.table_id
     is_shared = journal.is_shared(table_id)
     return RunEdges(journal, target.store, table_id, check, target.objects, target, is_shared)
@@ -165,7 +165,7 @@ def identity_of(
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
-    """What a run covers, as text: two runs of one scope are the same work."""
+    """The scope of a run, as text: two runs of one scope are the same work."""
     names = ",".join(entity.name for entity in entities) if named else ""
     return f"{names};limit={limit}" if limit is not None else names
 
@@ -182,7 +182,7 @@ def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int
 
 
 def runs_before(journal: SqlJournal, job: str) -> int:
-    """The last run before the job went on, or back, to the mapping that it works by now; 0 for none."""
+    """The last run before the job changed, or returned, to its present mapping; 0 for none."""
     newest = newest_of(journal.database, job)
     return 0 if newest is None else newest.runs_before
 
@@ -231,8 +231,8 @@ UNITS_OF_ONE = 2_000
 
 
 def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
-    """How many processes work on so many rows: as many as in the job, else what this machine has cores for, where that is
-    worth it and takes no connection from any of them. `limits`: of all of them, in units or rows a second."""
+    """The number of processes for so many rows: the job's, else one per core of this machine, if that is worth it and
+    leaves each its connections. `limits`: of all of them, in units or rows a second."""
     if job.tuning.processes is not None:
         return job.tuning.processes
     bounds = [max(1, math.floor(limit / UNITS_OF_ONE)) for limit in limits if limit is not None]
@@ -327,7 +327,7 @@ _OF_ANOTHER = "give this job a copy of the source, or run `migrator verify --rep
 
 @dataclass
 class PathChoice:
-    """What a backfill finds around it. `installation`: of capture; '' if changes leave no marks."""
+    """The environment of a backfill. `installation`: of capture; '' if changes leave no marks."""
 
     installation: str = ""
     edges: ConcurrentEdges | None = None
@@ -365,9 +365,9 @@ def _claims(session: JobSession, run: RunEdges, memory: Memory | None) -> Claims
 def choose_path(
     stack: ExitStack, session: JobSession, run: RunEdges, tell: Tell, *, force: bool
 ) -> PathChoice:
-    """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
+    """Register the run as a writer, so that a starting relay waits for it; it is deregistered when the stack unwinds.
 
-    Raises: SettingsError if others write and nothing captures what changes; as begin_revision does.
+    Raises: SettingsError if others write and changes are not captured; as begin_revision does.
     """
     if run.target is None:
         return PathChoice()
@@ -435,7 +435,7 @@ def tell_unverified(session: JobSession, installation: Installation, tell: Tell)
 
 
 def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
-    """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
+    """Make this mapping the one of the job's writers, unless it is already, and wait for writers by another one.
 
     Raises: OldRevisionError if the job has gone on from it; as need_unanswered does; Interrupted.
     """
@@ -485,8 +485,10 @@ def need_known(session: JobSession, tell: Tell) -> None:
 
 
 def need_both(compared: Compared, tell: Tell) -> MappingDifference:
-    """What changes between two mappings, the warnings of `mapping diff` printed. Raises: MappingError with all that it
-    refuses: writers of both cannot be at work on one table."""
+    """The difference of two mappings; prints the warnings of `mapping diff`.
+
+    Raises: MappingError with all that it refuses: writers of both cannot share a table.
+    """
     difference = compared.difference()
     faults = refusals(compared, difference)
     if any(not fault.warning for fault in faults):
@@ -563,7 +565,7 @@ def tell_registered(before: Standing, tell: Tell) -> None:
 
 
 def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Warns where services are to leave the marks, and none is there that would."""
+    """Warn if services should leave the marks, and none is registered that would."""
     if installation.marked_by != "services":
         return
     if not session.service_registry().marking:

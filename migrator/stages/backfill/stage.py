@@ -1,4 +1,4 @@
-"""Backfill: what it will write, and every row of the source as items in the table, page by page, resumable at any moment."""
+"""Backfill: its estimate, and every row of the source as items in the table, page by page, resumable at any moment."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class PageWork(Struct, frozen=True):
         return page, Tally(), _took_ms(started)
 
     def _settle(self, written: Sequence[ItemKey]) -> None:
-        """Takes back what an earlier try of these items found."""
+        """Withdraw findings of an earlier attempt at these items."""
         keys = set(map(item_key_text, written))
         self.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
 
@@ -147,7 +147,8 @@ _LOOKED_AT = 50
 
 
 def rows_that_fit(source: Rows, plan: EntityPlan, page_rows: int) -> int:
-    """How many rows are read together: so many, or fewer where they are wide, since each worker holds a page in memory."""
+    """The number of rows to read together: at most `page_rows`, fewer if they are wide, since each worker holds a page in
+    memory."""
     if page_rows <= FEW_ROWS:
         return page_rows
     rows = source.read_page(plan, None, None, _LOOKED_AT)
@@ -168,7 +169,7 @@ def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
 
 
 REST_S = 0.5
-"""How often a process with nothing to do looks for pages that others have planned, or left."""
+"""How often an idle process looks for pages that others have planned, or left."""
 
 
 class BackfillOptions(Struct, frozen=True):
@@ -229,7 +230,7 @@ class Backfill:
     _others: OthersWork = field(default_factory=lambda: OthersWork())
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
-        """Copies what is not copied yet, and returns when that is done, by this process or by others that have joined it.
+        """Copy the remaining rows, and return when all are copied, by this process or by others that have joined it.
 
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run continues later.
         """
@@ -258,7 +259,7 @@ class Backfill:
                 self._rest(run)
 
     def result(self, run: Run, entities: Sequence[CompiledEntity], took_s: float) -> BackfillResult:
-        """What the journal says of the run."""
+        """The run's result in the journal."""
         return BackfillResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
@@ -268,7 +269,7 @@ class Backfill:
         )
 
     def work(self, run: Run, entity: CompiledEntity) -> PageCall:
-        """What is done with each page of the entity, on any host that has a stage of this run."""
+        """The work on each page of the entity, on any host that has a stage of this run."""
         return PageWork(
             *(self.source, self.journal, self.path, run, entity, self.who, self.begin, self.options.limit),
             self._unwritten(run).get(entity.name, frozenset()),
@@ -341,10 +342,10 @@ def estimate(
     limit: int | None = None,
     done: Mapping[str, int] | None = None,
 ) -> Estimate:
-    """What is left to write: counts by SQL (or what it expects), items of SPOTS pages spread over each entity's keys.
+    """The remaining work: counts by SQL (or its estimate), items of SPOTS pages spread over each entity's keys.
 
     `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
-    Refused rows are rows that make nothing.
+    Refused rows make no items.
     """
     total = Estimate()
     for entity in entities:

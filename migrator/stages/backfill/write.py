@@ -28,7 +28,7 @@ RootKeys = Mapping[Root, set[ItemKey]]
 
 
 def none_had() -> RootKeys:
-    """Of rows that have no keys by an older mapping."""
+    """For rows without keys in an older mapping."""
     return {}
 
 
@@ -59,10 +59,10 @@ def only_changed(
     *,
     is_first: bool,
 ) -> Callable[[Page], Only]:
-    """For each page of the entity. `former`: the entity as the older mapping has it, whose rows `source` reads; None for a
+    """For each page of the entity. `former`: the entity in the older mapping, with rows that `source` reads; None for a
     new one. If its name was another one, tombstones of that name take the place of its items before these are put.
-    `together`: item types that are written in one transaction, all of them or none. `is_first`: whether the job was
-    never by the newer mapping; where it was, tombstones lie at the keys that it left, and each insert would fail."""
+    `together`: item types that are written in one transaction, all of them or none. `is_first`: whether the job was never
+    by the newer mapping; if it was, tombstones are at the keys that it left, and each insert would fail."""
     effects = {difference.type: difference.effect for difference in changed.types}
     types = frozenset(type_ for type_, effect in effects.items() if effect != "gone")
     is_renamed = former is not None and former.name != changed.name
@@ -127,17 +127,17 @@ class ConcurrentWriter:
     expired: int
     """How many items were left out because their TTL has passed."""
     findings: Sequence[Finding]
-    """Of rows that are refused, and of rows whose items were too many for one transaction."""
+    """Of refused rows, and of rows with too many items for one transaction."""
     tickets: Mapping[Root, int]
     """With which each row was last read."""
     refreshed: Refreshed | None = None
-    """Of rows whose keys another row had, or that another writer read later."""
+    """For rows with keys that another row had, or that another writer read later."""
     unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
     """Keys that the table did not take while it took others, with why."""
 
 
 def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> ConcurrentWriter:
-    """Reads a page with a ticket of its own and inserts what is not there yet (rules 2, 3 and 7)."""
+    """Read a page with a ticket of its own, and insert the missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
     ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
@@ -176,9 +176,9 @@ def follow(
     again: Collection[Root],
     intended: Callable[[], Mapping[Root, set[ItemKey]]],
 ) -> None:
-    """Reads rows of outcomes that are not settled once more, and those of `again`, and notes in the page what came of it.
+    """Read the rows of unsettled outcomes and of `again` once more, and record the result in the page.
 
-    `intended`: the keys by the root of the page's items; asked only where a row is read again.
+    `intended`: the keys by the root of the page's items; called only if a row is read again.
     """
     refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
     left = (outcome.item.root for outcome in outcomes if outcome.verdict not in _SETTLED)
@@ -197,8 +197,8 @@ def follow(
 
 
 def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Root]:
-    """Rows that are to be read again: one that is refused has no items (rule 4), so its refresh replaces those that it had
-    with tombstones."""
+    """Rows that must be read again: a refused row has no items (rule 4), so its refresh replaces its old ones with
+    tombstones."""
     return {(entity.name, finding.source_key) for finding in refused if finding.source_key}
 
 
@@ -305,7 +305,7 @@ class Claims:
 
 
 def key_digest(key: ItemKey) -> bytes:
-    """16 bytes that stand for an item's key."""
+    """16-byte digest of an item's key."""
     return hashlib.blake2b(item_key_text(key).encode(), digest_size=16).digest()
 
 
@@ -360,7 +360,7 @@ class PagePath(Protocol):
 
 
 class Puts(Protocol):
-    """What a path that writes alone needs of a table; an ItemStore is one."""
+    """The table operations of a path that writes alone; an ItemStore is one."""
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
@@ -384,12 +384,10 @@ class PutsAmongOthers(Struct, frozen=True):
 
 
 class FastPath(Struct, frozen=True):
-    """Writes of a single writer. Safe while no other writes: what changes meanwhile has left a mark.
-
-    `store`: unconditional batches where the table is this job's, else PutsAmongOthers. `check` stands before each write
-    and raises when the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none if
-    no capture is installed.
-    """
+    """Writes of a single writer. Safe while no other writes: changes in the meantime leave marks. `store`: unconditional
+    batches if the table belongs to this job, else PutsAmongOthers. `check` is called before each write and raises when
+    the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none if no capture is
+    installed."""
 
     store: Puts
     claims: Claims
@@ -419,8 +417,8 @@ class FastPath(Struct, frozen=True):
 
 
 class ConditionalPath(Struct, frozen=True):
-    """Inserts and conditional puts: relays and strict services may write the same items. `only`: by entity what is written
-    of its rows; all of one that is not among them."""
+    """Inserts and conditional puts: relays and strict services may write the same items. `only`: by entity the part to
+    write; everything for other entities."""
 
     refresh: Refresh
     open_findings: OpenFindings
@@ -463,5 +461,5 @@ def encoders_of(
     entities: Iterable[CompiledEntity],
     compiled: Callable[[CompiledEntity, frozenset[int]], Made],
 ) -> dict[str, Made]:
-    """By entity what makes its items, which takes rows as raw as the source gives them."""
+    """By entity the encoder of its items, for rows as raw as the source gives them."""
     return {entity.name: compiled(entity, source.raw_places(entity.plan)) for entity in entities}

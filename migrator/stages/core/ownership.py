@@ -75,7 +75,7 @@ class OnRecord(Struct, frozen=True):
     direct_run: int = 0
 
     def kept(self, before: Kept | None) -> Kept:
-        """What the table must keep of it: lasting phases, and the present state of phases kept before."""
+        """The state that the table must keep: lasting phases, and the present state of phases kept before."""
         named = {name for name, phase in self.phases.items() if phase.state.phase in LASTING}
         named |= set(before.phases if before else ()) & set(self.phases)
         phases = {
@@ -93,7 +93,7 @@ class OnRecord(Struct, frozen=True):
 
 
 def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[Run]) -> OnRecord:
-    """What the journal with that id records of a job. `runs`: all of the job's, oldest first."""
+    """The journal's record of a job; `journal`: its id. `runs`: all of the job's, oldest first."""
     runs = [run for run in runs if run.identity.kind == "direct"]
     if not runs:
         return OnRecord(journal, phases)
@@ -169,8 +169,8 @@ def refuse_unknown(
     unless: Callable[[], bool],
 ) -> None:
     """Raises: AnotherJournalError if the journal knows nothing of the job, and its source is captured for it,
-    AnotherJobError if it is captured for another one, UnaskedSourceError if that cannot be asked. `begins`: this may be
-    the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
+    AnotherJobError if it is captured for another one, UnaskedSourceError if the source is unreachable. `begins`: this may
+    be the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
     if knows_job():
         return
     try:
@@ -187,7 +187,7 @@ def refuse_unknown(
 
 
 def refuse_unknown_job(job: str, journal: str) -> None:
-    """Raises: AnotherJournalError, of a journal that knows nothing of a job whose source is captured."""
+    """Raises: AnotherJournalError, for a journal without this job, whose source is captured."""
     what = f"the source is captured for job {job}, and journal {journal} knows nothing of that"
     why = "another one has its phases, services and remembered keys"
     first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
@@ -195,7 +195,7 @@ def refuse_unknown_job(job: str, journal: str) -> None:
 
 
 def refuse_renamed_job(job: str, former: str, journal: str) -> None:
-    """Raises: AnotherJobError, of a journal that knows nothing of a job whose source is captured for another one."""
+    """Raises: AnotherJobError, for a journal without this job, whose source is captured for another one."""
     what = f"the source is captured for job {former}, and journal {journal} knows nothing of job {job}"
     raise AnotherJobError(
         f"{what}; {_renamed(former)}; if it is not, take that capture away with that job first"
@@ -212,7 +212,7 @@ def refuse_strange(
     *,
     older: bool,
 ) -> None:
-    """Raises: AnotherJournalError, with `older` also OlderError if the table keeps what this journal does not know;
+    """Raises: AnotherJournalError, with `older` also OlderError if the table has records that this journal does not;
     AnotherJobError if it keeps phases of `patterns` for another job."""
     if job in state.jobs:
         journal = record()
@@ -224,7 +224,7 @@ def refuse_strange(
 
 
 def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
-    """What the table keeps. If it cannot be asked, that is logged, and the service starts all the same."""
+    """The table's records. If the table is unreachable, that is logged, and the service starts anyway."""
     try:
         return ask()
     except MigratorError as error:
@@ -267,7 +267,7 @@ LOST_ADVICE = (
 
 
 def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: OlderError if the journal went back behind what the table keeps of it."""
+    """Raises: OlderError if the journal is older than the table's records of it."""
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
         raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
@@ -315,7 +315,7 @@ class Keeping(Struct, frozen=True):
             raise
 
     def look(self) -> tuple[ControlState, OnRecord]:
-        """What the table keeps, and the journal.
+        """The table's records, and the journal's.
 
         Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each other.
         """

@@ -33,7 +33,7 @@ def in_parallel(
 ) -> Iterator[Result]:
     """Results in the order of completion; never more than `workers` pieces are under way.
 
-    The first failure, or `stop`, ends it: what is under way finishes, nothing new begins.
+    The first failure, or `stop`, ends it: running pieces finish, no new one begins.
     Raises: that failure; Interrupted after `stop`.
     """
     waiting = iter(pieces)
@@ -65,7 +65,7 @@ PageCall: TypeAlias = Callable[[Page], Worked]
 
 
 class RunPages(Protocol):
-    """What works on the pages of a run: this process, or a cluster. Use as a context manager around all of it."""
+    """Works on the pages of a run: this process, or a cluster. Use as a context manager around the whole run."""
 
     def __enter__(self) -> RunPages: ...
 
@@ -76,15 +76,16 @@ class RunPages(Protocol):
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """What this process has worked of the open pages of `name` that it could have, as it comes; what others have is
-        in the journal.
+        """Results of the open pages of `name` that this process could claim, as they come; results of others are in the
+        journal.
 
-        `at_once`: pages under way in one process, `ahead`: claimed at once by it. `rest`: done where it waits for others.
+        `at_once`: pages under way in one process, `ahead`: claimed at once by it. `rest`: called while it waits for
+        others.
         Raises: the first failure; Interrupted after `stop`.
         """
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Rounds over the run's pages, until none of them is with another process: what that one leaves is in the next."""
+        """Rounds over the run's pages, until no other process has one: pages that it leaves are in the next round."""
 
 
 OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
@@ -92,7 +93,7 @@ OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
 
 
 class PageClaims:
-    """RunPages of this process: what it claims is renewed by a thread, and given back at the end."""
+    """RunPages of this process: a thread renews its claims, which are given back at the end."""
 
     def __init__(self, journal: SqlJournal, run: Run, who: str, stop: Event) -> None:
         self.journal = journal
@@ -119,8 +120,8 @@ class PageClaims:
         return in_parallel(work, self.pages(name, ahead), at_once, self.stop)
 
     def pages(self, entity: str, ahead: int) -> Iterator[Page]:
-        """Open pages of the entity that are not another's, by number, claimed as they are requested; then those before
-        them whose claims ran out meanwhile."""
+        """Open pages of the entity without another process's claim, by number, claimed as they are requested; then
+        earlier ones with claims that have expired since."""
         after, found = 0, False
         while True:
             pages = self.journal.claim_pages(self.run, entity, self.who, ahead, LEASE_S, after)
@@ -135,7 +136,7 @@ class PageClaims:
         return self.journal.claim_pages(self.run, name, self.who, n, LEASE_S, first - 1, last)
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Rounds over the run's pages, until none of them is with another process: what that one leaves is in the next."""
+        """Rounds over the run's pages, until no other process has one: pages that it leaves are in the next round."""
         while True:
             others_before = self.others_work()
             yield
@@ -166,7 +167,7 @@ class TableWalk(Struct, frozen=True):
     def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
         """The results of `work` for the number of each segment, in the order of completion.
 
-        Raises: the first failure, when what is under way has ended; Interrupted after `stop`.
+        Raises: the first failure, after the running ones have ended; Interrupted after `stop`.
         """
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
@@ -188,7 +189,7 @@ class TableWalk(Struct, frozen=True):
     def resumed(
         self, journal: SqlJournal, run: Run, work: Callable[[list[Item]], Counter[str]]
     ) -> Counter[str]:
-        """The same for a run that may be stopped: it begins behind the last page of each segment on record."""
+        """The sum for a resumable run: it begins after the last page of each segment on record."""
 
         def segment(number: int) -> Counter[str]:
             state = journal.segment(run, number)

@@ -31,7 +31,7 @@ _pace_log = get_logger("pace")
 
 
 class Limited(Protocol):
-    """What limits write units."""
+    """A limiter of write units."""
 
     @property
     def units_at_most(self) -> float | None: ...
@@ -83,7 +83,7 @@ class Pace:
         self._ticker = Ticker("pace", self.look, noting(_pace_log, "source_not_asked"), lambda: LOOK_S)
 
     def __enter__(self) -> Pace:
-        """Raises: SourceError if the source does not say what it is to be asked: the job file asks for it."""
+        """Raises: SourceError if the source does not report a value that the job file asks for."""
         if self.strains_asked:
             for strain in self.strains_asked:
                 strain.ask()
@@ -121,7 +121,7 @@ class Pace:
         return dict(self._seen)
 
     def wait(self, nap: Callable[[float], object]) -> None:
-        """Returns when nothing holds. Raises: what `nap` raises, where the process is to stop."""
+        """Return when nothing holds. Raises: the error of `nap`, if the process is to stop."""
         while self.held:
             nap(_NAP_S)
 
@@ -139,7 +139,7 @@ class Pace:
         self._note()
 
     def divide(self, parts: int, why: str) -> None:
-        """`why`: what this process waits for before it takes its part; '' for nothing."""
+        """`why`: the reason that this process waits before it takes its part; '' for none."""
         self.parts, self._unshared = parts, why
         self._note()
 
@@ -174,7 +174,7 @@ class Pace:
 
 BEAT_S = 5.0
 WAITING_S = 0.5
-"""As BEAT_S, of a process that has no part of its budgets yet."""
+"""As BEAT_S, for a process without a part of its budgets."""
 LATELY_S = 60.0
 """Rates are of this time."""
 _GOODBYE_S = 5.0
@@ -202,12 +202,12 @@ class Divided(Protocol):
 
 
 class Presence:
-    """Use as a context manager around the work. A thread stores in one transaction how far the work is and what it takes
-    of `limits`, and reads what it may take and what the pace is to be; if the journal is away, both stay as they are.
+    """Use as a context manager around the work. In one transaction, a thread stores the progress and the use of `limits`,
+    and reads its share and the pace; while the journal is unreachable, these do not change.
 
-    `state`: None for a process that `status` does not list, and that no operator slows down. `own`: as others know its
-    share; None if it spends nothing. `also`: called with each heartbeat. A trouble of the work is kept as the last failure
-    of its kind.
+    `state`: None for a process that `status` does not list, and that no operator slows down. `own`: its share, as known
+    to others; None if it spends nothing. `also`: called with each heartbeat. A trouble of the work is kept as the last
+    failure of its kind.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Presence:
         return self.own is not None and not self.own.parts
 
     def __enter__(self) -> Presence:
-        """Raises: what the journal does where it cannot be asked: a paused job must not begin to write."""
+        """Raises: the journal's error if it is unreachable: a paused job must not start to write."""
         self.beat()
         self._ticker.start()
         return self

@@ -45,8 +45,10 @@ class AnyRevision:
 
 @dataclass
 class OwnItems:
-    """Every item of the table, read a segment at a time; those whose `_src` names one of `entities` are ours. `check` is
-    called before each page is changed, and raises when the run must stop."""
+    """The items of the table, read a segment at a time; those with `_src` of one of `entities` belong to the job.
+
+    `check` is called before each page is changed, and raises when the run must stop.
+    """
 
     store: ItemStore
     table: TableDesign
@@ -60,7 +62,7 @@ class OwnItems:
         return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
 
     def root(self, item: Item) -> Root | None:
-        """The row that an item or a tombstone of ours is of; None for every other item."""
+        """The row of an item or a tombstone of the job; None for any other item."""
         root = self.table.root_of(item)
         return root if root is not None and root[0] in self.entities else None
 
@@ -74,11 +76,11 @@ class Undo(OwnItems):
     _lock: Lock = field(default_factory=Lock)
 
     def count(self) -> UndoCounts:
-        """What a delete would remove: `types` per (entity, item type); `gone` is 0."""
+        """The items that a delete would remove: `types` per (entity, item type); `gone` is 0."""
         return self._all(lambda items: 0)
 
     def delete(self) -> UndoCounts:
-        """Deletes our items. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
+        """Delete the job's items. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same call again deletes the rest.
         """
@@ -131,7 +133,7 @@ class Strip(OwnItems):
         return StripCounts(**self._walk.total(self._counted))
 
     def run(self, journal: SqlJournal, run: Run) -> StripCounts:
-        """Strips what is not stripped yet. An item that changes meanwhile belongs to another writer, and stays.
+        """Strip the remaining items. An item that changes in the meantime belongs to another writer, and stays.
 
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
         """
@@ -153,7 +155,7 @@ class Strip(OwnItems):
         )
 
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
-        """Items of ours, items that are our own, and how many are others'."""
+        """Items of the job, items of migrator itself, and the number of all others."""
         own = [item for item in items if self.table.is_hidden(item)]
         ours = [item for item in items if not self.table.is_hidden(item) and self.root(item) is not None]
         return ours, own, len(items) - len(own) - len(ours)
@@ -199,7 +201,7 @@ class Forget:
     stop: Event = field(default_factory=Event)
 
     def look(self) -> RowTraces:
-        """All that there is of the row. Reads the whole table, since only its items say which row they are of."""
+        """All traces of the row. Reads the whole table, since only items identify their row."""
         # In this order: a writer with a higher ticket, or one that begins after `seen_s`, has read the row as it is then.
         ticket = self.highest()
         is_there = self._is_there()
@@ -239,7 +241,7 @@ class Forget:
     # ── what there is ──
 
     def _is_there(self) -> bool:
-        """Whether the source has the row, also where the entity's `where` leaves it out."""
+        """Whether the source has the row, even if the entity's `where` leaves it out."""
         key = self.roots[0][1]
         rows = self.source.read_rows(replace(self.entity.plan, where=()), [key])
         # A source whose keys ignore case finds another row as well.
@@ -283,7 +285,7 @@ class Forget:
     # ── writers that may be late ──
 
     def _has_late_writer(self, seen_s: float) -> bool:
-        """Whether a writer still works on what it read before `seen_s`; a relay goes on to newer work in a moment."""
+        """Whether a writer still uses reads from before `seen_s`; a relay continues with newer work in a moment."""
         for _ in range(_LOOKS):
             if all(writer.since > seen_s for writer in self.writers.living(self.lifetimes.late_s)):
                 return False
@@ -313,7 +315,7 @@ def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
 
 
 def _key(image: Image, lookup: Lookup) -> str:
-    """The row's key out of an image; '' if it was left for another mapping and does not say it."""
+    """The row's key in an image; '' if the image was left for another mapping and does not contain it."""
     try:
         return encode_key(lookup.begin(image))
     except (KeyError, TypeError):

@@ -30,10 +30,11 @@ class Tombstones(Struct, frozen=True):
 
 
 class Dependence(Struct, frozen=True):
-    """What is known of a job before its end. `looks`: two counts of changes, `apart_s` seconds apart.
+    """The state of a job before its end.
 
-    `tables`: those that entities read; `unread`: other tables of the source. `waiting`: marks by table.
-    `revision`: of the mapping; `confirmed`: versions of phases by instance and pattern.
+    `looks`: two counts of changes, `apart_s` seconds apart. `tables`: those that entities read; `unread`: other tables of
+    the source. `waiting`: marks by table. `revision`: of the mapping; `confirmed`: versions of phases by instance and
+    pattern.
     """
 
     phases: Mapping[str, PatternPhase]
@@ -51,7 +52,7 @@ class Dependence(Struct, frozen=True):
 
     @property
     def reading(self) -> list[str]:
-        """Patterns that are not complete, or whose phase cannot be read."""
+        """Patterns that are not complete, or have an unreadable phase."""
         return [name for name, phase in self.phases.items() if phase.fault or phase.state.phase != "complete"]
 
 
@@ -185,7 +186,7 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
 
 
 def _through(name: str, before: ActivityCounts, after: ActivityCounts) -> str:
-    """The table and the accounts that write to it now; where none was seen, those that may."""
+    """The table and the accounts that write to it now; if none was seen, those that may."""
     writers = {
         look.who[id_]
         for look in (before, after)
@@ -199,7 +200,7 @@ def _through(name: str, before: ActivityCounts, after: ActivityCounts) -> str:
 
 
 def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> Iterator[Line]:
-    """The line where no counted change was seen."""
+    """The line for no observed change."""
     unseen = [name for name in dependence.tables if name not in after.tables]
     if unseen and after.whole is None:
         observed = f"{after.source} reports nothing of {', '.join(unseen)}"
@@ -291,7 +292,7 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
 
 
 def _since(dependence: Dependence, verified: VerifyOnRecord, after: ActivityCounts, line: Line) -> Line:
-    """The line of a clean verify, revised by what has changed in the source since it began."""
+    """The line of a clean verify, revised by the changes in the source since it began."""
     before, mend = verified.look, "run `migrator verify` once more, now that writing ended"
     if before is None:
         return replace(
@@ -371,7 +372,7 @@ def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator
 
 
 def ours_lines(writing: Sequence[str]) -> Iterator[Line]:
-    """A writer that started before the job said so would still write the entities from old rows."""
+    """Lines about writers that started before the entities became direct: they would still write them from old rows."""
     observed = ", ".join(writing) or "none"
     mend = "stop them, and start them again afterwards" if writing else ""
     yield Line("ours", "no relay or backfill is alive", observed, verdict(not writing), mend=mend)

@@ -99,9 +99,9 @@ def chance_of_fewer(count: int, of: int, share: float) -> float:
 
 
 def _tail(count: int, of: int, share: float, *, step: int) -> float:
-    """The sum of the binomial's terms from `count` on in one direction; 1 where that direction holds the mean.
+    """The sum of the binomial's terms from `count` on in one direction; 1 if that direction contains the mean.
 
-    A tail that holds the mean is at least about one half, which proves nothing, and its sum would be long.
+    A tail with the mean is at least about one half, which proves nothing, and its sum would be long.
     """
     middle = of * share
     if (count - middle) * step <= 0:
@@ -147,11 +147,10 @@ class VerifyOnRecord(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What is known of one pattern at one moment, all times by the journal's clock. `answer`: the digest of what its answer
-    is made of by the mapping that is judged.
+    """The state of one pattern at one moment, all times by the journal's clock.
 
-    `table_fault`, `capture_fault`: what is wrong, '' for nothing. `verified` None: there was no verify. `relays`: how many
-    are alive. `confirmed`: versions by instance.
+    `answer`: the digest of its answer in the judged mapping. `table_fault`, `capture_fault`: '' for none. `verified`
+    None: without a verify. `relays`: how many are alive. `confirmed`: versions by instance.
     """
 
     pattern: Pattern
@@ -446,7 +445,7 @@ def _silent(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
 
 def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     """A silent instance that a newer one replaced does no harm while every write begins in SQL, in any phase: its writes
-    leave marks, and what it reads from SQL is current. See docs/protocol.md."""
+    leave marks, and its reads from SQL are current. See docs/protocol.md."""
     replaced = facts.service_registry.replaced
     line = silent_line(facts.service_registry.without([instance.id for instance in replaced]))
     remark = f"; replaced by a newer one of their service and host: {named(replaced)}" if replaced else ""

@@ -48,7 +48,7 @@ _FINDINGS_READ = 100_000
 
 
 class JobRecords(Protocol):
-    """What the journal holds of one job."""
+    """The journal's records of one job."""
 
     @property
     def journal(self) -> SqlJournal: ...
@@ -205,7 +205,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return self.table.table_id()
 
     def relays(self) -> int | Unknown:
-        """How many relays are alive; Unknown where one makes items by another mapping than the one judged."""
+        """How many relays are alive; Unknown if one makes items by another mapping than the judged one."""
         relays = [writer.id for writer in self._living() if writer.kind == "relay" and not writer.fenced]
         digests = self.records.digests()
         if others := [writer for writer in relays if digests.get(writer) != self.own.digest]:
@@ -327,7 +327,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
 
 def _answered_since_s(newest: Newest | None, pattern: str) -> float:
-    """When writers began to work by a revision whose items give this answer; earlier comparisons say nothing of them."""
+    """When writers began to use a revision with items that give this answer; earlier comparisons do not count for it."""
     if newest is None:
         return 0.0
     return newest.answers[pattern].since if pattern in newest.answers else newest.since

@@ -40,7 +40,7 @@ from migrator.settings.job import EventKind, Hook, WatchSettings
 from migrator.stages.cutover.evidence import SIDES_MIN, Aggregate, chance_of_more, counted
 
 FIRST_PERCENT = 1
-"""The first step of a ramp, where no percentage is given."""
+"""The first step of a ramp, if no percentage is given."""
 
 
 class Cutover(Struct, frozen=True):
@@ -185,8 +185,8 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}; {advice}")
 
     def need_direct(self) -> None:
-        """Raises: SettingsError if the job and the journal disagree about direct entities, where all are direct, or where
-        a pattern that reads one may still ask SQL: old rows would be put over newer items, or items grow old."""
+        """Raises: SettingsError if the job and the journal disagree about direct entities, if all are direct, or if a
+        pattern that reads one may still query SQL: old rows would overwrite newer items, or items would become stale."""
         self.refuse_taken_out()
         self.refuse_all_direct()
         reading = patterns_reading(self.mapping, self.direct)
@@ -196,7 +196,7 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}: their items would no longer follow the rows; complete them first")
 
     def refuse_taken_out(self) -> None:
-        """Raises: SettingsError if the service writes an entity itself, and the job does not say so."""
+        """Raises: SettingsError if the service writes an entity itself that the job does not set direct."""
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
             what = f"the service writes {names} itself, and writes.direct of this job does not name it"
@@ -206,7 +206,7 @@ class WriteOwnership(Struct, frozen=True):
             )
 
     def refuse_all_direct(self) -> None:
-        """Raises: SettingsError if no entity is left whose items are made from rows."""
+        """Raises: SettingsError if no entity is left with items made from rows."""
         if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
             what = "writes.direct names every entity, and nothing is left to migrate"
             raise SettingsError(
@@ -259,10 +259,10 @@ class Watch:
     """Why a pattern could not be checked the last time, by its name."""
 
     def once(self) -> list[MovedBack]:
-        """Checks every pattern that the table answers, and returns those that were moved back.
+        """Check every pattern that the table answers, and return those that were moved back.
 
-        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the journal
-        cannot be asked.
+        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the journal is
+        unreachable.
         """
         now_s = self.evidence.now_s()
         moved, faults = [], {}
@@ -398,7 +398,7 @@ class LagWatch:
     _told_at: float | None = None
 
     def once(self) -> None:
-        """Raises: SourceError if the source cannot be asked."""
+        """Raises: SourceError if the source is unreachable."""
         self.see(self.marks())
 
     def see(self, state: MarksState) -> None:

@@ -27,17 +27,17 @@ from migrator.stages.reverse.stage import ItemReader, PageReader
 
 
 def named(entities: Mapping[str, LiveEntity], names: Collection[str]) -> list[LiveEntity]:
-    """Those with these written names: one that stands in several schemas is an entity of each."""
+    """The entities with these written names: one in several schemas is an entity of each."""
     return [entity for entity in entities.values() if entity.compiled.plan.entity.written in names]
 
 
 class Owning(Struct, frozen=True):
-    """Puts our attributes onto the stored items of every row, and changes nothing else of them.
+    """Adds migrator's attributes to the stored items of every row, and changes nothing else in them.
 
-    A service's item has no source, or that of the row that it was copied from; a relay would take it for another row's, and
-    never write it (rule 3). Rows and items are equal when this begins, and no service writes either, so the item under a
-    row's key is the row's. As any writer it draws a ticket before it reads (2), keys that cannot be recomputed are
-    remembered (7), and a request that lands late changes nothing that has a higher ticket.
+    A service's item has no source, or that of the row that it was copied from; a relay would take it for another row's,
+    and never write it (rule 3). Rows and items are equal when this begins, and no service writes either, so the item
+    under a row's key is the row's. As any writer it draws a ticket before it reads (2), keys that cannot be recomputed
+    are remembered (7), and a request that lands late changes nothing that has a higher ticket.
     """
 
     rows: PageReader
@@ -95,7 +95,7 @@ class Owning(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """What is known of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
+    """The state of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
 
     hindrances: Sequence[str]
     status: ReverseStatus
@@ -137,9 +137,9 @@ def stays_open(
 def may_go_back(
     way_back: WayBack, writing: Sequence[str], unwritten: Collection[str], *, is_drained: bool
 ) -> list[Line]:
-    """Before SQL is made the truth again. `writing`: kinds of our own writers that are alive. `unwritten`: entities that
-    no service wrote itself, by the operator's word. `is_drained`: whether rows were made of items, so that what is left
-    is to be processed first: however much it is, for the processes of reverse may have ended."""
+    """The evidence before SQL is made the truth again. `writing`: kinds of migrator's live writers. `unwritten`: entities
+    that no service wrote itself, by the operator's word. `is_drained`: whether rows were made from items, so that the
+    rest is processed first, however much it is: the processes of reverse may have ended."""
     lines = [_comes_back(way_back, _SAY_UNWRITTEN), *ours_lines(writing)]
     if unwritten:
         found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
@@ -200,9 +200,9 @@ _UNCHANGED = "Nothing was changed"
 
 
 class Quiet(Struct, frozen=True):
-    """A reader's work while no service may write items of these types. What changes our own attributes alone, or those that
-    services keep, says nothing of a row and is put away; a page with any other change of them is not, so that its rows are
-    made later."""
+    """A reader's work while no service may write items of these types. Records that change only migrator's attributes, or
+    those that services keep, do not concern a row and are acknowledged; a page with any other change is not, so that its
+    rows are made later."""
 
     work: Work
     design: TableDesign
@@ -210,7 +210,7 @@ class Quiet(Struct, frozen=True):
     what_next: str
 
     def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Raises: RefusedError; what the work raises."""
+        """Raises: RefusedError; the errors of the work."""
         told = [record for record in records if self._theirs(record.old) != self._theirs(record.new)]
         images = [[image for image in (record.old, record.new) if image is not None] for record in told]
         written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
@@ -231,12 +231,12 @@ class GoingBack(Struct, frozen=True):
 
     Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what keeps data:
     rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks (`capture`) and items
-    are ours (`own`) before the journal lets services and relays write by rows (`keep`); right before it a check shows
+    are adopted (`own`) before the journal lets services and relays write by rows (`keep`); right before it a check shows
     that no one has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
-    `drops`: attributes that no row keeps may go. `check`: before each step, raises where another run may be at work.
+    `drops`: attributes that no row keeps may go. `check`: called before each step, raises if another run may be active.
     `drain`, `look`: None if no row was made from items, so that nothing is pending. `compare`, `move_counters`: None if
-    an operator vouches for all entities. `own`: how many items became ours.
+    an operator vouches for all entities. `own`: the number of adopted items.
     """
 
     drops: bool

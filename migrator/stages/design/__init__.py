@@ -1,1 +1,1 @@
-"""What a design takes, measured on the rows of its source before a table exists."""
+"""Capacity of a design, measured on the rows of its source before a table exists."""

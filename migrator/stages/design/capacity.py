@@ -1,4 +1,4 @@
-"""Everything that a design takes, joined: what was measured of its items, what the source says, and prices."""
+"""The capacity of a design, from measured items, the source's statistics, and prices."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _MILLION = 1_000_000
 
 class CapacityContext(Struct, frozen=True):
     """What a design is judged by, in addition to its items. `triggers`: that capture would install; `unread_tables`: by
-    no entity; `page_rows`: of a backfill; `units_per_s`: that the table may be written with, as `limit` says; `unpriced`:
+    no entity; `page_rows`: of a backfill; `units_per_s`: the limit of writes to the table, set by `limit`; `unpriced`:
     why no price is known; `host`: the machine that would fill it."""
 
     mapping: str
@@ -166,7 +166,7 @@ class _Joining:
         )
 
     def _puts_per_s(self, size: TypeSize) -> float:
-        """Puts of items of the type a second, by changes of its own rows and of those that they hold values of."""
+        """Puts of items of the type per second, by changes of its own rows and of rows with values in them."""
         writes = self.around.writes
         changed = 0.0
         for fan_out in self.around.fan_outs:

@@ -53,10 +53,10 @@ LONGEST = 2_000
 
 
 class Showing:
-    """`plans`: of all entities; none if the source cannot be asked, and no item is shown then.
+    """`plans`: of all entities; none if the source is unreachable, and no item is shown then.
 
     `whole_keys`: whether keys are shown unmasked, also the parts that may name a person; `whole_values`: whether values
-    that nothing redacts are.
+    without redaction are.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Showing:
         }
 
     def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Texts of a sample; masked is also what this mapping redacts, and the one at the time of the sample did not."""
+        """Texts of a sample; also masks values that this mapping redacts, but not the one at the time of the sample."""
         hidden_names = self._of_pattern.get(pattern, Hidden(self._names))
         pairs = zip(names, texts, strict=True)
         hidden = hidden_names.attributes | hidden_names.params
@@ -340,8 +340,8 @@ class Windows(Struct, frozen=True):
 
 
 def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:
-    """What processes wrote after `begun_s`, in spans as wide as a timeline's. Minutes count from a process's beginning; one
-    from before `begun_s` says only how far the process was then."""
+    """Work of processes after `begun_s`, in spans as wide as a timeline's. Minutes hold totals since a process's start;
+    one from before `begun_s` gives only the starting value."""
     if not minutes:
         return WorkSeries(MINUTE_S, ())
     width_s = _width_s(max(float(minutes[0].begun_at), begun_s), now_s)

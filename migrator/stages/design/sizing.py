@@ -1,4 +1,4 @@
-"""The items of a design, made of its source's rows and thrown away: their sizes, item collections, and reads of patterns."""
+"""The items of a design, made from its source's rows and discarded: their sizes, item collections, and reads of patterns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
 
 NEAR = 0.8
-"""Of a limit: what is larger is near it."""
+"""Share of a limit from which on a value is near it."""
 HOTTEST = 10
 _PAGE_ROWS = 1_000
 _KEYS_AT_ONCE = 200
@@ -66,7 +66,7 @@ class SampleBounds:
 
 @dataclass
 class TypeTotals:
-    """Sums over the items of one type; `weight` of them stand for all."""
+    """Sums over the items of one type, weighted to represent all."""
 
     entity: str
     items: float = 0.0
@@ -176,7 +176,7 @@ class Sizing:
     # ── rows and items ──
 
     def _measure(self, entity: CompiledEntity, rows: int) -> tuple[int, float, str]:
-        """(rows read, rows refused of all that they stand for, why the first one was)."""
+        """(rows read, rows refused of all that they represent, the first one's reason)."""
         read, refused, reason = 0, 0, ""
         if not rows:
             return read, refused, reason

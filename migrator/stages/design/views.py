@@ -93,7 +93,7 @@ def _typed(attribute: KeyAttribute, text: str) -> Value:
 @dataclass
 class RowItems:
     """Items, each with its entity; `expired` ones are past their TTL. `refused`: rows that may belong to the collection.
-    `notes`: entities whose rows were not all looked at."""
+    `notes`: entities with rows that were not all read."""
 
     items: list[tuple[str, Item]] = field(default_factory=list)
     expired: list[tuple[str, Item]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Partitions(Struct, frozen=True):
     def made(
         self, asked: AskedKey, now_s: float, named: Mapping[str, Sequence[SourceKey]] | None = None
     ) -> RowItems:
-        """What rows make in the collection. `named`: rows that are read besides, by entity; of these every item is given."""
+        """The items that rows make in the collection. `named`: additional rows by entity; all their items are returned."""
         made = RowItems()
         for entity in self.entities:
             keys = (named or {}).get(entity.name, ())
@@ -196,7 +196,8 @@ class Views:
         return [self._view(index, items, _Bounds()) for index in self._indexes()]
 
     def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
-        """The collections of one partition key, of the table and of each index that has one, and what was not looked at.
+        """The collections of one partition key, of the table and of each index that has one, and notes on parts that were
+        not read.
 
         Raises: SourceError if rows cannot be read.
         """

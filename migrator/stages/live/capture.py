@@ -1,4 +1,4 @@
-"""Capture: our tables and triggers in the source, installed, compared with what they should be, removed."""
+"""Capture: migrator's tables and triggers in the source, installed, checked, removed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _log = get_logger("capture")
 
 
 class Installed(Struct, frozen=True):
-    """What an install did. `changed`: tables whose triggers were made or removed, or whose streams were begun with.
+    """Result of an install. `changed`: tables with triggers created or removed, or with streams now read.
 
     `lost_marks`: the table of marks was missing and was created again. `switched`: from marks by services to triggers.
     """
@@ -78,11 +78,11 @@ class CaptureStatus(Struct, frozen=True):
 
     @property
     def unmarked_tables(self) -> list[str]:
-        """Tables whose changes leave no mark at all."""
+        """Tables with changes that leave no mark at all."""
         return [table.table for table in self.tables if table.state in _UNMARKED]
 
     def unmarked(self) -> list[str]:
-        """Captured tables whose changes leave no mark, each with what that means."""
+        """Captured tables with changes that leave no mark, each with the consequence."""
         wrong = [table for table in self.tables if table.state in {*_UNMARKED, "partition"} - {"missing"}]
         return [f"{table.table}: {MEANINGS[table.state]}" for table in wrong]
 
@@ -92,11 +92,11 @@ class CaptureStatus(Struct, frozen=True):
 
 
 NAME_TTL = "write table: {ttl: expiresAt}"
-"""What an install needs of a mapping first, where its table has no TTL attribute."""
+"""First step of an install for a mapping without a TTL attribute."""
 
 
 class CaptureStage(Struct, frozen=True):
-    """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: what is to leave the marks."""
+    """`design`: of the target, with the TTL attribute that tombstones need. `marked_by`: the future source of marks."""
 
     capture: Capture
     job: str
@@ -191,8 +191,8 @@ class CaptureStage(Struct, frozen=True):
         return steps
 
     def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
-        """The new epoch, all of whose tickets are higher than the source's own and than `known_tickets` (those of the
-        journal and of the table)."""
+        """The new epoch, with all tickets higher than the source's own and than `known_tickets` (of the journal and the
+        table)."""
         return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
 
     def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:
@@ -210,8 +210,8 @@ def _waiting(marks: Marks) -> int:
 
 
 def unverified(installation: Installation | None, begun_before: Callable[[str], int | None]) -> str:
-    """What the table may miss because a backfill began before capture was what it is now, and what to do; '' for nothing.
-    `begun_before`: the number of such a run."""
+    """The changes that the table may miss because a backfill began before the present capture, and what to do; '' for
+    none. `begun_before`: the number of such a run."""
     run = installation and begun_before(installation.id)
     if not run:
         return ""
@@ -251,10 +251,8 @@ def still_fits(capture: Capture, begun_with: Installation) -> Installation:
 
 
 def of_another(installation: Installation | None, job: str) -> str:
-    """Why the marks in the source are not the job's; '' if they are, or there are none.
-
-    A mark is processed once: the table of another job would miss the change.
-    """
+    """Why the marks in the source are not the job's; '' if they are, or none exist. A mark is processed once: the table
+    of another job would miss the change."""
     if installation is None or installation.job == job:
         return ""
     what = f"this source is captured for job {installation.job}, whose marks job {job} would take away"

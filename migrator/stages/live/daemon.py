@@ -72,8 +72,8 @@ class Daemon:
 
         A lease that is not given back expires, so a relay that runs once waits at most as long as a lease lasts.
 
-        Raises: with `once`, what an edge raises when it gave up; SettingsError if a store went back, or where a newer
-        revision of the job's mapping was registered.
+        Raises: with `once`, the error of an edge that gave up; SettingsError if a store went back, or if a newer revision
+        of the job's mapping was registered.
         """
         writers, lifetimes = self.heartbeats.writers, self.heartbeats.lifetimes
         fence_off(writers, lifetimes, self._wait)
@@ -158,7 +158,7 @@ class Daemon:
         return not waiting or bool(self.left)
 
     def recount(self, waiting: int) -> None:
-        """So many marks wait by now: of those that were left to others, these have finished what is no longer there."""
+        """Update the marks left to others: those no longer waiting have been finished by them."""
         self.left = min(self.left, waiting)
 
     def _wait(self, wait_s: float) -> None:
@@ -173,7 +173,7 @@ KNOWN_FOR_S = 1.0
 
 @dataclass
 class RelayLag:
-    """`marks`: what waits in the source. `clock`: seconds that only grow. Safe to share between threads."""
+    """`marks`: the pending ones in the source. `clock`: seconds that only grow. Safe to share between threads."""
 
     marks: Callable[[], MarksState]
     clock: Callable[[], float] = time.monotonic
@@ -184,8 +184,8 @@ class RelayLag:
     def __call__(self) -> float:
         """Seconds: the age of the oldest mark that waits for a relay.
 
-        0 if the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
-        before: one that can never be processed says nothing of the others.
+        0 if the source is unreachable (a service's user may leave marks and not read them), and if marks failed before:
+        one that can never be processed does not show the others' age.
         """
         # While another thread asks, the last answer is used: no caller waits here, also not in the child of a fork.
         if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):

@@ -41,7 +41,7 @@ def this_process(
     revision: str,
     installation: str = "",
 ) -> Instance:
-    """What this process says of itself; not registered yet. Raises: SettingsError if the service has no name."""
+    """The description of this process; not registered yet. Raises: SettingsError if the service has no name."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
@@ -63,7 +63,7 @@ def this_process(
 
 
 def _plain(text: str) -> str:
-    """The text as it can stand in a terminal's line, and in a column of every journal."""
+    """The text in a form for a terminal's line, and a column of every journal."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
     return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
@@ -92,8 +92,8 @@ class ServiceRole:
 class Heartbeat:
     """One for each process and job; it is registered as long as it has a role. A forked child is an instance of its own.
 
-    `silent_s`: after so long without a heartbeat others take this process for gone. `clock`: seconds that only grow, also
-    while the machine sleeps. `aside`: does work that waits, in a thread where an event loop must not wait for it.
+    `silent_s`: after so long without a heartbeat this process counts as gone. `clock`: seconds that only grow, also while
+    the machine sleeps. `aside`: runs blocking work, in a thread if an event loop must not wait for it.
     """
 
     def __init__(
@@ -120,10 +120,8 @@ class Heartbeat:
 
     @contextmanager
     def playing(self, role: ServiceRole) -> Iterator[None]:
-        """The role is this instance's until the block ends.
-
-        Raises: what its look raises, and what the journal does where it cannot be asked.
-        """
+        """The role is this instance's until the block ends. Raises: the error of its look, and the journal's if it is
+        unreachable."""
         self._begin(role)
         try:
             yield
@@ -268,10 +266,8 @@ class Heartbeat:
             self._log(error)
 
     def _remove_ended(self) -> None:
-        """Removes instances of this machine whose processes have ended, as the operating system says.
-
-        A process that is frozen, or cut off from the journal, still runs and stays on the list.
-        """
+        """Remove instances of this machine with ended processes, by the operating system's list. A process that is
+        frozen, or cut off from the journal, still runs and stays registered."""
         if self.clock() - self._struck_at < STRIKE_S:
             return
         self._struck_at = self.clock()

@@ -34,7 +34,7 @@ RootKeys: TypeAlias = Mapping[Root, Collection[ItemKey]]
 """Roots to be refreshed, each with item keys that it had; keys that it no longer has become tombstones."""
 
 ROUNDS = 20
-"""Rounds after which roots whose keys still move from one to another are left to a later try."""
+"""Rounds after which roots with keys that still move between them are left to a later attempt."""
 TOMBSTONE_DAYS = 7
 
 
@@ -116,12 +116,11 @@ class Refresh:
     objects: ObjectStore | None = None
 
     def __call__(self, root_keys: RootKeys, inserted: Collection[Root] = ()) -> Refreshed:
-        """Refreshes the roots, and the roots that own a key which one of them wants.
+        """Refresh the roots, and the roots that own a key that one of them wants. `inserted`: those with probably new
+        rows, so that their items are tried as inserts first.
 
-        `inserted`: those whose rows are thought to be new, so that their items are tried as inserts first.
-
-        Raises: UnsettledError, UnwrittenError, or what an edge raises when it gave up; any part may be written then, and
-        the same roots are to be refreshed again.
+        Raises: UnsettledError, UnwrittenError, or the error of an edge that gave up; any part may be written then, and
+        the same roots must be refreshed again.
         """
         work = _Refreshing(self, frozenset(inserted))
         left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in root_keys.items()}
@@ -160,8 +159,8 @@ class _Refreshing:
     contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Key requests that the memory knew before the round began, so that its reading is later than they are."""
     answered: set[tuple[Root, ItemKey, bool, Root]] = field(default_factory=set)
-    """Roots that want a key (True), or gave it up (False), and the other root that has it by its row, as read when it was
-    asked. It is not asked again: of two that have keys of one root, asked in turns, each would be missing in the other's."""
+    """Roots that want a key (True), or gave it up (False), and the other root that has it by its row, as read at that
+    time. It is not read again: of two that have keys of one root, read in turns, each would be missing in the other's."""
     apart: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
@@ -188,7 +187,7 @@ class _Refreshing:
     # ── reading ──
 
     def _forget(self, roots: Collection[Root], ticket: int) -> None:
-        """Forgets what an earlier reading found of these roots."""
+        """Forget the results of an earlier read of these roots."""
         result = self.result
         result.refused = [
             finding for finding in result.refused if (finding.entity, finding.source_key) not in roots
@@ -289,7 +288,7 @@ class _Refreshing:
     def _is_answered(
         self, refresh_round: Round, request: tuple[Root, ItemKey], owner: Root, *, is_put: bool
     ) -> bool:
-        """Whether the owner was asked, and has the key."""
+        """Whether the owner was read, and has the key."""
         root, key = request
         # Asked in a reading that began after the key request was written: a later change of the owner finds it.
         if owner in refresh_round.had_keys and (not is_put or request in self.contested):
@@ -349,7 +348,7 @@ class _Refreshing:
             self.answered = {answer for answer in self.answered if answer[:2] not in gone}
 
     def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
-        """What was tombstoned need not be remembered any longer."""
+        """Tombstoned keys need not be remembered any longer."""
         states = refresh_round.states
         # Mostly every key that is remembered still is one: then there is nothing to be told.
         done = {
@@ -361,7 +360,7 @@ class _Refreshing:
             self.stage.memory.settle(refresh_round.ticket, done)
 
     def _root_of(self, text: str) -> Root | None:
-        """The root that a `_src` names; None if it is none of this mapping."""
+        """The root that a `_src` names; None if it is not one of this mapping."""
         try:
             root = split_source(text)
         except ValueError:

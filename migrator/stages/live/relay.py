@@ -1,4 +1,4 @@
-"""Relay: takes marks, refreshes the root rows that they concern, and deletes marks whose items are stored."""
+"""Relay: takes marks, refreshes their root rows, and deletes marks with stored items."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MOST = 50_000
 TRIAL = 10_000
 """Marks that are read before it is judged whether that spares takes."""
 SPARED_MIN = 0.1
-"""The share of them, at least, that was acknowledged without a take of its own."""
+"""The least share of them that was acknowledged without a take of its own."""
 
 Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 StepKey: TypeAlias = tuple[int, str]
@@ -85,7 +85,7 @@ class Ahead:
     _spared: int = 0
 
     def look(self, first: int) -> None:
-        """Reads on from where the last call ended; `first`: the lowest id of the take."""
+        """Read on from the end of the last call; `first`: the lowest id of the take."""
         self._renew()
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
@@ -121,7 +121,7 @@ class Ahead:
         }
 
     def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
-        """The marks that have no part left, now that these parts were read and their items are stored. `taken`: ids of
+        """The marks without remaining parts, now that these parts were read and their items are stored. `taken`: ids of
         marks that a take finishes anyway."""
         finished: list[Mark] = []
         if self._pending and self.generation() != self._generation:
@@ -173,7 +173,7 @@ def step_key(step: Step) -> StepKey:
 
 VALUES_A_SELECT = 100
 STEPS_OF_MANY = 5
-"""Steps that are looked up together may reach as many roots as so many of them by themselves."""
+"""Steps that are looked up together may reach as many roots as this number of separate ones."""
 FEWEST_MARKS = 25
 TAKE_S = 2.0
 """A take that lasts longer is followed by half as many marks, one that lasts a quarter of it by twice as many."""
@@ -181,7 +181,7 @@ _REVISION_DIGITS = 12
 
 
 class RelayOptions(Struct, frozen=True):
-    """`marks`: taken at once at most; fewer where the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
+    """`marks`: taken at once at most; fewer if the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
     many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take,
     from its `ahead_after`-th full take in a row on: a short backlog costs less without.
 
@@ -202,7 +202,7 @@ class _Work(Struct, frozen=True):
     """A mark's next roots; `cursor`: where its work continues after them, None if they are its last.
 
     `mark` None: roots that several marks reach by `steps`. `waits`: a mark that leads to the same many roots as another
-    one, and is done with it.
+    one, and ends with it.
     """
 
     mark: Mark | None
@@ -235,7 +235,7 @@ class Relay:
         self._ahead = Ahead(self.marks, self._ahead_reach, self._generation, self.options.ahead, self.clock)
 
     def once(self) -> Worked:
-        """Works one take of marks. Raises what an edge raises when it gave up; the marks come again by themselves."""
+        """Process one take of marks. Raises: the error of an edge that gave up; the marks come again later."""
         worked, started = Worked(), self.clock()
         size = min(self._size, self.options.marks)
         marks = self.marks.take(size, self.options.lease_s)
@@ -324,8 +324,8 @@ class Relay:
     def _walked(
         self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
     ) -> Sequence[_Work]:
-        """With all pages of a mark that others wait for, as far as their leases allow: what is read of its roots is newer
-        than any mark of this take."""
+        """Adds all pages of a mark that others wait for, as far as their leases allow: its roots are read later than any
+        mark of this take."""
         if not any(work.waits for work in works):
             return works
         ends_at = self.clock() + self.options.lease_s / 4
@@ -345,7 +345,7 @@ class Relay:
     def _work_in_parts(
         self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked, error: MigratorError
     ) -> None:
-        """Alone the marks that may reach a root whose items the table did not take, else each half."""
+        """Separately the marks that may reach a root with refused items, else each half."""
         others = []
         for mark, reach in reaches:
             if isinstance(error, UnwrittenError) and (reach.steps or error.roots & reach.roots.keys()):
@@ -392,10 +392,8 @@ class Relay:
             worked.refreshed.append(refreshed)
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
-        """Only now: a mark that went before its items were stored would be missed after a crash (rule 5).
-
-        Only by a writer: what an older mapping made of the rows is not what the mark waits for (rule 9).
-        """
+        """Acknowledge marks only after their items are stored: otherwise a crash would lose them (rule 5). Only as a
+        writer: the mark waits for items of the current mapping, not of an older one (rule 9)."""
         self.refresh.check()
         roots: Iterator[Part] = (root for work in works for root in work.root_keys)
         steps: Iterator[Part] = (step for work in works for step in work.steps)
@@ -431,8 +429,8 @@ class Relay:
         return reach
 
     def _ahead_reach(self, mark: Mark) -> Reach | None:
-        """None also for a mark of a whole table, and for one whose roots are refreshed in pages: its next page is known to
-        its cursor alone."""
+        """None also for a mark of a whole table, and for one with roots that are refreshed in pages: only its cursor
+        knows its next page."""
         reach = None if mark.cursor or mark.is_of_whole_table else self._reach(mark)
         return reach if isinstance(reach, Reach) else None
 

@@ -37,14 +37,14 @@ class TransactionGroups:
     """Transactions, each of one root."""
     live: list[EncodedItem] = field(default_factory=list)
     too_big: dict[Root, str] = field(default_factory=dict)
-    """Roots whose items do not fit in one transaction, with the reason."""
+    """Roots with items that do not fit in one transaction, with the reason."""
 
     def add(self, items: Iterable[EncodedItem]) -> None:
         for item in items:
             (self.tombstones if item.is_tombstone else self.live).append(item)
 
     def findings(self) -> list[Finding]:
-        """One for each root whose items should have been written in one transaction and were not."""
+        """One for each root with items that should have been written in one transaction and were not."""
         return [Finding("apart", name, why, key) for (name, key), why in self.too_big.items()]
 
 
@@ -53,8 +53,8 @@ def sorted_out(
     together: Mapping[str, frozenset[str]],
     apart: Collection[tuple[Root, ItemKey]] = (),
 ) -> TransactionGroups:
-    """The items as they are to be sent. `together`: per entity the item types that are written in one transaction, with
-    the row's tombstones; `apart`: keys of roots that are none the less written by themselves."""
+    """The items in the form to send. `together`: per entity the item types that are written in one transaction, with the
+    row's tombstones; `apart`: keys of roots that are written separately anyway."""
     sending = TransactionGroups()
     if not together:
         sending.add(items)
@@ -88,12 +88,10 @@ def send(
     *,
     fresh: Collection[str] = (),
 ) -> list[Outcome]:
-    """What came of each item; NeverTakenError only where the table took none of all of them.
+    """The outcome of each item; NeverTakenError only if the table took none of them. `check` is called before each wave.
+    `fresh`: `_src` of roots with keys that are probably free (see ConditionalStore.write).
 
-    `check` stands before each wave. `fresh`: `_src` of roots with keys that are thought to be free (see
-    ConditionalStore.write).
-
-    A group that DynamoDB does not take as one is added to those that are too big.
+    A group that DynamoDB refuses as a whole is added to the ones that are too big.
     """
     sent = _Sent()
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
@@ -116,7 +114,7 @@ def send(
 
 @dataclass
 class _Sent:
-    """What came of the waves so far; `stuck`: of those of which the table took nothing."""
+    """Outcome of the waves so far; `stuck`: of waves of which the table took nothing."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     stuck: list[NeverTakenError] = field(default_factory=list)
@@ -159,7 +157,7 @@ def waves(items: Sequence[EncodedItem]) -> list[list[EncodedItem]]:
 
 
 def group_waves(groups: Sequence[Group]) -> list[list[Group]]:
-    """The same of groups; of groups that share a key, one with a tombstone goes before one without."""
+    """Waves of groups; of groups with a common key, one with a tombstone comes before one without."""
     return _waves(sorted(groups, key=lambda group: not any(item.is_tombstone for item in group)))
 
 

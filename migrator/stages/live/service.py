@@ -1,4 +1,4 @@
-"""Writing within a service: strict mode (items before the commit), flush (items right after it), and what refuses it."""
+"""Writing within a service: strict mode (items before the commit), flush (items right after it), and their refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from migrator.stages.live.writers import SharedLeases, fence_off, outlive
 
 Mode: TypeAlias = Literal["outbox", "strict"]
 WRITER_KINDS: dict[Mode, WriterKind] = {"outbox": "relay", "strict": "strict"}
-"""What a service that writes items is among the writers."""
+"""Kinds of writers in services that write items."""
 
 _log = get_logger("dual_write")
 
@@ -60,9 +60,9 @@ def refuse_new_revision(standing: Standing) -> None:
 
 
 def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
-    """`unmarked`: what marks of the job's newest mapping are made of and those of this service are not; None: not known.
+    """`unmarked`: columns in marks of the job's newest mapping, but not in marks of this service; None: not known.
 
-    Raises: SettingsError if the relay could miss a change, or a key, of what this service writes.
+    Raises: SettingsError if the relay could miss a change, or a key, of this service's writes.
     """
     if unmarked is None or unmarked:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
@@ -153,8 +153,8 @@ RelayOf = Callable[[RootFinder, Callable[[], None]], Relay]
 class Strict(Struct, frozen=True):
     """DESIGN §6, "Fail closed"; docs/protocol.md, "Strict mode".
 
-    `check` raises when this writer must send nothing more. `longest_s`: what a transaction may last from its first
-    change to its last write of an item. `longest_write_s`: how long the writing of items may hold its row locks.
+    `check` raises when this writer must send nothing more. `longest_s`: the most time from a transaction's first change
+    to its last write of an item. `longest_write_s`: how long the writing of items may hold its row locks.
     """
 
     marks: ChangeMarks
@@ -199,8 +199,8 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class BeforeCommit:
-    """`inside`: the source as the connection's transaction shows it. `aside`: does work that waits, in a thread where an
-    event loop must not wait for it."""
+    """`inside`: the source as seen by the connection's transaction. `aside`: runs blocking work, in a thread if an event
+    loop must not wait for it."""
 
     strict: Strict
     shared_leases: SharedLeases
@@ -212,7 +212,7 @@ class BeforeCommit:
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
         """Raises: as Strict.write_first; SettingsError if the transaction does not read what others committed.
 
-        Where another mapping is the newest it writes nothing: the marks commit with the change, and a relay by that one
+        If another mapping is the newest it writes nothing: the marks commit with the change, and a relay of that mapping
         makes the items.
         """
         if self.left.rest.is_on:
@@ -263,10 +263,8 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
 
 @dataclass
 class LeftToTheRelay:
-    """Says once that another mapping is the newest, so that this service leaves marks and writes no items.
-
-    `rest`: the journal said so just now, and need not be asked for each commit.
-    """
+    """Logs once that another mapping is the newest, so that this service leaves marks and writes no items. `rest`: the
+    journal reported that just now, and need not be read at each commit."""
 
     rest: Rest = field(default_factory=Rest)
     _said: bool = False
@@ -287,7 +285,7 @@ _LATE = f"it took longer than {LONGEST_S:g} s"
 
 @dataclass(frozen=True)
 class Flush:
-    """Best effort: the marks stay, and a relay finds everything as it should be, or does what was left."""
+    """Best effort: the marks stay, and a relay finds the items up to date, or writes the rest."""
 
     marks: ShownMarks
     relay: Callable[[], Relay]
@@ -296,7 +294,7 @@ class Flush:
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, changes: Sequence[Change]) -> bool:
-        """Whether the items of what was committed are written. Never raises: the service's commit is done."""
+        """Whether the items of the commit are written. Never raises: the service's commit is done."""
         if self.left.rest.is_on or self.rest.is_on:
             return False
         try:
@@ -313,9 +311,9 @@ class Flush:
         return self.or_raise if mode == "strict" else self
 
     def or_raise(self, changes: Sequence[Change]) -> None:
-        """The same, for who cannot wait: where the old side has no transactions, its change is there already.
+        """As __call__, for callers that cannot wait: an old side without transactions already has the change.
 
-        Raises: StoppedError if the items are not written. Where another mapping is the newest a relay makes them.
+        Raises: StoppedError if the items are not written. If another mapping is the newest, a relay makes them.
         """
         try:
             why = "" if self.left.rest.is_on else self._why_not(changes)

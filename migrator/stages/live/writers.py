@@ -42,10 +42,8 @@ class WriterLease:
     is_old: bool = False
 
     def beat(self, *, begins: bool = False) -> None:
-        """Renews the heartbeat, unless another revision is the newest: others must not wait for this writer for ever.
-
-        `begins`: what is read from now on is newer than now.
-        """
+        """Renew the heartbeat, unless another revision is the newest: others must not wait for this writer for ever.
+        `begins`: all later reads are newer than now."""
         now = self.clock()
         self.is_old = self.is_old or self.revisions.is_old()
         if self.is_old:
@@ -213,7 +211,7 @@ class WriterHeartbeats(Forked):
         return writer_lease
 
     def check(self) -> None:
-        """Raises: StoppedError when any lease here must send nothing more; threads share what they send through."""
+        """Raises: StoppedError when any lease here must stop sending; threads share the client for requests."""
         with self._lock:
             here = list(self._here)
         for writer_lease in here:
@@ -239,7 +237,7 @@ class WriterHeartbeats(Forked):
 
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
-    """Raises where one command deletes what another writes: SettingsError for the first, StoppedError for the second."""
+    """Raises if one command deletes items that another writes: SettingsError for the first, StoppedError for the second."""
     if entered.kind == "undo":
         if named := ", ".join(
             sorted(f"a {_NAMED[writer.kind]}" for writer in living if writer.kind != "undo")
@@ -312,7 +310,8 @@ class SharedLeases(Forked):
         self.leave(slot)
 
     def enter(self) -> LeaseSlot:
-        """A writer stays registered until the turn is left: what the turn reads is newer than the slot's lease.
+        """Enter a writer, which stays registered until the turn is left: the turn's reads are newer than the slot's
+        lease.
 
         Raises: the journal's error if it is unreachable, or StoppedError if sending must stop.
         """

@@ -95,7 +95,7 @@ class RowSample:
         return [entity.plan for entity in self._entities.values()]
 
     def count(self, entity: str) -> int:
-        """Rows that the source has, counted once; those that it expects where that takes too long."""
+        """Rows of the source, counted once; its estimate if a count takes too long."""
         if entity not in self._counts:
             self._counts[entity] = self._source.rows_about(self._entities[entity].plan)
         return self._counts[entity]
@@ -136,7 +136,7 @@ def _decoded(entity: CompiledEntity, tree: tuple[Any, ...]) -> Row | None:
 _TRIES = 8
 _LONGEST_LIST = 10
 _TWINS = 0.2
-"""The share of texts that are spelled differently, where the source takes both spellings as equal."""
+"""The share of texts with another spelling, if the source compares both spellings as equal."""
 _ABSENT = 0.1
 """The share of samples with an absent value: an empty answer is also evidence."""
 

@@ -103,7 +103,7 @@ class PartitionQuery(Struct, frozen=True):
 
 
 class Partition:
-    """One Query whose pages are read when their items are needed. For one thread at a time."""
+    """One Query with pages that are read when their items are needed. For one thread at a time."""
 
     def __init__(self, store: ItemStore, scope: PartitionQuery) -> None:
         self.store = store
@@ -142,10 +142,10 @@ class Partition:
         self._done = page.next_start is None
 
     def _sized(self) -> Mapping[str, Any]:
-        """The query with a limit of what is still missing.
+        """The query with a limit of the missing number of items.
 
-        DynamoDB counts items before it filters them: behind a filter each page is twice as large as the one before, so
-        that an unneeded page of 1 MB is not paid for, and not every item costs a request.
+        DynamoDB counts items before it filters them: with a filter each page is twice as large as the one before, so that
+        an unneeded page of 1 MB is not paid for, and not every item costs a request.
         """
         query = self.scope.query
         if self.limit is None:
@@ -325,7 +325,7 @@ class Question:
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
-        """Raises: SettingsError if the parameters make no request; what the store raises."""
+        """Raises: SettingsError if the parameters make no request; the errors of the store."""
         request = self.requests.of(params)
         began = self.clock()
         fetched = fetch(store, request)
@@ -334,7 +334,7 @@ class Question:
         return TableSide(answer, took, request, fetched.read_units)
 
     def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
-        """Raises: SettingsError for a statement of other columns than the pattern returns; what the source raises."""
+        """Raises: SettingsError for a statement with other columns than the pattern returns; the errors of the source."""
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
         began = self.clock()
@@ -417,5 +417,5 @@ def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[State
 
 
 def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:
-    """The schemas whose tables the pattern's SQL may read; (None,): the default one."""
+    """The schemas of the tables that the pattern's SQL may read; (None,): the default one."""
     return (None,) if pattern.schema is None else mapping.schemas

@@ -1,4 +1,4 @@
-"""Replays: questions drawn and asked of both sides, and a difference compared again before it counts."""
+"""Replays: sampled calls answered by both sides, with differences compared again before they count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ of the table would see answers as old as that."""
 EXAMPLES = 3
 """Examples of each kind of difference that one sample of a replay keeps at most."""
 MANY = 1_000
-"""Differences of one answer that are told apart by their content at most; more count as "many"."""
+"""The most differences of one answer that are distinguished by content; more count as "many"."""
 
 Sign = tuple[str, str, int]
 """The identity of a difference: the part, its side or kind, and a digest of its row or item."""
@@ -106,7 +106,7 @@ class Comparer:
         self._store = store
 
     def look(self, params: Mapping[str, Any]) -> Comparison:
-        """Both answers, compared. Raises: Interrupted; any other error of ours is part of the result."""
+        """Both answers, compared. Raises: Interrupted; any other error of migrator is part of the result."""
         errors: dict[Side, str] = {}
         first = _answer(errors, "table", lambda: self._first(params))
         second = _answer(errors, "sql", lambda: self._question.of_sql(params, self._source))
@@ -166,9 +166,9 @@ class PendingMismatch:
 
 
 class ReplayMismatch(PendingMismatch):
-    """A sample of a replay whose answers differed in the first comparison.
+    """A sample of a replay with different answers in the first comparison.
 
-    It keeps counts of the differences and a few examples only, since thousands may wait for their next comparison.
+    It keeps counts of the differences and only a few examples, since thousands may wait for their next comparison.
     """
 
     def __init__(self, replay: PatternReplay, comparer: Comparer, draw: ParamSet, look: Comparison) -> None:
@@ -318,7 +318,7 @@ class Replay:
     def run(self, patterns: Sequence[Pattern]) -> ReplayResult:
         """The results of all patterns. An error of one side is counted as a difference and ends nothing.
 
-        Raises: what the source raises where no parameters can be drawn; Interrupted after `stop`.
+        Raises: the source's error if no parameters can be drawn; Interrupted after `stop`.
         """
         began = time.monotonic()
         replays: list[PatternReplay] = []
@@ -410,8 +410,9 @@ SERVICE = "shadow replay"
 
 
 class ReplayRecord(Struct, frozen=True):
-    """`revision`: of the mapping that was replayed; `answers`: by pattern, the digest of what its answer is made of;
-    `writer`: the id of this replay."""
+    """`revision`: of the mapping that was replayed; `answers`: by pattern, the digest of its answer;
+    `writer`: the id of this replay.
+    """
 
     evidence: Evidence
     revision: str
@@ -419,8 +420,11 @@ class ReplayRecord(Struct, frozen=True):
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
     def begin(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> int:
-        """The next whole second by the journal's clock, waited for: what is compared from then on is younger than any move
-        before, also than one of the same second. Raises: StoppedError, Interrupted."""
+        """Wait for the next whole second of the journal's clock, and return it: later comparisons are younger than any
+        earlier move, also than one of the same second.
+
+        Raises: StoppedError, Interrupted.
+        """
         now_s = self.evidence.now_s()
         begun_at = math.ceil(now_s)
         nap(begun_at - now_s, stop, sleep)

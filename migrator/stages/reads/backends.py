@@ -39,7 +39,7 @@ class Bounds:
 
 
 class BoundedSource:
-    """What answers questions of a source, within bounds."""
+    """Answers queries to a source, within bounds."""
 
     def __init__(self, source: Questions, bounds: Bounds) -> None:
         self._source = source
@@ -134,7 +134,7 @@ class ShadowedCall(Protocol):
 
 
 class Backends(Struct, frozen=True):
-    """Where both sides are asked."""
+    """The edges of both sides."""
 
     source: Questions
     store: ItemStore
@@ -171,7 +171,7 @@ class MappedCall(Struct, frozen=True):
 
 
 class OwnCall(Struct, frozen=True):
-    """A call that two functions of the service answer. `loop`: where they run, if they are asynchronous."""
+    """A call that two functions of the service answer. `loop`: their event loop, if they are asynchronous."""
 
     question: Question
     functions: Mapping[Side, Callable[..., Any]]
@@ -192,10 +192,8 @@ class OwnCall(Struct, frozen=True):
         return records_of(self.pattern, answer, bounds.at_most)
 
     def _on_loop(self, function: Callable[..., Any]) -> Any:
-        """On the service's own loop, where its connections are; this thread waits, the loop does not.
-
-        Raises: LoopGoneError.
-        """
+        """Run on the service's own loop, which has its connections; this thread waits, the loop does not. Raises:
+        LoopGoneError."""
         assert self.loop is not None
         gone = LoopGoneError("the calling event loop has ended")
         if not self.loop.is_running():
@@ -241,7 +239,7 @@ class OwnCall(Struct, frozen=True):
 
 
 async def _harmless(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """What the function gives. Raises: what it raises, except what would end the loop that the service needs."""
+    """The function's result. Raises: its errors, except those that would end the loop that the service needs."""
     try:
         return await function(**arguments)
     except (SystemExit, KeyboardInterrupt) as error:

@@ -28,11 +28,9 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class RoutedPattern:
-    """What stands in place of a service's function: a call of it is answered by the side that the phase names.
-
-    `reads`: gives what routes; asked at the first call, so that a module can be imported before anything is open. Both
-    functions are called again by shadows, in other threads: they must change nothing.
-    """
+    """Replaces a service's function: the side of the current phase answers a call. `reads`: returns the router; called at
+    the first call, so that a module can be imported before anything is open. Both functions are called again by shadows,
+    in other threads: they must change nothing."""
 
     def __init__(
         self, function: Function, question: Question, reads: Callable[[], Reads], shadow: ShadowSettings
@@ -62,9 +60,9 @@ class RoutedPattern:
         return self
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """The answer as the function of the side gives it; a coroutine of it where the functions are async.
+        """The result of the side's function; a coroutine of it if the functions are async.
 
-        Raises: SettingsError for parameters that are unknown, missing or of another type; what the function raises.
+        Raises: SettingsError for parameters that are unknown, missing or of another type; the errors of the function.
         """
         if self._asynchronous:
             return self._awaited(args, named)
@@ -173,12 +171,11 @@ class Threads:
         self._executor: ThreadPoolExecutor | None = None
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """What `work` gives. Raises: what it raises."""
         context = copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads(), context.run, work)
 
     def close(self) -> None:
-        """Takes nothing more; what is under way goes on to its end."""
+        """Stop accepting work; running work continues to its end."""
         if self._executor is not None and self._process == os.getpid():
             self._executor.shutdown(wait=False)
 

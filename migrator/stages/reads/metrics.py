@@ -25,7 +25,7 @@ WINDOWS_HELD = 5_000
 """Minutes of patterns that are kept while the journal is away: some megabytes; the oldest go first."""
 EVENTS_HELD = 200_000
 LOST = "lost"
-"""What is dropped of counts that could not be held."""
+"""The reason of dropped counts that could not be stored."""
 FLUSH_S = 3.0
 _LOG_S = 60.0
 _GOODBYE_S = 5.0
@@ -33,7 +33,7 @@ _log = get_logger("reads")
 
 
 class ReadEvent(Struct, frozen=True):
-    """One thing that happened to a pattern. What is None did not."""
+    """One event of a pattern. Fields that do not apply are None."""
 
     pattern: str
     answered: Side | None = None
@@ -49,7 +49,7 @@ class ReadEvent(Struct, frozen=True):
 class ReadMetrics:
     """Use as a context manager. An event is appended to a deque: no lock, no wait, independent of the journal.
 
-    `answers`: by pattern, the digest of what its answer is made of. `writer`: gives the instance's id; while it is '' no
+    `answers`: by pattern, the digest of its answer. `writer`: gives the instance's id; while it is '' no
     event is passed on. `clock`: seconds since 1970.
     """
 
@@ -115,7 +115,7 @@ class ReadMetrics:
     # ── what is handed on ──
 
     def flush(self) -> None:
-        """Writes the counts to the journal. Raises: StoppedError if the journal cannot be asked; nothing is lost then."""
+        """Write the counts to the journal. Raises: StoppedError if the journal is unreachable; no counts are lost then."""
         with self._flushing:
             writer = self.writer()
             if not writer:
@@ -164,7 +164,7 @@ class ReadMetrics:
         return self._now[pattern]
 
     def _cut(self, now_s: int) -> None:
-        """Ends the windows of patterns that were moved; what is counted from now on happened after."""
+        """End the windows of moved patterns; later counts belong to the time after the move."""
         before, now = self._acted_by, dict(self.versions())
         self._acted_by = now
         for pattern in [name for name, version in now.items() if before.get(name, 0) != version]:
@@ -199,7 +199,7 @@ class ReadMetrics:
         self._held = self._flushing.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """What the parent counted it hands on itself."""
+        """The parent hands on its own counts."""
         if not in_child and self._held:
             self._flushing.release()
         elif in_child and self._running:

@@ -1,4 +1,4 @@
-"""Reads of a service: each call answered by SQL or by the table, as the pattern's phase says; and answers page by page."""
+"""Reads of a service: each call answered by SQL or by the table, by the pattern's phase; and answers page by page."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PageRows(Struct, frozen=True):
 
 
 def refuse_unpaged(pattern: Pattern) -> None:
-    """Raises: SettingsError for a pattern whose answer has no pages."""
+    """Raises: SettingsError for a pattern with an answer that has no pages."""
     taken = {"cursor", "size"} & {param.name for param in pattern.params}
     why = ""
     if pattern.operation != "query" or pattern.near is not None:
@@ -91,7 +91,7 @@ def refuse_unpaged(pattern: Pattern) -> None:
 def table_page(
     question: Question, values: Mapping[str, Any], store: ItemStore, place: PagePosition, size: int
 ) -> PageRows:
-    """Raises: SettingsError if the parameters make no request; what the store raises."""
+    """Raises: SettingsError if the parameters make no request; the errors of the store."""
     request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
@@ -153,7 +153,7 @@ def sql_page(
     """One page of SQL's answer. The statement has no pages: each call reads it up to the page's end. The page begins
     after the last row given, at its current place; if that row is gone, after as many rows as were given.
 
-    Raises: SettingsError past DEEPEST rows; what the source raises.
+    Raises: SettingsError past DEEPEST rows; the errors of the source.
     """
     if place.given + size > DEEPEST:
         raise SettingsError(
@@ -245,7 +245,7 @@ def refuse_other_table(
 
 
 class PhaseCache:
-    """Use as a context manager. Asking it is asking a dict: no caller ever waits for the journal.
+    """Use as a context manager. A lookup is one in a dict: callers never wait for the journal.
 
     `instance`: gives the id of this instance, which confirms the versions that it acts by. A forked child continues with
     the phases of its parent, and a thread of its own.
@@ -264,7 +264,7 @@ class PhaseCache:
         self._new_thread()
 
     def state(self, pattern: str) -> State:
-        """The phase that calls of the pattern act by; `off` where it was never moved."""
+        """The current phase for calls of the pattern; `off` if it was never moved."""
         phase = self._current.get(pattern)
         return OFF if phase is None else phase.state
 
@@ -275,9 +275,9 @@ class PhaseCache:
         return {name: phase.version for name, phase in self._current.items()}
 
     def renew(self) -> None:
-        """Asks the journal now. A pattern whose phase was edited by hand keeps the phase that was read before.
+        """Read the journal now. A pattern with a phase that was edited by hand keeps its former one.
 
-        Raises: StoppedError, SettingsError if it cannot be asked.
+        Raises: StoppedError, SettingsError if the journal is unreachable.
         """
         phases = dict(self.phases.all())
         self._faults = [phase.fault for phase in phases.values() if phase.fault]
@@ -315,7 +315,7 @@ class PhaseCache:
     # ── forks ──
 
     def before_fork(self) -> None:
-        """A fork amid a transaction would leave its child what the thread holds."""
+        """A fork during a transaction would leave the child the thread's locks."""
         self._held = self._asking.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
@@ -367,8 +367,7 @@ class PatternCall(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Reads:
-    """`need_table`: raises if the table is not the one that was filled. `clock`: seconds that only grow, for what an answer
-    took."""
+    """`need_table`: raises if the table is not the one that was filled. `clock`: seconds that only grow, for latencies."""
 
     phases: PhaseCache
     shadow: Shadow
@@ -385,7 +384,7 @@ class Reads:
         return answering(state, share_of(call.pattern.name, texts), texts)
 
     def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
-        """What `ask` gives, timed and counted. Raises: what it raises."""
+        """The result of `ask`, timed and counted. Raises: its errors."""
         began = self.clock()
         try:
             self._need(side)
@@ -423,7 +422,7 @@ class Reads:
 
 
 def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
-    """Raises: TooManyError; SideError if the answer has no form that can be compared."""
+    """Raises: TooManyError; SideError if the answer has no comparable form."""
     try:
         return call.compares(answer)
     except TooManyError:
@@ -457,9 +456,9 @@ class MappedReads:
     clock: Callable[[], float] = time.time
 
     def read(self, name: str, given: Mapping[str, Any]) -> Answer:
-        """The answer as `handed` gives it.
+        """The answer in the form of `handed`.
 
-        Raises: SettingsError for a pattern or parameters that are not the mapping's; what the side that answers raises.
+        Raises: SettingsError for a pattern or parameters that are not the mapping's; the errors of the answering side.
         """
         question = question_named(self.questions, name)
         values = checked_params(question.pattern, given)

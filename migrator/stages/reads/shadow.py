@@ -48,8 +48,8 @@ class Task:
 
 
 class ShadowPool:
-    """A thread that hangs keeps its place: while all hang, nothing is taken. `admit`: asked before each look that comes
-    later, which waits on where it may not begin. `clock`: seconds that only grow."""
+    """A thread that hangs keeps its place: while all hang, tasks are refused. `admit`: called before each later look,
+    which waits until it may begin. `clock`: seconds that only grow."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ShadowPool:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Nothing new begins; what waits is given up. A thread that hangs is left to the end of the process."""
+        """Stop starting tasks, and give up waiting ones. A thread that hangs is left to the end of the process."""
         self._stopped.set()
         self._wake.set()
         self._watcher.join(_GOODBYE_S)
@@ -192,10 +192,11 @@ class ShadowPool:
 # ── What keeps shadows from becoming a load: so many in a second, and none for a while after many errors ──
 
 FIRST_S = 0.0005
-"""Seconds of the processor that a shadow may take; what takes longer counts as several. So 20 in a second have the
-interpreter for no more than a hundredth of the time, which a caller's p99 does not see (docs/speed.md)."""
+"""Seconds of the processor that a shadow may take; a longer one counts as several. So 20 in a second have the interpreter
+for no more than a hundredth of the time, which a caller's p99 does not see (docs/speed.md)."""
 LATER_S = 0.002
-"""The same of a later look. These are rare, and one that comes too late hides whether a difference lasts."""
+"""Seconds of the processor for a later look. These are rare, and one that comes too late hides whether a difference
+lasts."""
 
 
 class Budget:
@@ -269,7 +270,7 @@ ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
 """When a difference is checked again, as shares of the time to settle. More often than by a replay, and at uneven times:
 a row that changes to and fro looks the same whenever it is in flight, and must not be so at every check."""
 DOUBTS_AT_ONCE = 500
-"""Differences that wait for another look at most, however many looks a second may have."""
+"""The most differences that wait for another look, at any rate of looks."""
 SAMPLES_A_CALL = 3
 """Samples of each kind of difference that one call gives."""
 OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
@@ -294,7 +295,7 @@ class AnsweredCall(Struct, frozen=True):
 
 @dataclass
 class _Pending:
-    """A call whose answers differed, waiting for its next comparison."""
+    """A call with different answers, waiting for its next comparison."""
 
     answered: AnsweredCall
     mismatch: PendingMismatch
@@ -326,8 +327,8 @@ class Shadow:
         self._begin_anew()
 
     def offer(self, pattern: str, answered: Callable[[], AnsweredCall]) -> None:
-        """Has the other side asked soon, or counts why not. Never raises and never waits; `answered` is called only where
-        it will be."""
+        """Have the other side called soon, or count why not. Never raises and never waits; `answered` is called only if a
+        shadow will run."""
         try:
             why = self._refusal(pattern)
             if why:
@@ -387,7 +388,7 @@ class Shadow:
         )
 
     def _look(self, answered: AnsweredCall, task: Task) -> Callable[[], None]:
-        """What is to be counted, unless the deadline was first."""
+        """The counts, unless the deadline was first."""
         call, other = answered.call, OTHER[answered.side]
         began = self.clock()
         try:

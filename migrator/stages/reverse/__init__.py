@@ -1,1 +1,1 @@
-"""Writes services' items back: what services write to the table becomes rows of the source."""
+"""Reverse: a service's writes to the table become rows of the source."""

@@ -44,8 +44,7 @@ _log = get_logger("reverse")
 def hindrances(
     inverse: Inverse, entities: Sequence[CompiledEntity], state: StreamState, *, takes_rows: bool
 ) -> Iterator[str]:
-    """Why rows cannot be made of what is written to the table. `takes_rows`: whether the source is one that they are made
-    for."""
+    """Why rows cannot be made from the table's writes. `takes_rows`: whether rows can be written to this kind of source."""
     yield from unreadable(inverse, entities, takes_rows=takes_rows)
     if not takes_rows:
         return
@@ -57,7 +56,7 @@ def hindrances(
 
 
 def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_rows: bool) -> Iterator[str]:
-    """Why the items do not say what their rows are."""
+    """Why the items do not determine their rows."""
     if not takes_rows:
         yield "rows are made of items for databases alone, and the old side is tables of DynamoDB's"
         return
@@ -81,13 +80,13 @@ def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_ro
 
 
 def made_one_way(tables: Mapping[str, WrittenTable], others: Sequence[EntityPlan]) -> dict[str, WrittenTable]:
-    """Those that none of `others` is made of."""
+    """The tables that none of `others` reads."""
     roots = _root_tables(others)
     return {name: table for name, table in tables.items() if captured_name(table.facts) not in roots}
 
 
 def _root_tables(plans: Iterable[EntityPlan]) -> dict[str, str]:
-    """The tables that entities are made of, each with its entity's name."""
+    """The root tables of entities, each with its entity's name."""
     return {captured_name(plan.table): plan.entity.written for plan in plans if not plan.is_single}
 
 
@@ -101,7 +100,7 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
 
 
 def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """`triggers`: by table those of the source's own that may write other values than an item says."""
+    """`triggers`: by table the source's own triggers, which may write other values than an item has."""
     if circle := _fixed_circle(tables):
         what = f"rows of {', '.join(circle)} can refer to each other by foreign keys that are NOT NULL and not deferrable"
         yield f"{what}; new ones that do wait until one column may be NULL or a key is DEFERRABLE"
@@ -132,7 +131,8 @@ def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
 
 
 class SqlWriterStatus(Struct, frozen=True):
-    """Tables whose rows follow items, by whether others are refused that write them. `why`: what kept triggers away."""
+    """Tables with rows that follow items, by whether writes by others are refused. `why`: the reason for missing
+    triggers."""
 
     refused: tuple[str, ...] = ()
     let_in: tuple[str, ...] = ()
@@ -142,14 +142,14 @@ class SqlWriterStatus(Struct, frozen=True):
 def following(
     tables: Iterable[WrittenTable], ours: Sequence[EntityPlan], plans: Sequence[EntityPlan]
 ) -> list[TableFacts]:
-    """Tables whose rows follow items alone: none that an entity reads which is not among `ours`."""
+    """Tables with rows that follow items only: entities outside of `ours` do not read them."""
     names = {plan.entity.name for plan in ours}
     read = captured_tables([plan for plan in plans if plan.entity.name not in names])
     return [table.facts for table in tables if captured_name(table.facts) not in read]
 
 
 def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, refuse: bool) -> SqlWriterStatus:
-    """`refuse`: makes the triggers that are missing. It stops nothing where it cannot: rows that follow are worth more."""
+    """`refuse`: create the missing triggers. A failure does not stop anything: rows that follow are worth more."""
     names = tuple(table.name for table in tables)
     if not tables:
         return SqlWriterStatus()
@@ -196,7 +196,7 @@ def looks_at_waiting_rows(checkpoints: Checkpoints, owner: str) -> bool:
 
 
 class DirectChangedError(MigratorError):
-    """Other entities are direct by now than those whose rows are made."""
+    """Other entities are direct by now than those with rows being made."""
 
 
 class WhileDirect(Struct, frozen=True):
@@ -305,7 +305,7 @@ class ReverseStatus(Struct, frozen=True):
 
     @property
     def findings(self) -> list[WaitingRow]:
-        """Those that somebody has to look at. The others wait a moment, as rows do that are written all the time."""
+        """Those that a person must look at. The others wait a moment, as rows with frequent writes do."""
         return [one for one in self.waiting if one.is_finding]
 
     def is_well(self, longest_lag_s: float) -> bool:

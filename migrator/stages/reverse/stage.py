@@ -1,4 +1,4 @@
-"""Rows made of items: the items of a row are read again, and what they say now is written into the source."""
+"""Rows made from items: the items of a row are read again, and their current values written into the source."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _AT_ONCE = 500
 _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 ITEM_ALONE = ""
-"""In place of a table: an item of which nothing says whose it is."""
+"""In place of a table: an item of an unknown row."""
 
 
 def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
@@ -93,7 +93,7 @@ def items_made(entity: CompiledEntity, tree: RowTree) -> list[Item]:
 
 
 def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
-    """The key as items tell it: of decoded values, for drivers have several forms of one."""
+    """The key as in items: of decoded values, for drivers have several forms of one."""
     with suppress(RowError):
         decoded = entity.decode(tree)
         return item_key_text([decoded[place] for place in entity.key_places])
@@ -101,7 +101,7 @@ def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
 
 
 class WrittenTable(Struct, frozen=True):
-    """A table whose rows are written: its facts, and the columns of the key by which items name its rows."""
+    """A table with rows to write: its facts, and the key columns by which items name its rows."""
 
     facts: TableFacts
     key: tuple[str, ...]
@@ -201,7 +201,7 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class RowState:
-    """What a row is to be by its items now: `values`, or none with the reason. `is_there`: the row makes these items."""
+    """The intended row by its current items: `values`, or none with the reason. `is_there`: the row makes these items."""
 
     values: Row | None = None
     waits: Waits | None = None
@@ -223,12 +223,12 @@ class _Looks(Struct, frozen=True):
 
 
 SETTLED = RowState()
-"""Of an item alone that is gone, or says by now whose it is."""
+"""For an item alone that was deleted, or now identifies its row."""
 
 
 @dataclass
 class Reverse:
-    """Makes rows of what is written to a table. `tables`: those that are written, by written name."""
+    """Makes rows from the table's writes. `tables`: the written ones, by written name."""
 
     inverse: Inverse
     tables: Mapping[str, WrittenTable]
@@ -257,7 +257,7 @@ class Reverse:
         self.worked += len(records)
 
     def again(self, passed_at: float, check: Check) -> int:
-        """How many waiting rows were looked at, which no other process does meanwhile. `passed_at`: all shards are
+        """Check the waiting rows, as the only process; returns how many were checked. `passed_at`: all shards are
         processed up to then.
 
         Rows of other tables wait for a process that makes rows of them.
@@ -273,7 +273,7 @@ class Reverse:
         return len(due)
 
     def mend(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check) -> None:
-        """Of rows that differ from what their items say. `rows`: with keys of items that are known to hold them."""
+        """Repair rows that differ from their items. `rows`: with keys of items that are known to have them."""
         self._remember(rows)
         self._settle(rows, check, _Looks())
 
@@ -318,7 +318,7 @@ class Reverse:
             return {(ITEM_ALONE, item_key_text(key))}
 
     def told(self, item: Item) -> dict[RowId, Told]:
-        """What an item of ours says of each row that is written. Raises: RowError for one that no row makes."""
+        """The parts of rows to write in one item. Raises: RowError for an item that no row makes."""
         return {
             (table, item_key_text(values)): one
             for (table, values), one in told_by(self.inverse, item).items()
@@ -328,10 +328,12 @@ class Reverse:
     # ── what they are to be ──
 
     def _settle(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check, looks: _Looks) -> None:
-        """Writes what the items say; reads them again afterwards, for another process may have written what it read
-        before: the last one to write reads what is true then. `rows`: with keys of items that are known to hold them.
+        """Write the rows from their items, and read the items again afterwards: another process may have written older
+        values, and the last one to write reads the current ones.
 
-        What is kept of a row that was deleted goes after that last reading, for it says where to look."""
+        `rows`: with keys of items that are known to have them. The keys of a deleted row go after that last read, which
+        needs them.
+        """
         written, deleted = dict[RowId, RowState](), dict[RowId, WaitingRow]()
         for _ in range(_READ_AGAIN):
             states = self.states(rows)
@@ -345,7 +347,7 @@ class Reverse:
         self._look_again(changed)
 
     def _look_again(self, rows: Collection[RowId]) -> None:
-        """Their items were others at each reading, and another process may have written what it read before this one."""
+        """Their items differed at each read, and another process may have written older values."""
         waiting, now = self.journal.waiting_of(rows), self.journal.now()
         self.journal.wait([WaitingRow(row, "changing", now) for row in rows if row not in waiting])
 
@@ -386,7 +388,7 @@ class Reverse:
     def _keys(
         self, rows: Collection[RowId], made: Mapping[RowId, Collection[Item]]
     ) -> dict[RowId, set[ItemKey]]:
-        """Those that are remembered, and those that the row makes: of what was migrated none is."""
+        """The remembered keys, and those that the row makes: migrated rows have no remembered ones."""
         keys = self.journal.keys_of([row for row in rows if row[0] != ITEM_ALONE])
         of_rows = {row: {self.inverse.table.key_of(item) for item in items} for row, items in made.items()}
         new = {row: unknown for row, of in of_rows.items() if (unknown := of - keys[row])}
@@ -417,7 +419,7 @@ class Reverse:
         return RowState(values, is_there=self._says(row[0], made, values))
 
     def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
-        """Whether the row's own items say the same. What no item keeps of a value, such as the bounds of an array, stays
+        """Whether the row's own items agree. A part of a value that no item keeps, such as the bounds of an array, stays
         in a row that is not written."""
         try:
             own = row_of(self.inverse, table, made)
@@ -494,7 +496,7 @@ class Reverse:
     def _written(
         self, ordered: Sequence[RowId], changes: Mapping[RowId, IntendedRow], check: Check
     ) -> dict[RowId, str]:
-        """Those that were refused, and why; what a foreign key refused is tried again as long as others go through."""
+        """The refused rows with reasons; rows refused by a foreign key are retried while others succeed."""
         refused: dict[RowId, str] = {}
         left = list(ordered)
         while left:
@@ -518,7 +520,7 @@ class Reverse:
 
 
 def _is_due(one: WaitingRow, now: float, passed_at: float) -> bool:
-    """A pause that is longer than any is of a host whose clock was ahead."""
+    """A pause longer than any comes from a host with a clock that was ahead."""
     if one.waits == "gone":
         return one.due_at <= passed_at
     return not now < one.due_at <= now + _LONGEST_PAUSE_S

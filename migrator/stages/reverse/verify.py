@@ -86,10 +86,7 @@ class RowVerify:
         return SpelledRows(self.source, self.stage.spellings)
 
     def run(self) -> RowsVerified:
-        """What differs at the first look and again `settle_s` later.
-
-        Raises: Interrupted, StoppedError, SourceError.
-        """
+        """The differences at the first check and again `settle_s` later. Raises: Interrupted, StoppedError, SourceError."""
         doubts: Doubts = {}
         for page in self._doubts():
             for row, keys in page.items():
@@ -140,7 +137,8 @@ class RowVerify:
         return {row: keys for row, keys in doubts.items() if states[row].waits != "gone"}
 
     def _mend(self, doubts: Doubts, check: Check) -> int:
-        """How many these were. Pages of the table have rows in any order, and a row whose parent is not there is refused."""
+        """How many rows were repaired. Pages of the table have rows in any order, and a row without its parent is
+        refused."""
         names = parents_first([table.facts for table in self.stage.tables.values()])
         place = {name: number for number, name in enumerate(names)}
         ordered = sorted(doubts, key=lambda row: (place.get(row[0], -1), row))
@@ -174,7 +172,7 @@ class RowVerify:
             self.progress.entity_done(entity.name)
 
     def _of_rows(self, entity: CompiledEntity, trees: Sequence[RowTree]) -> Doubts:
-        """Of a page of rows: those whose items are missing, or say something else of any row."""
+        """Of a page of rows: those with missing items, or items that contradict any row."""
         doubts: Doubts = {}
         made: dict[ItemKey, Item] = {}
         for tree in trees:
@@ -223,7 +221,7 @@ class RowVerify:
                 counts[table.type_of(item), one.attribute] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
-        """Rows of which the two items with this key say different things."""
+        """Rows on which the two items with this key differ."""
         wanted, there = self._told(made), self._told(stored)
         if there is None:
             return {row: {key} for row in wanted or {}} | {(ITEM_ALONE, item_key_text(key)): {key}}
@@ -307,7 +305,7 @@ def _difference(state: RowState, row: Row | None) -> tuple[RowDifferenceKind, st
 
 
 def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> dict[RowId, Row]:
-    """The rows with the columns that items tell of, each value in the decoded form of the heart."""
+    """The rows with the columns in items, each value in the decoded form of the core."""
     by_table: dict[str, list[SourceKey]] = defaultdict(list)
     for table, key in rows:
         if table != ITEM_ALONE:

@@ -1,1 +1,1 @@
-"""`JobSession`: each edge (source, table, journal, capture) of a job, opened when first asked for."""
+"""`JobSession`: each edge (source, table, journal, capture) of a job, opened at first use."""

@@ -35,7 +35,7 @@ def try_table(session: JobSession) -> None:
 
 
 def guard(session: JobSession) -> None:
-    """Raises: as try_table does, and where the table is another job's."""
+    """Raises: as try_table does, and if the table is another job's."""
     session.refuse_strange(session.target)
     if session.live.capture.installation() is not None:
         session.keeping(session.live.tickets, session.control_of(session.target.fenced(by_condition))).guard()
@@ -84,7 +84,7 @@ def _taken_over(state: ControlState) -> None:
 
 
 class KeysOfItems(Struct, frozen=True):
-    """`remembered`: entities whose keys cannot be computed from one row."""
+    """`remembered`: entities with keys that cannot be computed from one row."""
 
     design: TableDesign
     remembered: frozenset[str]
@@ -103,7 +103,7 @@ class KeysOfItems(Struct, frozen=True):
         return sum(map(len, keys_by_root.values()))
 
     def _root(self, item: Item) -> Root | None:
-        """The root whose key must be remembered; None for an item without one."""
+        """The root with a key that must be remembered; None for an item without one."""
         root = None if self.design.is_hidden(item) else self.design.root_of(item)
         return root if root is not None and root[0] in self.remembered else None
 
@@ -114,8 +114,8 @@ TAKEN_OVER_BY = "migrator"
 
 
 class Adoption(Struct, frozen=True):
-    """`pages`: those of a scan of the whole table; `remembered`: entities whose keys cannot be computed from one row;
-    `keep_direct`: records which entities the service writes itself."""
+    """`pages`: those of a scan of the whole table; `remembered`: entities with keys that cannot be computed from one row;
+    `keep_direct`: records the entities that the service writes itself."""
 
     job: str
     table_id: str
@@ -152,7 +152,7 @@ class Adoption(Struct, frozen=True):
         return sum(keys.remember(ticket, page) for page in self.pages())
 
     def _take_over(self, before: Kept, reason: str) -> None:
-        """Takes over from the table what is newer than in a journal that was lost, or that went back."""
+        """Take over from the table the records that are newer than those of a lost or restored journal."""
         journal = self.on_record()
         is_another = before.journal != journal.journal
         for name, kept in before.phases.items():

@@ -115,7 +115,7 @@ def open_journal(
 
 
 def keep_names(job: Job) -> dict[NameKind, str]:
-    """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
+    """The job's names of its table and source, which its journal records for the job from now on."""
     with _any_journal(job, Retry(backoff_of(job))) as journal:
         return add_names(_names(job), SqlIdentity(journal.database, job.name))
 
@@ -143,7 +143,7 @@ def refuse_absent_journal(job: Job) -> None:
 
 
 def answered_by_table(job: Job) -> list[str]:
-    """The patterns that the journal records as answered by DynamoDB; none if the journal is missing or cannot be asked."""
+    """The patterns that the journal records as answered by DynamoDB; none if the journal is missing or unreachable."""
     location = job.journal != IN_SOURCE and _location(job)
     if location and location.file and not os.path.exists(location.file):
         return []
@@ -199,7 +199,7 @@ class Target(Struct, frozen=True):
         return (page.items for page in self.store.scan(0, 1))
 
     def stripping(self) -> DynamoStripping:
-        """To be held by a block: takes attributes of ours out of items."""
+        """Context manager: removes migrator's attributes from items."""
         return DynamoStripping(self.store)
 
     def fenced(self, check: Callable[[], None]) -> Target:
@@ -249,7 +249,7 @@ def backoff_of(job: Job) -> Backoff:
 
 
 def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
-    """Also where the job sets none: `migrator pace` may set one while a process is at work."""
+    """Also if the job sets no limit: `migrator pace` may set one while a process is running."""
     return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
@@ -289,7 +289,7 @@ def client_of(job: Job, service: str, policy: str = "") -> Any:
 
 @contextmanager
 def own_words(client: Any, table: str) -> Iterator[None]:
-    """For a block that sends its own requests by a client of client_of. `table`: what it calls the table.
+    """For a block that sends its own requests by a client of client_of. `table`: its name for the table.
 
     Raises: StoppedError, TargetError for an error of boto's.
     """
@@ -412,7 +412,7 @@ class Live(Struct, frozen=True):
         return self.marks.lag() if isinstance(self.marks, SqlMarks) else None
 
     def marked_by(self) -> MarkedBy:
-        """What an install that is not told otherwise lets leave the marks: the log where it is captured, else triggers."""
+        """The default source of marks of an install: the log if it is captured, else triggers."""
         installation = self.capture.installation()
         return "log" if installation is not None and installation.marked_by == "log" else "triggers"
 
