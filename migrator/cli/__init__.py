@@ -1,1 +1,1 @@
-"""What commands are made with: options, text, tables, pages, progress, the endpoint for metrics."""
+"""Building blocks of commands: options, text, tables, pages, progress, the endpoint for metrics."""

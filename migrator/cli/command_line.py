@@ -1,4 +1,4 @@
-"""What commands are declared with (`Leaf`, `Branch`): options of the log, spelling advice, shared options."""
+"""Declarations of commands (`Leaf`, `Branch`): options of the log, spelling advice, shared options."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from migrator.cli import names
 from migrator.mapping.model.durations import ADVICE, seconds_of
 
 ENGINES: dict[str, Callable[..., Any]] = {}
-"""By its option: opens what works a run's pages elsewhere (`migrator.commands.processes.PageEngine`)."""
+"""By its option: opens the engine for a run's pages (`migrator.commands.processes.PageEngine`)."""
 DEFINITIONS: dict[str, Callable[..., list[str]]] = {}
 """By the word of `--as`: the lines of one part of a table's definition, as another tool has it."""
 PROBES: dict[str, Callable[..., int]] = {}
-"""By what is probed: what `migrator doctor --probe` runs."""
+"""By the probed product: the command of `migrator doctor --probe`."""
 
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")
 _CLAUSE_END = re.compile(r"[.:;](?: |$)")
 _SAME = "the same command"
 _PRIVATE = frozenset({"keys", "params", "source", "source_url"})
-"""Options whose values may name a person or hold a password: no message repeats them."""
+"""Options with values that may name a person or contain a password: messages never repeat them."""
 _NOT_REPEATED = frozenset({"dry_run", "as_json"})
 """Options left out of commands in messages, which differ from the current one."""
 
@@ -42,7 +42,7 @@ SOURCE_HELP = (
 
 
 LOG = "migrator.log"
-"""What was asked of the log so far, in a context's `meta`."""
+"""Key of the log's options so far, in a context's `meta`."""
 
 
 def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Path | None = None) -> None:
@@ -56,13 +56,13 @@ def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Pat
 
 
 _SET_APART: list[bool] = []
-"""Whether this process has frozen what its imports made: to count what is frozen takes as long as to look through it."""
+"""Whether this process has frozen the objects of its imports: counting frozen ones takes as long as a collection."""
 _GARBAGE_SOUGHT = (20_000, 50)
-"""After so many objects, and in older ones every so many times. By Python's own 700 and 10, a check of 400 tables spends a
-third of its time in looking through what stays."""
+"""After so many objects, and in older ones every so many times. With Python's own 700 and 10, a check of 400 tables
+spends a third of its time on collecting objects that stay."""
 
 Work = Callable[..., int]
-"""What a command does: takes what was given for its arguments and options, by their names, and returns the exit code."""
+"""A command's work: takes its arguments and options by name, and returns the exit code."""
 
 
 class Leaf(click.Command):
@@ -133,10 +133,8 @@ class Leaf(click.Command):
 
 
 class Branch(click.Group):
-    """Commands that are such; a name that none of them has is answered with one that is near to it.
-
-    `sections`: names of its commands under the headings that its help lists them by; what is in none comes last.
-    """
+    """Commands of this kind; an unknown name is answered with a similar one. `sections`: names of its commands under the
+    headings of its help; those in none come last."""
 
     command_class = Leaf
 
@@ -185,7 +183,7 @@ def _summary(command: click.Command | None) -> str:
 
 
 def _log_options() -> list[click.Parameter]:
-    """What each command and group takes for the log; what was given before a command's name holds behind it."""
+    """The log options of each command and group; options before a command's name apply after it as well."""
 
     def log_so(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value not in (None, "") and not ctx.resilient_parsing:
@@ -325,12 +323,12 @@ def print_json(data: Any) -> None:
 
 
 def flag(name: str, help_text: str, dest: str | None = None) -> Callable[[Any], Any]:
-    """An option without a value. `dest`: what its value is called, if not by the option's name."""
+    """An option without a value. `dest`: the name of its value, if not the option's."""
     return click.option(name, *([dest] if dest else []), is_flag=True, help=help_text)
 
 
 def option(spec: str, help_text: str, dest: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-    """An option with a value. `spec`: its name, and what a help calls its value: `--region NAME`. `dest`: as flag()."""
+    """An option with a value. `spec`: its name, and the value's name in help: `--region NAME`. `dest`: as flag()."""
     name, _, metavar = spec.partition(" ")
     names = (name, dest) if dest else (name,)
     return click.option(*names, metavar=metavar or None, help=help_text, **settings)
@@ -378,7 +376,7 @@ def duration(name: str, help_text: str, dest: str, **settings: Any) -> Callable[
 
 
 def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """The same of a duration that is more than nothing."""
+    """A duration that must be more than 0 s."""
     duration_s = seconds(ctx, param, text)
     if duration_s == 0:
         raise click.BadParameter(f"'{text}' is not a positive duration; {ADVICE}")

@@ -1,4 +1,4 @@
-"""What a backfill will cost, shown before it starts, and compared with the limit that was given."""
+"""The cost of a backfill, shown before it starts, and compared with the given limit."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Allowed(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """An estimate with the prices of the job's region and table class; None if they are not known, and why.
+    """An estimate with the prices of the job's region and table class; None if not known, and why.
 
-    `note`: what else is to be said of them. `reading`: US dollars for reading all rows, where that is paid for.
+    `note`: a remark on the prices. `reading`: US dollars for reading all rows, if reads are paid for.
     """
 
     estimate: Estimate

@@ -76,7 +76,8 @@ def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
 
 
 PHASES_FORMAT = 1
-"""Of the document that other languages read; raised where a key goes or means something else, not where one comes."""
+"""Version of the document for other languages; raised when a key is removed or changes its meaning, not when one is
+added."""
 
 
 def phases_document(
@@ -230,7 +231,7 @@ def instance_label(instance: Instance) -> str:
 
 
 def marking_line(service_registry: ServiceRegistry) -> str:
-    """How many instances leave the marks where no trigger does, for people."""
+    """How many instances leave the marks of tables without triggers, for people."""
     count = len(service_registry.marking)
     if not count:
         return "marked by services; no instance is alive, so changes leave no mark"

@@ -19,7 +19,7 @@ _LONGEST_PART = 16
 
 
 def inert(text: object) -> Markup:
-    """The text as markup, escaped; what is not to be seen stands as its code, set apart. Markup stays as it is."""
+    """The text as escaped markup, with set-apart codes for invisible characters. Markup does not change."""
     if isinstance(text, Markup):
         return text
     pieces = groupby(str(text), key=_is_unseen)
@@ -35,10 +35,8 @@ def name_text(name: str) -> Markup:
 
 
 def plain(text: object, *, lines: bool = False) -> str:
-    """The text for an attribute or a terminal, with the same codes. `lines`: whether its lines and tabs stay.
-
-    In JSON a code stands for what it shows, so that a document stays the same document.
-    """
+    """The text for an attribute or a terminal, with the same codes. `lines`: whether its lines and tabs stay. In JSON a
+    code is an escape of its character, so that the document does not change."""
     whole = str(text)
     if whole.isascii() and whole.isprintable():
         return whole
@@ -55,5 +53,5 @@ def _code(run: str) -> Markup:
 
 
 def _escaped(letter: str) -> str:
-    """As JSON writes it: two codes where one has too few digits."""
+    """The JSON escape: two codes if one has too few digits."""
     return json.dumps(letter)[1:-1] if ord(letter) > _LAST_OF_ONE else f"\\u{ord(letter):04x}"

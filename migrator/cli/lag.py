@@ -1,4 +1,4 @@
-"""What a relay did, and the lag of items behind rows: for `relay`, `status` and the hooks of `lag_high`."""
+"""A relay's results, and the lag of items behind rows: for `relay`, `status` and the hooks of `lag_high`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Signs:
             self._last[get_ident()] = self.clock()
 
     def fault(self) -> str:
-        """'' if all workers give signs; those whose threads have ended are done."""
+        """'' if all workers send heartbeats; those with ended threads are done."""
         now, here = self.clock(), {thread.ident for thread in threads()}
         with self._lock:
             silent_s = [now - at for ident, at in self._last.items() if ident in here] or [now - self._began]
@@ -71,12 +71,12 @@ STANDINGS: Mapping[Standing, str] = {
     "old": "mapping: the job now uses another one, or other columns: writers by this one are refused; take"
     " the newer file, or go back with `migrator recover JOB older-mapping`",
 }
-"""How the mapping in hand stands among those that the job has worked by."""
+"""Standing of the current mapping among those of the job."""
 
 
 @dataclass
 class RelayReport:
-    """daemon.Listener. `keep`: what is to be done now and then; `seen` is called with the state of the marks."""
+    """daemon.Listener. `keep`: periodic work; `seen` receives the state of the marks."""
 
     session: JobSession
     run: Run
@@ -86,17 +86,17 @@ class RelayReport:
     seen: Callable[[MarksState], None]
     totals: Counter[str] = field(default_factory=Counter)
     others: Counter[str] = field(default_factory=Counter)
-    """What the relays have worked that this one's command has started, when they have ended."""
+    """Totals of the relays that this one's command has started, after they ended."""
     state: MarksState = MarksState()
     open_counts: Mapping[str, int] = field(default_factory=dict)
-    """Findings of live change that were open when the marks were looked at last, by kind."""
+    """Open findings of live change at the last look at the marks, by kind."""
     looked_at: float = float("-inf")
     trouble: str = ""
     """Why it has not got on since; '' if it has."""
     changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
-    """From a change to its items, by table and what `entities` says of it."""
+    """From a change to its items, by table with its text in `entities`."""
     entities: Mapping[str, str] = field(default_factory=dict)
-    """By table of the source, the entities whose items follow from its rows, as one text."""
+    """By table of the source, the entities with items from its rows, as one text."""
     signs: Signs = field(default_factory=lambda: Signs(float("inf")))
     """Of its workers."""
     _reported_totals: Counter[str] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ class RelayReport:
             return Advance(done, self.state.waiting, signs, self.trouble, items, lag_s=lag_s)
 
     def _look(self) -> bool:
-        """Whether it was time to look at the marks."""
+        """Read the state of the marks if it is time; whether it was."""
         with self._lock:
             if time.monotonic() - self.looked_at < LOOK_S:
                 return False
@@ -164,7 +164,7 @@ class RelayReport:
         self.open_counts = self.open_findings.counts()
 
     def _keep_totals(self) -> None:
-        """What this relay has worked so far, for `migrator status`: a page of its own in a run that several relays share."""
+        """Store this relay's totals for `migrator status`: a page of its own in a run that several relays share."""
         with self._lock:
             totals = self.totals.copy()
         # A journal that is away has them at the next look.
@@ -175,7 +175,7 @@ class RelayReport:
                 self.session.journal.finish_page(self.run, self._page, tally, [], again=True)
 
     def _since(self) -> dict[str, int]:
-        """What was processed since the last line."""
+        """Totals since the last line."""
         with self._lock:
             before, self._reported_totals = self._reported_totals, self.totals.copy()
         return {

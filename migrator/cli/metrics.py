@@ -187,7 +187,7 @@ def backfill_part(copied: CountedProgress) -> Iterator[Family]:
 
 
 def reads_part(totals: Callable[[], ReadTotals | None]) -> Iterator[Family]:
-    """What a service reads and compares; nothing before its first read."""
+    """Reads and comparisons of a service; empty before its first read."""
     counted = totals()
     if counted is None:
         return
@@ -243,7 +243,7 @@ class CountedProgress:
         self.shown.page_done(entity, number, tally, took_ms)
 
     def others_done(self, entity: str, tally: Tally) -> None:
-        """Counted as this process's for what is left, and for metrics of the run; not for its own rate."""
+        """Counted as this process's for the remaining work, and for metrics of the run; not for its own rate."""
         self._others += tally
         self.tallies[entity] = self.tallies.get(entity, Tally()) + tally
         self.shown.others_done(entity, tally)

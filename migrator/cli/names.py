@@ -1,4 +1,4 @@
-"""What a shell offers for a word that is being completed: jobs, and the patterns, entities and runs of one."""
+"""Shell completion: jobs, and the patterns, entities and runs of one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 _HEAD = 4096
-"""Characters of a file in which its first words must stand."""
+"""Characters of a file that must contain its first words."""
 
 
 def jobs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -74,7 +74,7 @@ def _file(ctx: click.Context) -> Path:
 
 
 def _mapping(ctx: click.Context) -> Mapping[str, Any]:
-    """The words of the mapping file, as they stand: an environment variable that is not set hides no name."""
+    """The words of the mapping file, unexpanded: an unset environment variable does not hide names."""
     file = _file(ctx)
     with suppress(Exception):
         words = _words(file)

@@ -69,8 +69,7 @@ def say(line: str) -> None:
 
 
 def need_yes(question: str) -> None:
-    """Returns where the person at the terminal says yes. Raises: RefusedError, Interrupted. Standard output is for results
-    alone."""
+    """Ask the user at the terminal to confirm. Raises: RefusedError, Interrupted. Standard output is for results alone."""
     _asking.set()
     try:
         is_confirmed = click.confirm(question, err=True)
@@ -118,7 +117,7 @@ def print_result(data: Any, lines: str | Iterable[str], *, as_json: bool) -> Non
 
 
 def progress() -> Bars | Lines:
-    """Bars where a person looks at a terminal, JSON lines elsewhere."""
+    """Bars on a terminal, JSON lines elsewhere."""
     if sys.stderr.isatty():
         return Bars(console_on(sys.stderr))
     return Lines(logs.get_logger("migrator"))
@@ -132,14 +131,14 @@ def print_evidence(lines: Sequence[Line], *, every: bool, console: Console | Non
 
 
 def shown_live(text: Callable[[], str]) -> AbstractContextManager[object]:
-    """While it lasts, the text on one line of standard error, where a person looks at a terminal; nothing elsewhere."""
+    """Shows the text on one line of standard error during the block, on a terminal only."""
     if not sys.stderr.isatty():
         return nullcontext()
     return live_line(console_on(sys.stderr), text, redirect_stdout=sys.stdout.isatty())
 
 
 class _Inert:
-    """What a renderable draws, its own text made plain; colours and moves of the cursor are the console's."""
+    """The output of a renderable with its own text made plain; colours and cursor moves are the console's."""
 
     def __init__(self, drawn: ConsoleRenderable) -> None:
         self._drawn = drawn
@@ -151,7 +150,7 @@ class _Inert:
 
 
 class _AllInert(RenderHook):
-    """`transform`: as of a text that is printed without a console. `width`: where texts are folded; None: nowhere."""
+    """`transform`: as of a text that is printed without a console. `width`: of folded texts; None: not folded."""
 
     def __init__(self, transform: Callable[[str], str], width: int | None) -> None:
         self._transform, self._width = transform, width
@@ -192,7 +191,7 @@ _IN_A_PIPE = 160
 
 
 def console_on(stream: TextIO) -> Console:
-    """A console that draws in colours where the stream is a terminal; text that no terminal should obey is shown."""
+    """A console with colours if the stream is a terminal; control characters in texts are shown, not obeyed."""
     # The colours are drawn beneath the stream that would show them as text (main.py).
     is_fitted = stream.isatty() or "COLUMNS" in os.environ
     console = Console(file=getattr(stream, "beneath", stream), width=None if is_fitted else _IN_A_PIPE)
@@ -253,7 +252,7 @@ def mapping_of(job: Job) -> mappings.Mapping | None:
 
 
 def tell_masked(printed: Sequence[Finding], unmasked: Sequence[Finding]) -> None:
-    """One line on standard error where a key was masked."""
+    """One line on standard error if a key was masked."""
     if list(printed) != list(unmasked)[: len(printed)]:
         click.echo("…: a part of a key that may name a person; --show-keys prints keys whole", err=True)
 
@@ -306,7 +305,7 @@ def belonging(
 
 
 def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: bool) -> str:
-    """Why the table could not be asked, which is found out by the command itself, if it needs one; `is_told`: it may not.
+    """Why the table could not be checked, which a command that needs the table finds out itself.
 
     Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
     """
@@ -374,7 +373,7 @@ def adopt(session: JobSession) -> None:
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
-    """Raises: SettingsError if the mapping has no such entity."""
+    """Raises: SettingsError if the mapping does not have the entity."""
     entities = {entity.name: entity for entity in checked.entities}
     if name not in entities:
         raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, entities)}")

@@ -56,7 +56,7 @@ def environment_of_pages() -> Environment:
 
 
 def part_of_page(pages: Environment, name: str) -> Markup:
-    """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
+    """Style or script unchanged; nothing is filled in, so its hash is that of the file."""
     loader = pages.loader
     assert loader is not None
     return Markup(loader.get_source(pages, name)[0].strip())
@@ -116,7 +116,7 @@ _BAR, _GAP = 10.0, 2.0
 _LANE, _LOWER = 64.0, 36.0
 _LEFT, _TOP, _WIDE, _HIGH = 46.0, 12.0, 250.0, 108.0
 _LEAST = 1.0
-"""The height of a column of little: of nothing there is none."""
+"""The least height of a column that is not 0."""
 _NINES = 3.0
 """The width of a curve's picture, as nines: 3 is 99.9 %."""
 _TICKS = (0.0, 50.0, 90.0, 99.0, 99.9)
@@ -135,7 +135,7 @@ class Bar(Struct, frozen=True):
 
 
 class BarChart(Struct, frozen=True):
-    """Two lanes: above, all that was compared; below, on a scale of its own, what differed or failed."""
+    """Two lanes: above, all comparisons; below, on a scale of its own, those that differed or failed."""
 
     width: float
     height: float
@@ -285,7 +285,7 @@ def _across(percentile: float) -> float:
 
 
 def _powers(low: float, high: float) -> Iterator[float]:
-    """Round numbers from below the lowest to above the highest: powers of ten, with steps between where they are few."""
+    """Round numbers from below the lowest to above the highest: powers of ten, with steps between if they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps: Sequence[int] = (1,) if last - first > 2 else _STEPS
     every = [step * 10.0**power for power in range(first, last + 1) for step in steps]
@@ -314,7 +314,7 @@ def money(amount: Decimal | None) -> str:
 
 
 def rate_text(per_s: float | None) -> str:
-    """Calls a second, in the unit that is read best; '–' where none is known."""
+    """Calls per second, in a readable unit; '–' if not known."""
     if per_s is None:
         return "–"
     for unit, seconds in (("s", 1), ("min", 60), ("h", 3_600)):

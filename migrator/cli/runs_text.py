@@ -34,7 +34,7 @@ def backfill_data(result: BackfillResult) -> dict[str, Any]:
 
 
 def verify_data(result: VerifyResult) -> dict[str, Any]:
-    """The result as plain values; `clean` is what the exit code says."""
+    """The result as plain values; `clean` decides the exit code."""
     return {
         "run": result.run.id,
         "looked_since": result.run.started_at,
@@ -68,7 +68,7 @@ def print_backfill_verdict(console: Console, result: BackfillResult, allowed: in
 
 
 def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
-    """The source's plans for an entity's page, each with a warning for what it would read as a whole."""
+    """The source's plans for an entity's page, each with a warning for tables that it would read as a whole."""
     for plan in plans:
         yield f"{entity}, {plan.what}:"
         yield from (f"  {line}" for line in plan.lines)
@@ -155,7 +155,7 @@ class _DrawnProgress(_Progress):
 
 
 class Unshown(_Progress):
-    """Of a process whose work another one shows."""
+    """For a process with its work shown by another one."""
 
     def page_planned(self, entity: str, number: int) -> None:
         """Nothing, as all of these."""
@@ -231,7 +231,7 @@ class Lines(_Progress):
         self._log = log
         self._clock = clock
         self._planning: dict[str, float] = {}
-        """When the log last had a line on an entity whose pages are being planned."""
+        """Time of the last log line on an entity with pages being planned."""
         self._rows: dict[str, tuple[int, int]] = {}
         """By entity its rows done by now, and all."""
         self._told_at = clock()
@@ -300,7 +300,7 @@ class SampleLines(_Progress):
         self._log = log
 
     def pattern_started(self, pattern: str, samples: int) -> None:
-        """Prints nothing: a replay reports what was asked at its end."""
+        """Prints nothing: a replay reports at its end."""
 
     def sample_done(self, pattern: str) -> None:
         """Nothing: no line a sample."""

@@ -37,7 +37,8 @@ _FOLDED = 16
 _SHORT = 10
 """A cell no wider is never folded: a number with its unit, an age."""
 _NAME = 8
-"""Names of the first column are whole, for they are copied: one that is wider than its column has a line of its own."""
+"""Names of the first column are not cut, so that they can be copied: one that is wider than its column has a line of its
+own."""
 
 
 class FittedTable(Table):
@@ -83,7 +84,7 @@ class FittedTable(Table):
         return part
 
     def _blocks(self, columns: Sequence[Sequence[Text]]) -> RenderResult:
-        """A row's first cell on a line of its own; below it what the other columns say, each behind its name."""
+        """A row's first cell on a line of its own; below it the other columns, each after its name."""
         if self.title:
             yield Text(str(self.title), self.title_style or "")
         (_, *names), *others = columns
@@ -94,7 +95,7 @@ class FittedTable(Table):
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: Any) -> FittedTable:
-    """A column whose name ends in a blank holds numbers. Cells are text, never markup. `look`: as rich's Table has it."""
+    """A column with a name that ends in a blank holds numbers. Cells are text, never markup. `look`: as in rich's Table."""
     table = FittedTable(box=None, pad_edge=False, **look)
     for name in columns:
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")
@@ -127,7 +128,7 @@ def _longest_word(text: Text) -> int:
 
 
 def _widths(narrowest: Sequence[int], widest: Sequence[int], room: int) -> list[int]:
-    """Each column's width: what is left is shared among those that have more to say."""
+    """Each column's width: the remaining room is shared among the wider ones."""
     widths = list(narrowest)
     while growing := [at for at, width in enumerate(widths) if width < widest[at]]:
         left = room - sum(widths)
@@ -293,7 +294,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class EndStep(Struct, frozen=True):
-    """`what` in words, `command` of ours or `sql` for the source; nothing of it is run by us."""
+    """`what` in words, `command` of migrator or `sql` for the source; migrator runs neither."""
 
     what: str
     command: str = ""
@@ -368,7 +369,7 @@ def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any
 
 
 def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -> str:
-    """One line: what the rows take, and what that costs on AWS; `unpriced`: why that is not known."""
+    """One line: the items of the rows, and their cost on AWS; `unpriced`: why that is not known."""
     units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
     stored_mb = cost_estimate.stored_bytes / _MB
     amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items and {units}; {stored_mb:,.1f} MB stored"
@@ -391,8 +392,8 @@ _END = "//migrator//"
 
 
 def sql_text(steps: Sequence[Step]) -> str:
-    """Every statement with a semicolon, a comment before each transaction. Clients of MariaDB and MySQL are told where a
-    trigger ends that has a semicolon itself."""
+    """Every statement with a semicolon, a comment before each transaction. Delimiters mark the end of triggers with
+    semicolons for clients of MariaDB and MySQL."""
     parts = [f"-- {step.table or 'our own'}\n{_statements(step.statements)}" for step in steps]
     return "\n".join(parts)
 

@@ -1,4 +1,5 @@
-"""What surrounds a backfill or a relay at work: its pace, its presence in the journal, its metrics and health over HTTP."""
+"""The surroundings of a running backfill or relay: its pace, its presence in the journal, its metrics and health over
+HTTP."""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ class Monitored(Struct, frozen=True):
 
     @property
     def documents(self) -> Mapping[str, Callable[[], tuple[int, Mapping[str, object]]]]:
-        """By path what gives a status code and JSON."""
+        """By path a function that returns a status code and JSON."""
         return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
 
     def healthz(self) -> tuple[int, dict[str, object]]:
@@ -216,7 +217,7 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *words: object) -> None:
-            """Nothing: a line a scrape would hide what matters."""
+            """Nothing: a line per scrape would hide the rest."""
 
     class Server(_HttpServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -257,8 +258,8 @@ class KnownPhases:
 
 
 class Watched(Struct, frozen=True):
-    """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere;
-    `own`: its part of budgets; None if it spends nothing of them."""
+    """A process before its work. `signs`: of its workers; `address`: of its monitoring, None for none; `own`: its part of
+    budgets; None if it spends none."""
 
     kind: ProcessKind
     session: JobSession
@@ -320,7 +321,7 @@ def _strains(tuning: Tuning, source: JobSource) -> Iterator[Strain]:
 
 
 def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
-    """What a worker calls before each piece of work: it returns when nothing holds the process."""
+    """Called by a worker before each piece of work; returns when nothing holds the process."""
 
     def rest(seconds: float) -> None:
         signs.give()
@@ -336,7 +337,7 @@ def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
 
 @contextmanager
 def failure_kept(kind: ProcessKind, session: JobSession) -> Iterator[None]:
-    """What ends the block is kept as the last failure of its kind, also where the work had not begun."""
+    """Store the error that ends the block as the last failure of its kind, even if the work had not begun."""
     try:
         yield
     except Interrupted:

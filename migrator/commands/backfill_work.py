@@ -47,7 +47,7 @@ from migrator.stages.session.session import JobSession
 
 
 class BackfillFlags(Struct, frozen=True):
-    """What the command line asked for."""
+    """Options of the command line."""
 
     entities: tuple[str, ...]
     workers: int | None
@@ -228,7 +228,7 @@ def _bill(
     after: int,
     rows: Rows,
 ) -> Bill:
-    """What is left to write and what it costs, printed on stderr unless it is nothing. `rows`: as pages are read."""
+    """The remaining writes and their cost, printed on stderr unless zero. `rows`: the reader of pages."""
     unfinished = edges.journal.find_run(identity)
     if unfinished is not None and ((unfinished.state == "done" and flags.restart) or unfinished.id <= after):
         unfinished = None

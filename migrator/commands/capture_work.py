@@ -1,4 +1,4 @@
-"""`migrator capture` and `migrator relay`: what marks every change in the source, and what makes items of the marks."""
+"""`migrator capture` and `migrator relay`: capture of changes in the source, and items made from the marks."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ _HALF = (
 
 
 def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing:
-    """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
-    hold."""
+    """The mapping's former standing in the job. Registered before triggers change: relays by the mapping before cannot
+    read all marks of new ones."""
     newest, own = session.newest(), session.own_revision()
     # An entity that stops or starts being direct returns the job to a former state; another mapping than the
     # newest does not.
@@ -156,8 +156,11 @@ def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing
 
 
 def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None:
-    """Returns where the job's direct entities may be direct from now on, which goes on record; new ones need evidence,
-    which is shown. Raises: SettingsError if one was taken out of the job; RefusedError if evidence is against it."""
+    """Check that the job's direct entities may be direct from now on, and record it; new ones need evidence, which is
+    printed.
+
+    Raises: SettingsError if one was taken out of the job; RefusedError if evidence is against it.
+    """
     job = session.job
     recorded = session.on_record().direct
     if recorded == set(job.direct):
@@ -270,7 +273,7 @@ def _refuse_living(session: JobSession) -> None:
 
 LOOK_S = 10.0
 _SHARE = 0.02
-"""Of the time that looks may take, where a source with many tables answers slowly."""
+"""Share of the time for checks, if a source with many tables answers slowly."""
 _log = get_logger("relay")
 
 
@@ -322,7 +325,7 @@ _MEND = "run `migrator capture install`, then `migrator verify --repair`, and st
 # `migrator relay`: marks made into items.
 
 _WRITTEN_ALL_THE_SAME = {"apart"}
-"""Kinds of findings whose rows have their items none the less."""
+"""Kinds of findings of rows that have their items anyway."""
 RELAYS = "relays"
 """All relays of a job share its budgets, however they were started."""
 DISCARDED_TRIES = 3
@@ -330,7 +333,7 @@ DISCARDED_TRIES = 3
 
 
 class _RelayRequest(Struct, frozen=True):
-    """What the command line asked for. `part`: given to a relay that another one has started."""
+    """Options of the command line. `part`: set for a relay that another one has started."""
 
     once: bool
     workers: int
@@ -339,7 +342,7 @@ class _RelayRequest(Struct, frozen=True):
     options: Mapping[str, Any]
 
     def words(self, job: Job) -> list[str]:
-        """What the other relays of this command are given."""
+        """The command line of the other relays of this command."""
         given = {"--json": True, "--once": self.once, "--workers": self.workers}
         return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
 
@@ -473,7 +476,7 @@ def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[Concur
 
 
 def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -> None:
-    """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
+    """A relay's periodic work; it ends the relay if the service may write the table itself, unless `force`."""
     edges.guard()
     check_capture()
     if not force and edges.session.ownership.is_service():

@@ -101,7 +101,7 @@ class MoveOptions(Struct, frozen=True):
 
 
 def fit_reason(reason: str) -> None:
-    """Raises: SettingsError if the audit has no room for it."""
+    """Raises: SettingsError if the reason is too long for the audit."""
     if len(reason) > _LETTERS:
         raise SettingsError(f"a reason has at most {_LETTERS} letters")
 
@@ -307,7 +307,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
 def _judged(
     stage: Cutover, gatherer: EvidenceGatherer, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
-    """By the evidence of now, of which people are shown what is not ok; with --dry-run all of it."""
+    """The judgement by current evidence; prints the lines that are not ok, with --dry-run all."""
     lines = partial(gatherer.lines, one_way=options.one_way)
     judged = stage.judge(phase, after, lines)
     if not options.as_json:
@@ -322,7 +322,7 @@ def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
 
 
 def _down(session: JobSession, phase: PatternPhase, after: State, options: MoveOptions) -> int:
-    """A move back by the journal alone: neither source nor table may stand in its way."""
+    """A move back by the journal alone: an unreachable source or table must not block it."""
     judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
     if options.dry_run:
         return _stays(judged, options)
@@ -387,7 +387,7 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
 
 
 class _Marks:
-    """What waits in the source, which is opened at the first call: the watch itself needs the journal alone."""
+    """The marks in the source, which is opened at the first call: the watch itself needs the journal alone."""
 
     def __init__(self, session: JobSession, open_until: ExitStack) -> None:
         self._session, self._open_until = session, open_until
@@ -436,7 +436,7 @@ class _Output:
 
 
 def _data(moved: MovedBack) -> dict[str, Any]:
-    """What a hook and a program get of a move, besides its pattern and reason."""
+    """Data of a move for hooks and programs, besides its pattern and reason."""
     lines = [asdict(line) for line in moved.lines]
     return {"from": str(moved.before), "to": str(moved.after), "version": moved.version, "evidence": lines}
 

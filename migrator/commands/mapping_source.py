@@ -1,4 +1,4 @@
-"""`migrator mapping` with a source at hand: the mapping against its schema, one row's items, and what items give back."""
+"""`migrator mapping` with a source: the mapping against its schema, one row's items, and columns that items restore."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ _TABLES_NAMED = 20
 def check_on_source(
     url: str, parsed: ParsedMapping, leave: Sequence[str] = ()
 ) -> tuple[Sequence[Fault], str]:
-    """Faults and warnings by the source's schema, and what can be said of a mapping without faults. `leave`: tables that
-    have no entity on purpose, with * for anything. Raises: MappingError."""
+    """Faults and warnings by the source's schema, and a summary for a mapping without faults.
+
+    `leave`: tables that have no entity on purpose, with * for anything. Raises: MappingError.
+    """
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
     with open_source(_settings(url), parsed) as source:
@@ -121,7 +123,7 @@ def _of_rows(workload: Workload, doubts: Sequence[_Doubt | None]) -> list[Fault]
 
 
 def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
-    """A warning for each TTL column that is 0 in some row, where the mapping does not say what 0 means."""
+    """A warning for each TTL column that is 0 in some row, if the mapping does not define 0."""
     for plan in plans:
         for item in plan.entity.items:
             if item.expiry is None or item.expiry.zero:
@@ -161,8 +163,8 @@ def _of_number(plan: EntityPlan, path: str, condition: str, warning: Fault) -> _
 
 
 def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
-    """(pattern, sentence) of each pattern whose index lacks rows that its SQL gives, because they have NULL in a column of
-    the key; nothing for old tables of DynamoDB's, which no SQL asks."""
+    """(pattern, sentence) of each pattern whose index lacks rows that its SQL gives, because they have NULL in a column
+    of the key; nothing for old DynamoDB tables, which have no SQL."""
     if checked.mapping.documents:
         return
     from migrator.stages.session.workload import Workload  # only this check parses SQL
@@ -186,7 +188,7 @@ def _nulls(
 
 
 def _settings(source: str) -> SourceSettings:
-    """Of a URL, or of the job that is named in its place: old tables of DynamoDB's have no URL."""
+    """Settings of a URL, or of a job in its place: old DynamoDB tables do not have URLs."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return load_job(path, os.environ).source
@@ -194,7 +196,7 @@ def _settings(source: str) -> SourceSettings:
 
 
 def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> tuple[Sequence[Fault], str]:
-    """The same of a mapping that declares its old tables of DynamoDB's: what it says of them is all there is to know."""
+    """As check_on_source, for a mapping that declares its old DynamoDB tables: only its declarations are known."""
     revised, transforms = load_transforms(parsed)
     facts = facts_of(revised.mapping)
     checked = check_mapping(revised, facts, transforms)

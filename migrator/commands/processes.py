@@ -149,7 +149,7 @@ class Children:
             self._end()
 
     def _end(self) -> None:
-        """They are told by the end of their standard input, which also comes when this process is killed."""
+        """They are stopped by the end of their standard input, which also comes when this process is killed."""
         self._over.set()
         for process in list(self._processes.values()):
             if process.stdin is not None:
@@ -214,7 +214,7 @@ class Others(Struct, frozen=True):
         *,
         again: bool = False,
     ) -> Children:
-        """`ended`: told of one that has ended before this process, by its name in the journal."""
+        """`ended`: receives the journal's name of a process that ended before this one."""
 
         def gone(who: str) -> None:
             ended(who)
@@ -228,9 +228,9 @@ class Others(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class RunWork:
-    """What a process of a run is given of it: text and numbers, since what is compiled of them cannot be pickled.
+    """A process's input from its run: text and numbers, since compiled objects cannot be pickled.
 
-    `entities`: none for all. `scope`: what a verify covers.
+    `entities`: none for all. `scope`: of a verify.
     """
 
     kind: Literal["backfill", "verify"]
@@ -244,7 +244,7 @@ class RunWork:
 
 
 class PageEngine(Protocol):
-    """An open cluster whose executors can work on the job."""
+    """An open cluster with executors that can work on the job."""
 
     def driver_job(self, job: Job) -> Job:
         """The job with this process's own part of its connections."""
@@ -274,11 +274,8 @@ def open_engine(
 
 
 class Joining(Struct, frozen=True):
-    """Which run a process joins, by what its command was given.
-
-    `who`: as no other process calls itself. `connections`: to the source; None: those that the others have left.
-    `is_counted`: whether the rows that are left are counted, for `status`.
-    """
+    """The run to join, by the options of the command. `who`: a unique name. `connections`: to the source; None: those
+    that the others have left. `is_counted`: whether remaining rows are counted, for `status`."""
 
     job: Job
     who: str
@@ -290,7 +287,7 @@ class Joining(Struct, frozen=True):
 
 
 class JoinedProcess(Struct, frozen=True):
-    """A process at work on a run of another one's, until its block ends. `call`: what is done with pages of one name."""
+    """A process in another one's run, until its block ends. `call`: the work on pages of one name."""
 
     session: JobSession
     lease: Held
@@ -398,7 +395,7 @@ OPENED: Mapping[str, Callable[[JobSession, Joining, Tell], AbstractContextManage
 
 
 STILL: tuple[Confirm | None, Callable[[], bool]] = (None, lambda: True)
-"""Of a source whose changes leave no marks: it is taken not to change."""
+"""For a source without marks, which is taken as unchanging."""
 
 
 def stage_of(

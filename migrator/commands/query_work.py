@@ -1,4 +1,4 @@
-"""`migrator look --pattern` and `migrator shadow replay`: access patterns asked of both sides."""
+"""`migrator look --pattern` and `migrator shadow replay`: access patterns answered by both sides."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ _EXAMPLES_SHOWN = 3
 
 
 def replay_data(result: ReplayResult) -> dict[str, Any]:
-    """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
+    """The result as plain values; `clean` decides the exit code, `not_proven` are patterns that were not called. Redacted
     values are masked."""
     return {
         **picked(result, "clean", "not_proven", "control", "seed"),
@@ -221,7 +221,7 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
 
 
 def print_replay(console: Console, result: ReplayResult) -> None:
-    """A line for each pattern, where its parameters come from, and one example of each kind of difference."""
+    """A line for each pattern, the sources of its parameters, and one example of each kind of difference."""
     console.print(_counts(result))
     for replay in result.patterns:
         console.print(
@@ -322,7 +322,7 @@ def _milliseconds(replay: PatternReplay) -> Iterator[str]:
 
 
 def _drawn(replay: PatternReplay) -> str:
-    """Where the parameters come from, which optional ones were set how often, and what is missing."""
+    """The sources of the parameters, which optional ones were set how often, and what is missing."""
     words = [", ".join(f"{name} ← {origin}" for name, origin in replay.origins.items()) or "no parameters"]
     if any(param.optional for param in replay.pattern.params):
         kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(replay.kinds.items()))
@@ -363,7 +363,7 @@ def _print_example(console: Console, replay: PatternReplay, example: Example, re
 
 
 def _word(text: str) -> str:
-    """The text as a shell takes it; what a terminal would obey is escaped."""
+    """The text as a shell takes it; terminal controls are escaped."""
     return shlex.quote(text) if text.isprintable() else json.dumps(text)
 
 

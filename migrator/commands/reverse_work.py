@@ -1,4 +1,4 @@
-"""`migrator reverse check|start|status|stop|verify`: rows made of what services write to the table."""
+"""`migrator reverse check|start|status|stop|verify`: rows made from a service's writes to the table."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ from migrator.stages.session.session import JobSession
 
 _LOOK_S = 0.5
 _ENDS_WITHIN_S = 120.0
-"""And their lease: how long processes of reverse are waited for that were asked to end."""
+"""In addition to their lease: how long to wait for processes of reverse that were asked to stop."""
 
 # ── SQL answers again: by the journal alone, but from complete ──
 
@@ -101,7 +101,7 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
 def _all_back(
     stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
 ) -> tuple[list[MovedPattern], int]:
-    """What was moved, and the exit code of what was not: one that was moved elsewhere meanwhile stops none of the others."""
+    """The moves, and the exit code of the others: a pattern that was moved elsewhere meanwhile does not stop the rest."""
     moved, code = [], CLEAN
     for _, phase in sorted(phases.items()):
         if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
@@ -115,7 +115,7 @@ def _all_back(
 
 
 def _phases_moved_back(after: State | None) -> set[str]:
-    """What a rollback of all means: where the table answers, and where both are compared if all is to be off."""
+    """The phases that a rollback of all concerns: those answered by the table, and those compared if all go to off."""
     return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
 
 
@@ -194,7 +194,7 @@ def back_from_complete(
 
 
 def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None:
-    """Raises: SettingsError if an operator vouches for what is not in doubt, or what a service did write."""
+    """Raises: SettingsError if an operator vouches for entities that are not in doubt, or that a service did write."""
     if strange := sorted(set(unwritten) - set(may_be)):
         known = f"it may be {', '.join(sorted(may_be))}" if may_be else "here it goes with no entity"
         raise SettingsError(f"--unwritten {', '.join(strange)}: {known}")

@@ -48,7 +48,7 @@ KNOWN_S = 120.0
 
 
 class ProcessStanding(Struct, frozen=True):
-    """A process, how it stands, and why."""
+    """A process, its state, and the reason."""
 
     process: ProcessState
     standing: Standing
@@ -310,7 +310,7 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
 
 
 class StatusSnapshot(Struct, frozen=True):
-    """What the stores said at one moment of the work."""
+    """The stores' data at one moment."""
 
     lag: Lag
     operations: Operations
@@ -379,8 +379,8 @@ def is_dead(process: ProcessState) -> bool:
 
 
 class JobStatus(Struct, frozen=True):
-    """What is known of a job. `revision`: of its mapping file, where it was requested and can be read; `table_away`: why
-    DynamoDB cannot be asked, '' if it can."""
+    """The state of a job. `revision`: of its mapping file, if requested and readable; `table_away`: why DynamoDB is
+    unreachable, '' if it is not."""
 
     job: str
     journal: str

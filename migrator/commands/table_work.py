@@ -388,8 +388,7 @@ def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool)
 def _changed(
     session: JobSession, job: Job, mapping: MappingModel, target: Target, planned: IndexChanges, *, yes: bool
 ) -> tuple[str, ...]:
-    """The indexes that were removed, once those that were missing are there; a command that was stopped goes on by being
-    run again."""
+    """The removed indexes, after the missing ones were added; a command that was stopped continues when run again."""
     admin, design = target.admin, target.design
     revision = (planned.remove and known_revision(job)) or mapping.revision
     if planned.remove:

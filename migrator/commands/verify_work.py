@@ -55,7 +55,7 @@ DEFAULT_SETTLE_S = 10.0
 
 
 class _VerifyRequest(Struct, frozen=True):
-    """What the command line asked for. `rows_of`: the job, its rows read as it says."""
+    """Options of the command line. `rows_of`: the job with the settings for reading its rows."""
 
     rows_of: Job
     workers: int | None
@@ -195,7 +195,7 @@ def _join(session: JobSession, asked: _VerifyRequest) -> int:
 
 
 def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
-    """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
+    """The progress of a stopped verify, and how to resume it, which needs the same rows."""
     compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
     drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
@@ -220,8 +220,7 @@ def _read_by(job: Job, source_url: str | None) -> Job:
 
 
 def _scope(sample: SampleSize | None, source_url: str | None) -> str:
-    """What the run looks at, as text: one that reads from elsewhere does not continue with what another one has looked
-    at."""
+    """The scope of the run, as text: a run with another source does not continue it."""
     parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
     if source_url:
         parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
@@ -283,7 +282,7 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
 
 
 def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:
-    """What is installed of capture; where it is, the verify knows that rows change meanwhile."""
+    """The installation of capture; with one, the verify knows that rows change meanwhile."""
     if options["repair"]:
         return session.need_installation()
     installation = session.live.capture.installation()
@@ -333,7 +332,7 @@ def _options(session: JobSession, asked: _VerifyRequest) -> VerifyOptions:
 
 
 def _sample(part: str | None, seed: int | None) -> SampleSize | None:
-    """The sample that was requested; without a seed one is drawn and printed, so that the same rows can be asked again."""
+    """The requested sample; without a seed one is drawn and printed, so that the same rows can be read again."""
     if part is None:
         if seed is not None:
             raise SettingsError("--seed goes with --sample")

@@ -2,8 +2,8 @@
 
 A file a page, merged into shuffled parts, and a manifest last.
 
-A page is copied as a fast backfill copies it, into a file instead of the table. Nothing is published while a row has been
-refused, or two rows make one key: an import takes the last of two such items and says nothing.
+A page is copied as in a fast backfill, into a file instead of the table. An export with a refused row, or two rows with
+one key, is not published: an import silently takes the last of two such items.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from migrator.stages.session.job import backoff_of, files_at, region_of
 from migrator.stages.session.session import JobSession
 
 BLOCKING = ("refused", "collision", "unwritten")
-"""Kinds of findings of whose rows something is missing in the files."""
+"""Kinds of findings of rows with missing parts in the files."""
 MOST_PARTS = 50_000
 """Objects of one import. Source: Amazon DynamoDB Developer Guide, "Import quotas and validation"."""
 _DIGEST = 32
@@ -79,7 +79,7 @@ _GZIP = 31
 
 
 class ItemLines:
-    """A store of one page: what is put becomes lines, each behind the digest of its key."""
+    """A store of one page: puts become lines, each after the digest of its key."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -92,8 +92,8 @@ class ItemLines:
 
 
 class ExportPath(Struct, frozen=True):
-    """The path of a backfill whose pages become files. `alone`: how items are made, claimed and checked before that;
-    `folder`: before the names of this run's pages."""
+    """The path of a backfill that writes pages as files. `alone`: how items are made, claimed and checked before that;
+    `folder`: prefix of the names of this run's pages."""
 
     alone: FastPath
     files: Files
@@ -115,7 +115,7 @@ def page_name(folder: str, entity: str, number: int) -> str:
 
 
 def packed(lines: Sequence[bytes]) -> bytes:
-    """The same bytes for the same lines, whenever and wherever."""
+    """The same bytes for the same lines on every call."""
     # Not GzipFile: its buffers live until the next garbage collection, on Python 3.13 those of many parts at once.
     gzip = zlib.compressobj(_LEVEL, wbits=_GZIP)
     pieces = [
@@ -132,10 +132,10 @@ def _nothing(part: PartFile) -> None:
 
 
 class Publication(Struct, frozen=True):
-    """Makes an export of a run whose pages are all written. `check` raises when the run must stop; `told`: called for
-    each part.
+    """Makes an export of a run with all pages written. `check` raises when the run must stop; `told`: called for each
+    part.
 
-    `unproved`: by entity the types whose keys are claimed. Memory holds one uncompressed part, for any number of parts.
+    `unproved`: by entity the types with claimed keys. Memory holds one uncompressed part, for any number of parts.
     """
 
     files: Files
@@ -210,10 +210,8 @@ class Publication(Struct, frozen=True):
                 yield self._current(entity, decompress(data).splitlines(keepends=True))
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
-        """The lines without items of rows that gave their key up to another one while the run went on.
-
-        That change has left its mark; both items under one key would be in the files.
-        """
+        """The lines without items of rows that gave their key up to another one during the run. That change has left its
+        mark; otherwise the files would contain both items under one key."""
         types = self.unproved.get(entity.name)
         if not types:
             return lines
@@ -289,8 +287,8 @@ _log = get_logger("export")
 
 
 class Opened(Struct, frozen=True):
-    """What an export and an import work with: the job, its journal under the job's lease, and the files. `installation`:
-    of capture; '' if changes leave no marks."""
+    """The edges of an export and an import: the job, its journal under the job's lease, and the files. `installation`: of
+    capture; '' if changes leave no marks."""
 
     session: JobSession
     files: Files
@@ -308,7 +306,7 @@ class Opened(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """What stands for the table in the journal until there is one: runs and claims are kept under it."""
+        """Placeholder for the table in the journal until it exists: the key of runs and claims."""
         return self.files.name[-_PLACE_LENGTH:]
 
 
@@ -448,7 +446,7 @@ def _stopped(opened: Opened, run: Run) -> str:
 def _print(
     opened: Opened, result: BackfillResult, manifest: Manifest | None, *, whole_keys: bool, as_json: bool
 ) -> int:
-    """The exit code: nothing was published where rows are missing."""
+    """The exit code; an export with missing rows was not published."""
     if as_json:
         print_json(_data(opened, result, manifest))
         return DIFFERENT if manifest is None else CLEAN
@@ -469,7 +467,7 @@ def _print(
 
 
 def _cost(opened: Opened, manifest: Manifest) -> str:
-    """What the import costs; '' if that is not known."""
+    """Cost of the import; '' if not known."""
     options = opened.session.job.target.options
     price = price_of(region_of(opened.session.job), options.table_class)
     if price is None or price.import_gb is None:

@@ -52,7 +52,7 @@ from migrator.stages.session.session import JobSession
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 15.0
 FAULTS = 1000
-"""Items that are told; an import continues after the first, and says only at its end that it failed."""
+"""The most faulty items that are listed; an import continues after the first, and reports only at its end that it failed."""
 
 # ── Before an import: the files are those that the journal knows, all of them and no other ──
 
@@ -112,11 +112,8 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
 
 
 def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
-    """`ticket`: the highest that was drawn.
-
-    Raises: SettingsError if a writer was at work since the export began: what it made of changed rows is not in the
-    files, and the marks are gone.
-    """
+    """`ticket`: the highest that was drawn. Raises: SettingsError if a writer was active since the export began: its
+    items of changed rows are not in the files, and the marks are gone."""
     if ticket > state_of(journal, export.run).get("ticket", 0):
         what = "a relay or a service has made items of changed rows since the export began, so their marks are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
@@ -163,8 +160,8 @@ class Import:
     def run(self, run: Run) -> Imported:
         """Imports, or continues with what the run has begun.
 
-        Raises: RefusedError if DynamoDB did not take all of it, with findings; TargetError if a table is there
-        that this run did not make; Interrupted, StoppedError: the same run continues later.
+        Raises: RefusedError if DynamoDB did not take all of it, with findings; TargetError if the table exists and this
+        run did not make it; Interrupted, StoppedError: the same run continues later.
         """
         admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)
@@ -343,7 +340,7 @@ def _identity(opened: Opened, design: TableDesign) -> RunIdentity:
 
 
 def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
-    """Whether the table is what the last import made."""
+    """Whether the table is the result of the last import."""
     if latest is None or latest.state != "done":
         return False
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id

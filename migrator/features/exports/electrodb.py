@@ -96,7 +96,7 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def property_(name: str) -> str:
-    """A name where an object or an interface declares it."""
+    """A name in the declaration of an object or an interface."""
     return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
@@ -161,7 +161,7 @@ _MODULE_NAMES = "KEY TYPE TTL PLACES createHash DynamoDBClient Entity entities E
 
 @functools.lru_cache(maxsize=1)
 def _declarations() -> dict[str, str]:
-    """The parts of runtime.ts by what they declare, in its order."""
+    """The parts of runtime.ts by their declarations, in its order."""
     text = resources.files(__package__).joinpath("runtime.ts").read_text(encoding="utf-8")
     return {found[1]: part for part in text.strip().split("\n\n") if (found := _DECLARED.search(part))}
 
@@ -228,8 +228,8 @@ _FUNCTIONS = {
 
 
 class TypeScript(Expressions):
-    """Expressions whose functions give undefined where a value is missing. `maps`: by the mapping's name of a map the
-    constant that holds it."""
+    """Expressions with functions that return undefined for a missing value. `maps`: by the name of a map in the mapping,
+    its constant."""
 
     def __init__(self, model: Model, star: str = "every") -> None:
         self.around, self.star = model.around, star
@@ -267,7 +267,7 @@ class TypeScript(Expressions):
         return quoted(unit_of(used))
 
     def text(self, piece: Piece) -> str:
-        """Raises: UnsaidError for kinds whose text JavaScript may write otherwise."""
+        """Raises: UnsaidError for kinds whose text may differ in JavaScript."""
         value, kind = piece.code, piece.kind
         if kind.name in _TEXTS:
             return value
@@ -331,8 +331,8 @@ def maps_of(model: Model) -> dict[str, str]:
 
 
 class Input(Struct, frozen=True):
-    """A value that keys are made of. `name`: of an attribute of the item, or of what the caller must add; `stored`: whether
-    items hold it."""
+    """A value in keys. `name`: of an attribute of the item, or of one that the caller must add; `stored`: whether items
+    contain it."""
 
     name: str
     kind: Kind
@@ -340,11 +340,11 @@ class Input(Struct, frozen=True):
 
 
 class ItemCode(TypeScript):
-    """An item type as TypeScript calls it, and all that its key attributes are made of: attributes, keys that are one value,
-    and what the caller adds.
+    """An item type in TypeScript, and the inputs of its key attributes: attributes, keys that are one value, and values
+    from the caller.
 
     `type`: its interface; `keys`: the function that makes its keys; `inputs`: by name; `parts`: by key attribute its
-    expression of an object `of` with the inputs, undefined where one has no value, and their names.
+    expression of an object `of` with the inputs, undefined if one has no value, and their names.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ class ItemCode(TypeScript):
 
     @property
     def required(self) -> set[str]:
-        """Inputs without which it has no key."""
+        """Inputs that its key needs."""
         return {name for part in self.made.key for name in self.parts[part.name][1]}
 
     def _part(self, part: Key, row: RowModel, refusals: list[str]) -> tuple[str, list[str]]:
@@ -391,7 +391,7 @@ class ItemCode(TypeScript):
         return Piece(member("of", found.name), found.kind, element=element), filters
 
     def _input(self, ref: Ref) -> tuple[Input, Sequence[Filter]]:
-        """What the caller gives for the reference, and the filters that it has not been through."""
+        """The caller's value for the reference, and the filters still to apply to it."""
         path = ref.paths[0]
         for attribute, done in self._holding(ref):
             kind = attribute.kind if done else self._kind(path)
@@ -473,7 +473,7 @@ def fields_of(table: TableDesign, item: ItemCode) -> dict[str, tuple[str, bool]]
 
 
 def indexes_of(table: TableDesign, item: ItemCode) -> dict[str, Index]:
-    """The table and those of its indexes of whose keys the item has all attributes, as ElectroDB calls them."""
+    """The table and the indexes with all key attributes in the item, by their names in ElectroDB."""
     names = set(fields_of(table, item))
     found = {index.name: index for index in table.indexes if {key.name for key in index.attributes} <= names}
     primary = table.asked(None)
@@ -541,7 +541,7 @@ _HELPERS = "// ── what the functions above are made of ──"
 
 
 def electrodb_typescript(model: Model, head: Sequence[str]) -> str:
-    """Raises: SettingsError naming all that ElectroDB cannot say."""
+    """Raises: SettingsError naming all that ElectroDB cannot express."""
     refusals: list[str] = []
     names = Identifiers(runtime_names())
     items = vocabulary(model, names, refusals)

@@ -39,7 +39,7 @@ _TEXTS: dict[KindName, str] = {
     "uuid": "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "boolean": "(true|false)",
 }
-"""What a value of a kind looks like in a template."""
+"""Patterns of texts in templates, by kind of value."""
 
 
 def json_schema(model: Model, head: Sequence[str]) -> str:

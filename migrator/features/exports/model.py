@@ -52,7 +52,7 @@ mapping's `columns`, its Python function."""
 
 
 class RowValue(Struct, frozen=True):
-    """A value that items are made of. `path`: as the templates' references name it; `children`: of a list's rows."""
+    """A value in items. `path`: as in the templates' references; `children`: of a list's rows."""
 
     path: str
     kind: Kind
@@ -80,8 +80,8 @@ class ItemAttribute(Struct, frozen=True):
 
 
 class ItemType(Struct, frozen=True):
-    """`name`: what the table's type attribute holds. `plain_keys`: of `attributes` those that are keys of an index.
-    `copy`: its number among the copies of one item, 0 without copies."""
+    """`name`: the value of the table's type attribute. `plain_keys`: the `attributes` that are keys of an index. `copy`:
+    its number among the copies of one item, 0 without copies."""
 
     name: str
     key: tuple[Key, ...]
@@ -94,7 +94,7 @@ class ItemType(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """Its name, with the number of a copy: a name of its own."""
+        """Its name with the number of the copy, which is unique."""
         return f"{self.name} {self.copy}" if self.copy else self.name
 
     @property
@@ -103,11 +103,9 @@ class ItemType(Struct, frozen=True):
 
 
 class RowModel(Struct, frozen=True):
-    """What one row of an entity becomes. `name`: the entity's, with @schema where the mapping reads several.
-
-    `key`: paths of the values that name the row, in their order. `values`: all that keys, attributes and conditions need,
-    those of `key` first.
-    """
+    """The items of one row of an entity. `name`: the entity's, with @schema if the mapping reads several. `key`: paths of
+    the values that name the row, in their order. `values`: all that keys, attributes and conditions need, those of `key`
+    first."""
 
     name: str
     entity: Entity
@@ -123,7 +121,7 @@ class RowModel(Struct, frozen=True):
 
     @property
     def expressions(self) -> Iterator[Expression]:
-        """All that its items are made of."""
+        """The expressions of its items."""
         for item in self.items:
             yield from (key.template for key in item.keys)
             yield from (attribute.expression for attribute in item.attributes)
@@ -133,8 +131,8 @@ class RowModel(Struct, frozen=True):
 
 
 class AnswerAttribute(Struct, frozen=True):
-    """One attribute of an answer. `restored`: what its text is to become (a time, a UUID), a number's kind; None: it stays
-    as the item has it."""
+    """One attribute of an answer. `restored`: the type of its text (a time, a UUID), a number's kind; None: it does not
+    change."""
 
     name: str
     kind: Kind | None
@@ -177,7 +175,7 @@ class PatternModel(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """`around`: what filters need in addition to their values."""
+    """`around`: the context of filters."""
 
     table: TableDesign
     revision: str
@@ -286,10 +284,8 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
 
 
 def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None = None) -> Kind | None:
-    """What an attribute's value is: times that are written whole are times; maps and lists with what is in them.
-
-    `collection`: the list whose rows the expression's paths are of.
-    """
+    """The kind of an attribute's value: complete times are times; maps and lists with their contents. `collection`: the
+    list of the rows in the expression's paths."""
     if isinstance(value, MapOf):
         return Kind("map", fields=_fields(value.entries, plan, collection))
     if isinstance(value, Each):
@@ -375,7 +371,7 @@ TEXT = Kind("text")
 
 
 class UnsaidError(Exception):
-    """What a mapping says and a language here cannot."""
+    """A part of the mapping that the target language cannot express."""
 
 
 class Piece(Struct, frozen=True):
@@ -389,8 +385,8 @@ class Piece(Struct, frozen=True):
 
 
 class RequestCode(Struct, frozen=True):
-    """What a pattern asks, as code over its parameters. `keys`: by key attribute its value, for each of `elements`; `sort`,
-    `filters`: of each condition the attribute, the operator and the values."""
+    """The request of a pattern, as code over its parameters. `keys`: by key attribute its value, for each of `elements`;
+    `sort`, `filters`: of each condition the attribute, the operator and the values."""
 
     keys: Mapping[str, str]
     elements: str
@@ -400,7 +396,7 @@ class RequestCode(Struct, frozen=True):
 
 
 class Expressions(ABC):
-    """Code over values that have names. `star`: the name of a text that a `*` stands for."""
+    """Code over named values. `star`: the name of the text of a `*`."""
 
     around: FilterContext
     star: str
@@ -449,7 +445,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def key(self, template: Template, attribute: KeyAttribute, up: bool | None = None) -> str:
-        """The value of a key attribute; `up`: of a bound, where its last number may move."""
+        """The value of a key attribute; `up`: of a bound with a last number that may be rounded."""
 
     @abstractmethod
     def value(self, value: Expression) -> str:
@@ -535,7 +531,7 @@ class Expressions(ABC):
         return self.call("both", self.literal(name), listed) if is_pair else listed
 
     def _texts(self, pattern: Pattern) -> str:
-        """The texts that the `*` of a partition key stands for, or of a get any of them; without a `*` an unused text."""
+        """The texts of the `*` of a partition key, or of a get any one of them; without a `*` an unused text."""
         star = pattern.star
         if star is None:
             return '[""]'

@@ -32,9 +32,9 @@ _ON_A_DAY = "Jan 01, 2020, 12:00 AM"
 def workbench_file(
     model: Model, definition: Definition, samples: Mapping[str, Sequence[Item]], head: Sequence[str]
 ) -> str:
-    """`definition`: of the table, which shows how it is billed; `samples`: items by their type.
+    """`definition`: of the table, with its billing mode; `samples`: items by their type.
 
-    Raises: SettingsError, with all that the format has no words for.
+    Raises: SettingsError, with all that the format cannot express.
     """
     _refuse(model.table)
     table = model.table
@@ -153,7 +153,7 @@ def _wired(item: Item) -> dict[str, Any]:
 
 
 def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str, list[Item]]:
-    """Items by their type. A row whose made-up values the mapping refuses has none."""
+    """Items by their type; none of a row with made-up values that the mapping refuses."""
     found: dict[str, list[Item]] = {}
     for entity in entities:
         for number in range(1, SAMPLES + 1):
@@ -164,7 +164,7 @@ def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str,
 def real(
     entity: CompiledEntity, rows: Iterable[RowTree], table: TableDesign, redaction: Redaction
 ) -> dict[str, list[Item]]:
-    """Items of rows by their type, with what a pattern redacts masked; none of a type whose keys are made from it."""
+    """Items of rows by their type, with what a pattern redacts masked; none of a type with keys made from it."""
     found: dict[str, list[Item]] = {}
     for row in rows:
         _add(found, entity, row, table)
@@ -193,7 +193,7 @@ def _add(found: dict[str, list[Item]], entity: CompiledEntity, row: RowTree, tab
 
 
 def _row(plan: EntityPlan, number: int) -> RowTree:
-    """The row tree of a row with this number; what a condition wants, it has, and an array if a set is made from it."""
+    """The row tree of a row with this number; it meets all conditions, and has an array if a set is made from it."""
     wanted: dict[str, Any] = {
         condition.path: condition.allowed
         for conditions in (plan.entity.where, *(item.when for item in plan.entity.items))

@@ -10,7 +10,7 @@ from migrator.cli import command_line as cli
 
 
 class _Url(click.types.StringParamType):
-    """A text that the environment may give in place of the command line; where neither does, both are named."""
+    """A text that the environment may set instead of the command line; if neither does, the error names both."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return f"Give the URL of the database, or set {param.envvar}"

@@ -1,4 +1,4 @@
-"""A mapping proposed for old tables of DynamoDB: what a sample of their documents has, as declarations, and what varies."""
+"""A mapping proposed for old DynamoDB tables: declarations from a sample of their documents, and what varies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEYS = (("PK", "SK"), ("pk", "sk"), ("_pk", "_sk"))
 
 @dataclass
 class Seen:
-    """What a sample has at one path. `whole`: all numbers are; `moments`: all texts are moments in ISO 8601."""
+    """The values of a sample at one path. `whole`: all numbers are; `moments`: all texts are moments in ISO 8601."""
 
     types: Counter[str] = field(default_factory=Counter)
     whole: bool = True

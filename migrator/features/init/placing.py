@@ -46,7 +46,7 @@ PLAIN = frozenset({"integer", "boolean", "date", "time", "uuid"})
 
 
 class KeyPiece(Struct, frozen=True):
-    """A value of a key: where it stands, and what follows its name within the braces (a format, filters)."""
+    """A value of a key: its place, and the text after its name within the braces (a format, filters)."""
 
     path: Path
     form: str
@@ -82,7 +82,8 @@ def equal_form(
 
 
 def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False) -> str | None:
-    """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None for a type without one."""
+    """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None for a type without such a
+    form."""
     kind = column.kind.name
     backwards = "|desc" if reverse else ""
     if kind == "timestamp":
@@ -98,7 +99,7 @@ def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False)
 
 
 def key_form(column: Column, span: NumberSpan | None) -> str:
-    """The form of a part of a row's key at the end of a sort key: sorted where it can be, else plain."""
+    """The form of a part of a row's key at the end of a sort key: sorted if possible, else plain."""
     form = sort_form(column, span)
     if form is None:
         form = equal_form(column, span, several=True)
@@ -152,7 +153,7 @@ class EntityNames(Struct, frozen=True):
 
 
 class TableNames(Struct, frozen=True):
-    """What tables are called in keys (`words`) and as items (`types`), and the attributes that no column has a name of."""
+    """Names of tables in keys (`words`) and as items (`types`), and attribute names that no column has."""
 
     words: dict[str, str]
     types: dict[str, str]
@@ -214,11 +215,12 @@ class NoKey(Exception):
 
 
 class Need(Struct, frozen=True):
-    """What a question needs of an entry in an index. `sort`: what its sort key must begin with, () for anything.
+    """The requirements of a question for an entry in an index. `sort`: the required beginning of its sort key, () for
+    any.
 
-    `when`: conditions under which an item is in it: (column, what it must be; None: any value), (column, (None,)): NULL.
-    `bucket`: the form of the partition's month, '' for none. `order`: whether the key keeps SQL's order. `notes`: what
-    differs from SQL.
+    `when`: conditions for an item in it: (column, required values; None: any value), (column, (None,)): NULL. `bucket`:
+    the form of the partition's month, '' for none. `order`: whether the key keeps SQL's order. `notes`: differences from
+    SQL.
     """
 
     partition: tuple[KeyPiece, ...]
@@ -231,7 +233,7 @@ class Need(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """What questions need, by the schema and what was measured."""
+    """The requirements of questions, from the schema and measurements."""
 
     facts: SchemaFacts
     figures: Figures
@@ -439,7 +441,7 @@ def _held(column: Column, value: str | int | bool | None) -> str | int | bool | 
 
 
 def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[KeyPiece, ...]:
-    """The row's key at the end of a sort key, without columns that stand before it."""
+    """The row's key at the end of a sort key, without columns that come before it."""
     names = [name for name in row_key(table) if ("", name) not in but]
     columns = [column for name in names if (column := table.column(name)) is not None]
     return tuple(
@@ -449,11 +451,11 @@ def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[
 
 
 LARGEST_COLLECTION = 100_000
-"""Rows of one parent that stand in its partition."""
+"""Limit of the rows of one parent in its partition."""
 LARGEST_FILTERED = 300
 """Rows of one parent that a query reads and filters, rather than an index more."""
 _FEWEST_TELLING = 1_000
-"""Rows of a table from which on its largest collection is taken for what it will be, and of any table, the others' rows."""
+"""Rows of a table from which on its largest collection is representative, and of any table, the others' rows."""
 
 
 def filters_of(
@@ -498,8 +500,8 @@ OWN_SORT = "META"
 
 
 class Home(Struct, frozen=True):
-    """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row whose
-    partition it is, None for one of its own. `rest`: of the row's key what stands in the sort key."""
+    """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row that owns
+    the partition, None for its own. `rest`: the part of the row's key in the sort key."""
 
     table: str
     partition: tuple[str, tuple[KeyPiece, ...]]
@@ -555,7 +557,7 @@ class Access(Struct, frozen=True):
 
     @property
     def stored(self) -> StatementQuestion:
-        """The question with what the items of its own table must have."""
+        """The question with the parts that items of its own table must have."""
         last = self.parts[-1] if self.parts else self.question
         return replace(self.question, outputs=last.outputs, joins=last.joins)
 
@@ -668,7 +670,7 @@ class _Placing:
         )
 
     def _rewrites(self, question: StatementQuestion) -> Iterator[str]:
-        """How many items a change of each parent rewrites whose columns are in the answer, where that is measured."""
+        """How many items a change of each parent rewrites, for parents with columns in the answer, if measured."""
         read = {alias for alias, _ in question.outputs}
         for joined in question.joins:
             own = {own for own, _ in joined.on}
@@ -696,7 +698,7 @@ class _Placing:
     # ── the base table ──
 
     def _home(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> Home:
-        """With the parent where most are answered there, or where its key begins with the parent's."""
+        """With the parent if most questions are answered there, or if its key begins with the parent's."""
         key = set(row_key(table))
         own = sum(question.statement.calls for question in questions if _asked(question) == key)
         best, home = (0.0, False), self._home_with(table, None)
@@ -767,7 +769,7 @@ class _Placing:
         return KeyPiece(("", column.name), ("|escape" if several else "") if form is None else form)
 
     def _own_access(self, question: StatementQuestion, home: Home) -> Access | None:
-        """As `_at_home`. Raises: NoKey also where the parent of a LEFT JOIN is elsewhere."""
+        """As `_at_home`. Raises: NoKey also if the parent of a LEFT JOIN is elsewhere."""
         access = self._at_home(question, home)
         if question.with_parent and not (access and access.parts):
             raise NoKey("join", "a LEFT JOIN of children that are not in one partition with their parent")
@@ -801,7 +803,7 @@ class _Placing:
         return access and self._with_parent(access, home, params)
 
     def _filtered(self, question: StatementQuestion, home: Home) -> Access | None:
-        """The access to one item, or to the few of one parent, that leaves out what its other conditions do not meet."""
+        """The access to one item, or to the few of one parent, with a filter for its other conditions."""
         equal = {c.path[1]: c for c in question.of("=") if c.params and not c.path[0] and not c.lowered}
         for is_whole in (True, False):
             names = {piece.path[1] for piece in (*home.partition[1], *(home.sort[1] if is_whole else ()))}
@@ -821,8 +823,8 @@ class _Placing:
         return None
 
     def _few(self, table: str, columns: set[str]) -> str:
-        """A note on the rows that have the same values in the columns (with none: all) where a query may read and filter
-        them; '' if they are many, or not counted, or the table is too small to tell what they will be."""
+        """A note on the rows that have the same values in the columns (with none: all) if a query may read and filter
+        them; '' if they are many, or not counted, or the table is too small to be representative."""
         rows, most = self.figures.rows.get(table, 0), LARGEST_FILTERED + 1
         if not columns and max(self.figures.rows.values(), default=0) >= _FEWEST_TELLING:
             most = rows
@@ -844,7 +846,7 @@ class _Placing:
         return Access("", question, "query", key, condition, 0, need.descending, need.order, need.notes)
 
     def _with_parent(self, access: Access, home: Home, params: Dict[str, str]) -> Access:
-        """The children of a partition, together with the parent where the question asks for its columns too."""
+        """The children of a partition, with the parent if the question also needs its columns."""
         if not (parts := self._parts(access.question, home, params)):
             return access
         differs = f"the {parts[0].name} is returned also if it has no {parts[1].name}"
@@ -854,7 +856,7 @@ class _Placing:
     def _parts(
         self, question: StatementQuestion, home: Home, params: Dict[str, str]
     ) -> tuple[AccessPart, ...]:
-        """The parent and its children, where the question asks for both and their partition has little else; () if not."""
+        """The parent and its children, if the question needs both and their partition has little else; else ()."""
         parent = home.parent
         assert parent is not None
         key, held = dict(zip(parent.columns, parent.referred, strict=True)), self.homes.get(parent.table)
@@ -897,10 +899,8 @@ class _Placing:
         needs: Sequence[tuple[StatementQuestion, Need]],
         shared: Dict[int, tuple[Need, dict[str, Any]] | None],
     ) -> None:
-        """Entries for what the base table does not answer: equal ones once, the most asked first.
-
-        `shared`: by id of the question, a wider need and a filter in place of its own.
-        """
+        """Entries for questions that the base table does not answer: equal ones once, the most frequent first. `shared`:
+        by id of the question, a wider need and a filter in place of its own."""
         made: list[IndexKeys] = []
         # What needs a sort key of its own first, so that what takes any finds one.
         for question, asked in sorted(
@@ -983,7 +983,7 @@ def _place(statement: Statement) -> tuple[float, str]:
 
 
 def _asked(question: StatementQuestion) -> set[str]:
-    """Columns of the row itself that are asked by equality with a parameter."""
+    """Columns of the row itself that are compared for equality with a parameter."""
     return {
         condition.path[1]
         for condition in question.of("=", "in")
@@ -1027,7 +1027,7 @@ def _indexed(question: StatementQuestion, need: Need, entry: IndexKeys) -> Acces
 
 
 def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]]:
-    """All sort keys of this form: nothing stands behind the word of one without values."""
+    """All sort keys of this form: the word of one without values is the whole key."""
     word, pieces = sort
     return ("begins_with", (f"{word}#",)) if pieces else ("equal", (word,))
 

@@ -79,14 +79,14 @@ _UNTRIED = Proof(missing="--no-prove")
 _LINES = 20
 """Questions that are not served, and tables that are left out, on a terminal."""
 _TITLE = 60
-"""Characters of it where it has no name."""
+"""Characters of a statement that has no name."""
 _SHOWN = 300
 """Characters of a statement that is not served."""
 
 
 class Sheet(Struct, frozen=True):
-    """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them; `reads`:
-    what a call of each pattern reads, by its name; `left_out`: tables that no entity is made of, and why."""
+    """Content of the worksheet. `unserved`: statements that no pattern answers, also those without a question; `reads`:
+    the reads of a call of each pattern, by its name; `left_out`: tables without an entity, and why."""
 
     mapping: str
     proposal: Proposal
@@ -173,7 +173,7 @@ def _proof_data(sheet: Sheet) -> dict[str, Any]:
 
 
 def proof_text(sheet: Sheet, name: str) -> str:
-    """What was tried of a pattern, in words."""
+    """The result of a pattern's proof, in words."""
     if (replay := sheet.proof.replays.get(name)) is None:
         return f"no: {sheet.proof.missing or sheet.proof.apart.get(name, '')}"
     if replay.different:
@@ -183,7 +183,7 @@ def proof_text(sheet: Sheet, name: str) -> str:
 
 
 def summary_text(sheet: Sheet) -> str:
-    """The same for people, with what is to decide at the end."""
+    """The summary for people, ending with the open decisions."""
     design = sheet.proposal.design
     asked = len(sheet.served) + len(sheet.not_served)
     lines = [
@@ -252,7 +252,7 @@ def request_text(access: Access) -> str:
 
 
 def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:
-    """(rows, bytes, read units) of one call of the pattern on average, each said to be exact or estimated."""
+    """(rows, bytes, read units) of one call of the pattern on average, each marked exact or estimated."""
     reads = sheet.reads.get(name)
     if reads is None or not reads.calls:
         return ("not known",) * 3
@@ -283,7 +283,7 @@ def _cell(text: str) -> str:
 
 
 SAMPLED = 1_000
-"""Documents of each table that are looked at."""
+"""Documents that are read from each table."""
 
 
 def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: bool) -> int:
@@ -315,7 +315,7 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
 
 
 def varies(table: SampledTable) -> list[str]:
-    """Paths whose type is not always the same one."""
+    """Paths with values of several types."""
     return [path for path, seen in seen_in(table).items() if len(set(seen.types) - {"NULL"}) > 1]
 
 
@@ -389,7 +389,7 @@ class WrittenFiles(Struct, frozen=True):
         return self.mapping, self.job, self.worksheet
 
     def names(self) -> dict[str, EntityNames]:
-        """What the mapping that is replaced calls its tables."""
+        """Names of tables in the replaced mapping."""
         try:
             return names_in(self.mapping.read_text(encoding="utf-8"), self.mapping.name)
         except (OSError, UnicodeDecodeError):
@@ -492,7 +492,7 @@ class _Asking(Struct, frozen=True):
 
     `file`: the mapping's name; `table`: its own name for its table.
     `statements`: a file of SQL, auto or none; `listed`: a list of questions.
-    `nulls`: whether rows decide that a column has no NULL. `written`: names of a mapping that is replaced.
+    `nulls`: whether rows decide that a column has no NULL. `written`: names of the replaced mapping.
     """
 
     source: Source
@@ -534,8 +534,7 @@ class _Asking(Struct, frozen=True):
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
     def sheet(self) -> tuple[ProposalInput, Sheet]:
-        """What a proposal was made from, and the proposal with all that the worksheet says, without
-        what cannot be read."""
+        """The input of a proposal, and the proposal with the worksheet's content, without unreadable parts."""
         try:
             return self._sheet()
         except SourceError:
@@ -583,7 +582,7 @@ class _Asking(Struct, frozen=True):
         return self.workload.recorded() if where == "auto" else self.workload.of_file(Path(where))
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
-        """What a call of each pattern reads, of items made of some rows of each table."""
+        """The reads of a call of each pattern, for items made from some rows of each table."""
         if not proposal.design.accesses:
             return {}
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
@@ -613,13 +612,13 @@ class _Asking(Struct, frozen=True):
 ROWS = 100_000
 """Of each entity at most so many rows are moved."""
 _SEED = 19
-"""The same questions each time."""
+"""Fixed, so that each run draws the same questions."""
 _WORKERS = 2
 _CONNECTIONS = 4
 
 
 def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) -> Proof:
-    """What came of it: nothing is left behind, and the source is only read.
+    """The result of the proof: it leaves nothing behind, and only reads the source.
 
     Raises: StoppedError and SourceError if an edge gave up; Interrupted.
     """

@@ -24,9 +24,9 @@ _PROJECTIONS = {"ALL": "all", "KEYS_ONLY": "keys"}
 
 
 def head_of_model(text: str, file: str, table: str | None) -> str:
-    """The text of a mapping file. `table`: which one, of a model with several.
+    """The text of a mapping file. `table`: the name of one, for a model with several.
 
-    Raises: SettingsError, with every fault and where it stands.
+    Raises: SettingsError, with every fault and its place.
     """
     model = _read(text, file)
     reading = _Reading(file)
@@ -63,7 +63,7 @@ def _read(text: str, file: str) -> Mapping[str, Any]:
 
 
 class _Reading:
-    """Reads what a model says, and keeps every fault."""
+    """Reads a model, and keeps every fault."""
 
     def __init__(self, file: str) -> None:
         self.file = file

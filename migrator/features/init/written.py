@@ -1,4 +1,4 @@
-"""A design proposed for the questions of a source, and written as a mapping file with comments that say why."""
+"""A design proposed for the questions of a source, and written as a mapping file with comments that give reasons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from migrator.runtime.values import replace
 
 
 def frequency(*statements: Statement) -> str:
-    """How often they are asked together: calls of the log, and calls a second where that is known."""
+    """The frequency of all statements together: calls of the log, and calls per second if known."""
     calls, rates = sum(statement.calls for statement in statements), [each.per_s for each in statements]
     counted = f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
     if None in rates:
@@ -96,7 +96,7 @@ def mapping_of(
 
 
 def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
-    """What the mapping says of a table; of several patterns that need one join or total, once."""
+    """The mapping of a table; several patterns that need one join or total share it."""
     table, rows = facts.tables[name], figures.rows.get(name)
     accesses = [access for access in design.accesses if access.question.table == name]
     questions = [access.stored for access in accesses]
@@ -210,7 +210,7 @@ class Proposal(Struct, frozen=True):
 
 
 class ProposalInput(Struct, frozen=True):
-    """What a proposal is made from. `faults`: of a mapping's text, each (place, what), by the check and by the source."""
+    """The input of a proposal. `faults`: of a mapping's text, each (place, what), by the check and by the source."""
 
     questions: Sequence[StatementQuestion]
     facts: SchemaFacts
@@ -225,7 +225,7 @@ class ProposalInput(Struct, frozen=True):
 
 
 def names_in(text: str, file: str) -> dict[str, EntityNames]:
-    """What a mapping calls its tables, as far as it can be read."""
+    """Names of tables in a mapping, as far as it can be read."""
     try:
         mapping = examine_mapping(text, file).mapping
     except MappingError:
@@ -241,7 +241,7 @@ def names_in(text: str, file: str) -> dict[str, EntityNames]:
 
 
 def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nulls: bool) -> Wanted:
-    """What a design of these questions goes by. `nulls`: whether the rows there are may decide that no row has NULL."""
+    """The basis of a design for these questions. `nulls`: whether the present rows may decide that no row has NULL."""
     columns: dict[str, set[str]] = {name: set(row_key(table)) for name, table in facts.tables.items()}
     for name, table in facts.tables.items():
         columns[name] |= {column for key in parent_keys(facts, table) for column in key.columns}

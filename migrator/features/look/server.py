@@ -234,7 +234,7 @@ class _Answers(Struct, frozen=True):
         return (partition,), "".join(sort)
 
     def _partition(self, asked: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of the partition key: where it has several attributes, commas stand between them."""
+        """The values of the partition key, separated by commas if it has several attributes."""
         index = self.sides.session.target.design.asked(asked["index"] or None)
         several = index is not None and len(index.partition) > 1
         return tuple(asked["pk"].split(",")) if several else (asked["pk"],)

@@ -101,13 +101,13 @@ class _Stored(Struct, frozen=True):
 
 
 def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
-    """What partition keys look like there, where none is given or nothing has it."""
+    """The forms of partition keys, for a missing key or one without items."""
     forms = key_forms([key.partition for key in stored_keys(mapping, index)])
     return f"partition keys of {index.name or table.name} look like this: {forms}"
 
 
 class Look(Struct, frozen=True):
-    """Reads both sides of one collection, and writes nothing. `items_at_most`: stored ones that are looked at."""
+    """Reads both sides of one collection, and writes nothing. `items_at_most`: limit of stored ones to read."""
 
     source: Rows
     store: ItemStore
@@ -142,10 +142,8 @@ class Look(Struct, frozen=True):
         )
 
     def examples(self, showing: Showing) -> list[ExampleItem]:
-        """An item of each type that the first rows make: a stored one, where one of them is.
-
-        Raises: StoppedError or SourceError if a side is away.
-        """
+        """An item of each type that the first rows make: a stored one if possible. Raises: StoppedError or SourceError if
+        a side is unreachable."""
         made: dict[str, list[tuple[str, str, ItemKey]]] = defaultdict(list)
         for entity in self.entities:
             for row in self.source.read_page(entity.plan, None, None, _FIRST_ROWS):
@@ -283,7 +281,7 @@ def _state(findings: Sequence[Finding]) -> LookState:
 
 
 def shown(looked: Looked, job: str, table: TableDesign, showing: Showing) -> LookReport:
-    """The collection with values, and parts of keys that may name a person, masked as `showing` says."""
+    """The collection with values, and parts of keys that may name a person, masked as set in `showing`."""
     asked, names = looked.asked, [attribute.name for attribute in looked.asked.index.attributes]
     partition = dict(zip(names, asked.partition, strict=False))
     return LookReport(
@@ -346,7 +344,7 @@ def _differs(compared: ComparedItem, name: str) -> bool:
 
 
 def _type_cell(compared: ComparedItem, table: TableDesign) -> list[Cell]:
-    """The item's type, where it differs; the stored one may be anything."""
+    """The item's type, if it differs; the stored one may be anything."""
     if table.type_attribute not in compared.differing or compared.stored is None or compared.made is None:
         return []
     stored = compared.stored.get(table.type_attribute)
@@ -458,7 +456,7 @@ class Pages:
 
     @property
     def policy(self) -> str:
-        """What a browser may do with a page: use its own style, and send the form back here."""
+        """Content security policy of a page: its own style, and its form sent back here."""
         return (
             f"default-src 'none'; style-src {digest(self._style)}; form-action 'self'; base-uri 'none'; "
             "frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -476,11 +474,11 @@ class Pages:
         return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 
     def status(self, status: Mapping[str, Any] | None, lines: Sequence[str], fault: str = "") -> str:
-        """`status`: the data of `migrator status`; `lines`: what it says of live change."""
+        """`status`: the data of `migrator status`; `lines`: its lines on live change."""
         return self._page("status.html", status=status, lines=lines, fault=fault)
 
     def refusal(self, what: str) -> str:
-        """A page that shows why there is none, and nothing of the job."""
+        """A page with the reason for a refusal, and no data of the job."""
         return self._pages.get_template("refusal.html").render(style=self._style, what=what)
 
     def _page(self, name: str, **given: Any) -> str:
@@ -492,7 +490,7 @@ _PATIENCE_S = 10.0
 
 
 class Masks(Struct, frozen=True):
-    """What is shown whole: keys, also the parts that may name a person, and values that nothing redacts."""
+    """What is shown unmasked: keys, with parts that may name a person, and values without redaction."""
 
     whole_keys: bool
     whole_values: bool

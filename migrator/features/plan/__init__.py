@@ -1,1 +1,1 @@
-"""`migrator plan`: what a design costs, holds and does not fit, before a table exists."""
+"""`migrator plan`: the costs, sizes and exceeded limits of a design, before a table exists."""

@@ -1,4 +1,4 @@
-"""`migrator plan`: what a design takes, before a table exists."""
+"""`migrator plan`: the capacity of a design, before a table exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator plan`: what a mapping's table would take, measured on the rows of its source, before there is a table."""
+"""`migrator plan`: the capacity of a mapping's table, measured on the rows of its source, before it exists."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
 
 
 def views_fragment(views: Sequence[View]) -> Markup:
-    """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
+    """The views as a part of a page in the report's style (report.css); values of rows in it are text, never markup."""
     return Markup(page.environment_of_pages().get_template("collections.html").render(views=views))
 
 
@@ -158,7 +158,7 @@ def monthly(capacity: Capacity, reads: PatternReads) -> str:
 
 
 def measured_text(reads: PatternReads) -> str:
-    """Of how many calls the figures are, or why there are none."""
+    """The number of calls behind the figures, or why there are none."""
     if not reads.calls:
         return f"not measured: {reads.why}"
     return f"{known(reads.exact)}, {reads.calls} calls"
@@ -185,12 +185,12 @@ def way_money(way: Way) -> str:
 
 
 def way_remarks(way: Way) -> str:
-    """What sets its time, and what speaks against it."""
+    """What limits its time, and its drawbacks."""
     return "; ".join([way.impossible] if way.impossible else [way.bound, *way.against])
 
 
 def ways_text(ways: Sequence[Way], cheapest: Way | None, fastest: Way | None) -> str:
-    """Which way to fill the table costs least, and which takes least time of those whose time is known."""
+    """The cheapest way to fill the table, and the fastest one of those with a known time."""
     costs = "not known" if cheapest is None else f"{cheapest.name} ({page.money(cheapest.usd)})"
     takes = (
         "not known"
@@ -450,7 +450,7 @@ def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
 
 
 def _data(capacity: Capacity) -> dict[str, Any]:
-    """What is kept by name there is a list here, so that all plans have the same keys."""
+    """Values with names become lists here, so that all plans have the same keys."""
     data = _plain(asdict(capacity))
     assert isinstance(data, dict)
     price, writes = capacity.usd_a_million_reads, capacity.writes
@@ -488,7 +488,7 @@ def _plain(value: Any) -> Any:
 
 
 def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None) -> str:
-    """The whole page, which needs no network and no script. What it holds of rows is text, never markup.
+    """The whole page, which needs no network and no script. Values of rows in it are text, never markup.
 
     `collections`: a fragment of sample item collections, put in as it is: only templates that escape texts may make it.
     """
@@ -529,7 +529,7 @@ _OURS = '<meta name="generator" content="migrator '
 
 
 class PlanOptions(Struct, frozen=True):
-    """What the command line asked for."""
+    """Options of the command line."""
 
     source: str | None
     statements: Path | None

@@ -1,1 +1,1 @@
-"""`doctor --probe`: what migrator relies on of DynamoDB, tried on a table of its own."""
+"""`doctor --probe`: migrator's assumptions about DynamoDB, tried on a table of its own."""

@@ -61,7 +61,7 @@ class Bucket(Struct, frozen=True):
 
 @dataclass
 class Probe:
-    """The table under test. `call`: sends one request and counts it; it raises what boto3 raises.
+    """The table under test. `call`: sends one request and counts it; raises boto3's errors.
 
     `acting`: a client that may do what a policy allows, None without a role; `local`: whether the server is not AWS.
     `begun`: the ARN of the import, '' before it; `is_put`: whether its file is in the bucket.
@@ -113,7 +113,7 @@ class Probe:
 
 
 class Assumption(Struct, frozen=True):
-    """`seen`: what happens, in the words of `expected` where it is that."""
+    """`seen`: the observed behaviour, in the words of `expected` if it matches."""
 
     name: str
     expected: str
@@ -127,7 +127,7 @@ class Result(Struct, frozen=True):
 
 
 def result_of(assumption: Assumption, probe: Probe) -> Result:
-    """Raises: ExhaustedError; what ends the connection."""
+    """Raises: ExhaustedError; an error that ends the connection."""
     try:
         seen = assumption.seen(probe)
     except UntriedError as error:
@@ -525,7 +525,7 @@ def _policy(probe: Probe, name: str, *rights: str) -> Mapping[str, Any]:
 
 
 def _rights(probe: Probe) -> str:
-    """Of each role of the product: what its policy names is taken, all else denied, and all of another table."""
+    """For each role of the product: actions in its policy are allowed, all others denied, and all on another table."""
     _need_policies(probe)
     asked, other = _asked(probe), {"TableName": f"{probe.table}-other"}
     found = []
@@ -614,7 +614,7 @@ _IMPORTS = "; it puts an object into the bucket, imports it into a second table,
 
 
 def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator doctor --probe`. `bucket`: where a file may be put for an import, as s3://bucket/prefix."""
+    """The exit code of `migrator doctor --probe`. `bucket`: the place of a file for an import, as s3://bucket/prefix."""
     read = read_job(job, asks_source=False)
     place = _place(bucket) if bucket is not None else None
     say(_COSTS + (_IMPORTS if place else ""))
@@ -675,7 +675,7 @@ def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None
 
 @contextmanager
 def _without_import(probing: Probe) -> Iterator[None]:
-    """What an import made and was made of is deleted however the block ends."""
+    """The import's table and file are deleted at the end of the block in any case."""
     try:
         yield
     finally:
@@ -731,7 +731,8 @@ def _table(client: Any, stop: Event) -> Iterator[str]:
 
 
 def _delete(client: Any, name: str) -> None:
-    """DynamoDB deletes no table that is still being made. Raises: what the last try raises, after the name is printed."""
+    """DynamoDB refuses to delete a table that is still being created. Raises: the error of the last attempt, after the
+    name is printed."""
     for _ in range(_DELETE_TRIES):
         try:
             client.delete_table(TableName=name)

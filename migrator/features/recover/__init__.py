@@ -1,1 +1,1 @@
-"""`recover`: what to do, in order, when a source, a journal or a mapping is not what it was."""
+"""`recover`: the ordered steps after a source, a journal or a mapping was lost, restored or changed."""

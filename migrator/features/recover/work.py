@@ -26,12 +26,12 @@ from migrator.stages.session.job import ONCE, keep_names
 from migrator.stages.session.session import JobSession
 
 _REPAIR = (("verify", "--repair"), ("relay", "--once"))
-"""What follows where rows and items may differ: commands, each without its job."""
+"""Next steps if rows and items may differ: commands, each without its job."""
 
 
 class Recovery(Struct, frozen=True):
-    """`first`: what the first step does, for people. `work`: the step, which returns what it did. `then`: commands that are
-    run after it. `advice`: what is left to the operator."""
+    """`first`: description of the first step, for people. `work`: the step, which returns its result. `then`: commands
+    that are run after it. `advice`: steps left to the operator."""
 
     first: str
     work: Callable[[JobSession], str]
@@ -80,7 +80,7 @@ def _print(word: str, steps: list[str], results: list[dict[str, Any]], *, as_jso
 
 
 def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
-    """The exit code of another command, and the document that it prints where one is wanted."""
+    """The exit code of another command, and the document that it prints if one is wanted."""
     context = click.get_current_context().find_root()
     assert isinstance(context.command, click.Group)
     command = context.command.get_command(context, words[0])
@@ -114,7 +114,7 @@ def _asked(session: JobSession) -> str:
 
 
 def _suspected(session: JobSession) -> str:
-    """The word for what makes commands refuse now, which is printed; '' if they do not refuse."""
+    """The name of the cause for which commands refuse now, which is printed; '' if they do not refuse."""
     try:
         refuse_strange(session, older=True, warns=True, begins=False)
         with session.another("recover", workers=1, live_patience=ONCE) as reading:
@@ -178,7 +178,7 @@ def raise_epoch(session: JobSession, above: int) -> str:
 
 
 def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:
-    """What journal and table know. They may be away where --from says enough."""
+    """The records of journal and table. They may be unreachable if --from is high enough."""
     try:
         return asked(session)
     except MigratorError as error:

@@ -1,1 +1,1 @@
-"""`clean` and `decommission check`: what is deleted again, and when SQL can go."""
+"""`clean` and `decommission check`: deleting items, attributes and tombstones, and when SQL can go."""

@@ -1,4 +1,4 @@
-"""`migrator clean` and `decommission`: what is removed again."""
+"""`migrator clean` and `decommission`: removal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator clean` and `decommission check`: items, tombstones, attributes, or what is kept of one row, deleted."""
+"""`migrator clean` and `decommission check`: items, tombstones, attributes, or the traces of one row, deleted."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _strip_stage(
 
 
 def _refuse_early(session: JobSession) -> None:
-    """Raises: SettingsError while a pattern may still go back, or anything of ours may still write."""
+    """Raises: SettingsError while a pattern may still go back, or any writer of migrator may still write."""
     phases, service_registry = session.phases.all(), session.service_registry()
     moved = [phases.get(name, PatternPhase(name)) for name in session.mapping.patterns]
     if faults := [phase.fault for phase in moved if phase.fault]:
@@ -230,7 +230,8 @@ def _deleted(stage: Undo) -> UndoCounts:
 
 
 def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, bool]) -> None:
-    """Raises: SettingsError if the service may have written what goes, or callers read it; a dry run only warns."""
+    """Raises: SettingsError if the service may have written the items to delete, or callers read them; a dry run only
+    warns."""
     try:
         ownership = session.ownership
         ownership.refuse_taken_out()
@@ -317,7 +318,7 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:
-    """Raises: RefusedError if the person who is shown the counts says no."""
+    """Raises: RefusedError if the user does not confirm the counts."""
     texts.print_undo(cli.console_on(sys.stderr), counts, dry_run=True)
     cli.need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 

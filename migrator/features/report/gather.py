@@ -1,4 +1,4 @@
-"""Gathers a report: what the journal holds of a job, with examples read again from both sides."""
+"""Gathers a report: the journal's records of a job, with examples read again from both sides."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class Pairs:
     failed: str = ""
 
     def cells(self, finding: Finding) -> list[Cell] | None:
-        """Attribute by attribute what the row makes and what the item has; empty where neither exists, None if they
-        cannot be read."""
+        """By attribute the row's value and the item's; empty if neither exists, None if they cannot be read."""
         entity = self.entities.get(finding.entity)
         if entity is None or not finding.item_key or self.failed:
             return None
@@ -126,7 +125,7 @@ _OF_ITEMS = ("missing", "unexpected", "different")
 _AGES: tuple[Age, ...] = ("standing", "verified", "moved")
 _WHEN: Mapping[Age, str] = {"standing": "", "verified": "verified", "moved": "before"}
 _LOOKED_UP = 5
-"""Findings of a group whose row and item are read again at most, so that both sides can be shown."""
+"""The most findings of a group whose row and item are read again, to show both sides."""
 
 
 class Differences(Struct, frozen=True):
@@ -254,7 +253,7 @@ class Differences(Struct, frozen=True):
     def _cause_now(
         self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]], around: Circumstances
     ) -> Cause:
-        """The cause by the current values; values that agree by now say nothing about why they differed."""
+        """The cause by the current values; values that agree by now do not show why they differed."""
         name = group.attribute
         compared = [
             [cell for cell in cells if name in ("", cell.attribute)]
@@ -319,7 +318,7 @@ class ReportOptions(Struct, frozen=True):
 
 
 class ReportRecords(Struct, frozen=True):
-    """What the job's journal holds. `minutes`: how processes got on in each minute since a time."""
+    """The records of the job's journal. `minutes`: progress of processes in each minute since a time."""
 
     runs: Sequence[Run]
     tally: Callable[[Run], Tally]
@@ -330,7 +329,7 @@ class ReportRecords(Struct, frozen=True):
 
 
 class ReportSides(Struct, frozen=True):
-    """The mapping, compiled for the source where it can be reached; `source` and `store` None if they cannot.
+    """The mapping, compiled for the source if it can be reached; `source` and `store` are None if unreachable.
 
     `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is
     missing.
@@ -350,8 +349,8 @@ class ReportSides(Struct, frozen=True):
 
 
 class ReportContext(Struct, frozen=True):
-    """`job`: its name, `file`: as the user named it, `journal`: where it is. `version`: of migrator.
-    `comparisons_min`: the answers that a move needs."""
+    """`job`: its name, `file`: as the user named it, `journal`: its location. `version`: of migrator. `comparisons_min`:
+    the answers that a move needs."""
 
     job: str
     file: str
@@ -385,7 +384,7 @@ class Report:
         return not (self._runs or evidence.windows(0.0) or self.records.phases.all())
 
     def gather(self) -> ReportModel:
-        """Raises: StoppedError if the journal cannot be asked."""
+        """Raises: StoppedError if the journal is unreachable."""
         now_s = self.records.evidence.now_s()
         since = max(0.0, now_s - self.options.since_s)
         kept, phases = self.records.evidence.windows(since), self.records.phases.all()
@@ -477,7 +476,7 @@ class Report:
         return {place_of(finding) for some in findings for finding in some}
 
     def _looked_runs(self) -> list[Run]:
-        """The last runs of each kind, without a backfill whose findings a later verify has replaced."""
+        """The last runs of each kind, without a backfill with findings that a later verify has replaced."""
         verify = self._runs.get("verify")
         return [
             run
@@ -607,11 +606,8 @@ _LEAST_S = 60.0
 
 
 def costs_of(capacity: Capacity | None, windows: Windows, since: float, patterns: Sequence[str]) -> Costs:
-    """`capacity`: of the mapping, measured on some rows; None if the source could not be asked.
-
-    Calls are those that services made since the pattern's last move, as far as the report looks; of a pattern without any
-    the mapping's frequency is what every call would come to.
-    """
+    """`capacity`: of the mapping, measured on some rows; None if the source was unreachable. Calls are those of services
+    since the pattern's last move, in the report's time span; for a pattern without any, the mapping's frequency."""
     if capacity is None:
         return Costs(why="rows of the source were not read")
     reads, price = {one.pattern: one for one in capacity.patterns}, capacity.usd_a_million_reads

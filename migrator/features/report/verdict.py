@@ -64,7 +64,7 @@ SINCE_GONE = Cause(
     "row and item are equal now: fixed since, or the change was pending",
     "`migrator verify JOB` checks all of them",
 )
-"""The cause of differences whose examples were all read again and agree by now."""
+"""The cause of differences with examples that were all read again and agree by now."""
 
 _OF_RUNS: dict[str, Cause] = {
     "refused": Cause(
@@ -248,7 +248,7 @@ def _foreign(standings: Standings) -> Iterator[_Point]:
 
 
 def _differing_answers(standings: Standings) -> str:
-    """The answers that the patterns count as different; where they count none, the number of recorded differences."""
+    """The answers that the patterns count as different; if they count none, the number of recorded differences."""
     names = standings.differing
     if not names:
         return ""
@@ -435,7 +435,7 @@ _GAPS: tuple[_Ask, ...] = (
 
 
 def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
-    """(command, its purpose) towards the pattern's next move. What a move needs besides answers, cutover says."""
+    """(command, its purpose) towards the pattern's next move. `migrator cutover` checks the other requirements of a move."""
     if pattern.phase == "off":
         return f"migrator cutover advance JOB {pattern.name}", "move the next pattern, on this evidence"
     if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:

@@ -93,7 +93,7 @@ def finder_words(finders: Sequence[Found]) -> str:
 
 
 def rows_words(group: Group) -> str:
-    """Of how many rows the differences of answers are; '' if that is not known, or each is of a row of its own."""
+    """The number of rows behind the differences of answers; '' if not known, or each is of a row of its own."""
     if not group.rows:
         return ""
     rows, examples = amount(group.rows, "row"), len(group.differences)
@@ -124,7 +124,7 @@ def kind_of_question(coverage: Coverage) -> str:
 
 
 def lag_words(lag: LagReport) -> str:
-    """One sentence on marks, and one on what relays found and still holds."""
+    """One sentence on marks, and one on open findings of relays."""
     return "; ".join(filter(None, (_marks_words(lag), open_line(lag.open_findings))))
 
 
@@ -444,7 +444,7 @@ _EXAMPLES = 3
 
 
 def html_page(model: ReportModel) -> str:
-    """The whole page. What it holds of rows is text, never markup."""
+    """The whole page. Values of rows in it are text, never markup."""
     pages = _environment()
     style, script = (page.part_of_page(pages, name) for name in ("report.css", "report.js"))
     return pages.get_template("report.html").render(
@@ -539,7 +539,7 @@ def _lag(lag: Lag) -> LagReport:
 
 
 def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> ReportSides:
-    """Source and table as far as they can be reached: what the journal holds is shown all the same.
+    """Source and table as far as they can be reached: the journal's records are shown anyway.
 
     Raises: MappingError, SettingsError if the job or the mapping is wrong.
     """
@@ -567,7 +567,7 @@ def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> Rep
 
 
 def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> Capacity | None:
-    """What patterns read, measured on some rows; None if rows are not to be read, or cannot be: `notes` shows why."""
+    """Reads of patterns, measured on some rows; None if rows must not be read, or cannot be: `notes` has the reason."""
     if not options.values:
         return None
     job, checked, source = session.job, session.checked, session.source

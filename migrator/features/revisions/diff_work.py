@@ -1,4 +1,4 @@
-"""`migrator mapping diff`: two revisions of a mapping by what they mean, the older one from a file or from git."""
+"""`migrator mapping diff`: two revisions of a mapping compared by meaning, the older one from a file or from git."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class TypeWork(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """`rows`: by entity those that are read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None if no price
-    is known; `source`: where it is from. `exact`: whether every row was read."""
+    """`rows`: by entity the number to read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None if no price is
+    known; `source`: its origin. `exact`: whether every row was read."""
 
     rows: Mapping[str, int]
     types: Sequence[TypeWork]
@@ -80,14 +80,14 @@ class Work(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """`command`: '' if it is none of ours."""
+    """`command`: '' if it is not one of migrator's."""
 
     what: str
     command: str
 
 
 def steps_of(found: MappingDifference) -> list[Step]:
-    """What to do so that no reader asks for what is not there yet; by the file of the new revision."""
+    """Steps in an order in which readers never query what does not exist yet; by the file of the new revision."""
     return [] if found.is_empty else list(_steps(found))
 
 
@@ -134,7 +134,7 @@ _MILLION = 1_000_000
 
 
 SizedEntity: TypeAlias = Sequence[Sized | None]
-"""An entity's rows as the old and the new revision make items of them; None if that revision has no such entity."""
+"""An entity's items by the old and the new revision; None if that revision does not have the entity."""
 
 
 def work_of(
@@ -145,7 +145,7 @@ def work_of(
     *,
     tries_inserts: bool,
 ) -> Work:
-    """`measured`: by the names of the entities that change. `price`: None if it is not known. `limit`: the write units a
+    """`measured`: by the names of the entities that change. `price`: None if not known. `limit`: the write units per
     second that the table takes, and what limits them. `tries_inserts`: of existing items also."""
     types = [
         _of_type(
@@ -196,9 +196,10 @@ def _of_type(
 
 
 def _all(totals: TypeTotals) -> float:
-    """Of putting each item, or of a tombstone in its place: either takes what the larger of both takes.
+    """Units of putting each item, or a tombstone in its place: either takes the units of the larger of both.
 
-    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations", and "… global secondary indexes".
+    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations", and "… global secondary
+    indexes".
     """
     return totals.table_units + sum(totals.index_units.values())
 
@@ -222,7 +223,7 @@ _GIT_S = 30.0
 
 
 class Side(Struct, frozen=True):
-    """One revision, laid over the source where one is given."""
+    """One revision, planned on the source if one is given."""
 
     parsed: ParsedMapping
     checked: Checked | None = None
@@ -413,7 +414,7 @@ def _work_data(work: Work) -> dict[str, Any]:
 
 
 def difference_lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
-    """For people; what is equal is one line."""
+    """For people; equal parts take one line."""
     return (plain(line) for line in _lines(found, work, steps))
 
 

@@ -123,7 +123,7 @@ class Gone(OwnItems):
             raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
 
     def _offer(self, keys: Sequence[ItemKey], ticket: int) -> None:
-        """Rows that requested a key which is free now are read again; of rows of no entity the request is withdrawn."""
+        """Rows that requested a key that is now free are read again; requests of unknown rows are withdrawn."""
         memory, entities = self.refresh.memory, self.refresh.entities
         requests = memory.requests_of(keys) if keys else []
         memory.withdraw([request for request in requests if request.root[0] not in entities], ticket)
@@ -140,7 +140,7 @@ _AT_ONCE = 200
 
 
 class Flags(Struct, frozen=True):
-    """What the command line asked for."""
+    """Options of the command line."""
 
     go_back: bool
     again: bool
@@ -188,7 +188,7 @@ class Revising:
         }
 
     def _counted(self, work: Callable[[], str]) -> str:
-        """What the step says, with what it took by the table's own count; of a step that continues, since it went on."""
+        """The step's result, with the units by the table's own count; of a resumed step, since it was resumed."""
         sent = self.session.target.store.sent
         before = sent.write_units
         said = work()
@@ -198,7 +198,7 @@ class Revising:
 
     @property
     def usd(self) -> Decimal | None:
-        """What the write units cost; None if no price is known."""
+        """Cost of the write units; None if no price is known."""
         price = bill_of(self.job, Estimate()).price
         return None if price is None else price.write * Decimal(self.units) / 1_000_000
 
@@ -495,7 +495,7 @@ def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
 
 
 class _Sides(Struct, frozen=True):
-    """Both revisions, each laid over the source as it is now. `is_of_file`: the new one is what the job's file says."""
+    """Both revisions, each planned on the source as it is now. `is_of_file`: the new one is in the job's file."""
 
     old: JobSession
     new: JobSession
@@ -512,7 +512,7 @@ class _Sides(Struct, frozen=True):
 
 
 def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
-    """Raises: SettingsError if the job is not to go to what the file says."""
+    """Raises: SettingsError if the job must not change to the file's mapping."""
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
@@ -567,7 +567,7 @@ def _written(session: JobSession) -> str:
 
 
 def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifference:
-    """What changes. Raises: MappingError, SettingsError, RefusedError with all that stands against it."""
+    """The difference. Raises: MappingError, SettingsError, RefusedError with all objections to it."""
     new = sides.new
     difference = need_both(sides.compared(), cli.say)
     refuse_direct(difference, new.job.direct)

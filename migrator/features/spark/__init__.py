@@ -1,1 +1,1 @@
-"""Spark as a way to start processes: tasks claim pages of a run, and the journal knows what is done."""
+"""Spark as a way to start processes: tasks claim pages of a run, and the journal records progress."""

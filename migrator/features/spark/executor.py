@@ -1,4 +1,4 @@
-"""What runs on an executor: one process of a run in each task slot, kept between tasks, which works slices of its pages."""
+"""An executor's part: one process of a run in each task slot, kept between tasks, which processes slices of its pages."""
 
 from __future__ import annotations
 
@@ -91,10 +91,8 @@ def _unpacked(text: JobText) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInput(RunWork):
-    """What a task is given of its run.
-
-    `who`: the driver, as the journal knows it. `connections`: to the source, of each process; 0 if the job sets no limit.
-    """
+    """A task's input from its run. `who`: the driver's name in the journal. `connections`: to the source, of each
+    process; 0 if the job sets no limit."""
 
     text: JobText
     who: str = ""
@@ -254,7 +252,7 @@ def _idle_watch(process: _Process) -> Ticker:
 
 
 class ExecutorReport(Struct, frozen=True):
-    """What an executor says of itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
+    """An executor's report on itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
 
     host: str
     version: str

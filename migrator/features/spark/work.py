@@ -1,4 +1,4 @@
-"""`--spark`: what a backfill or a verify needs of a cluster before it begins, and its pages worked by it."""
+"""`--spark`: the checks of a cluster for a backfill or a verify, and its work on their pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SUBMIT = "submit"
 """The master of a session that spark-submit or a notebook has started."""
 """The oldest that Spark 3.5 and 4 both run on. Source: their documentation, "Overview"."""
 SKEW_S = 10.0
-"""Leases last 30 s, and AWS refuses a signature whose time is five minutes off."""
+"""Leases last 30 s, and AWS refuses a signature with a time five minutes off."""
 _LOOK_S = 0.1
 _GOODBYE_S = 15.0
 _ADVICE = "tuning.processes needs no Spark"
@@ -64,7 +64,7 @@ class Cluster(Struct, frozen=True):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether its settings say how many slots there are at most."""
+        """Whether its settings limit the number of slots."""
         conf = self.context.getConf()
         is_dynamic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         return not is_dynamic or bool(conf.get("spark.dynamicAllocation.maxExecutors", ""))
@@ -86,7 +86,7 @@ class Cluster(Struct, frozen=True):
         return self._collected(worked, f"{given.kind} {name}", stop, rest)
 
     def probed(self, text: JobText, source_url: str) -> list[ExecutorReport]:
-        """What the executors say of themselves, one for each slot at least."""
+        """Reports of the executors, at least one for each slot."""
         tasks = self.context.parallelize(range(self.slots), self.slots)
         probes: list[ExecutorReport] = self._collected(
             tasks.mapPartitions(partial(probe, text, source_url)), "probe", lambda: False, lambda: None
@@ -141,7 +141,7 @@ _TELLING = re.compile(
 
 
 def reason_of(text: str) -> str:
-    """Why Spark failed, in one line, of what it says with the stacks of the JVM and of Python."""
+    """Why Spark failed, in one line, from its output with the stacks of the JVM and of Python."""
     if found := _TELLING.search(text):
         return f"{found[1]}: {found[2].strip()}"
     said = re.search(r"Exception: (.+)", text) or re.search(r"(.+)", text)
@@ -190,7 +190,7 @@ def spark_module() -> Any:
 
 @contextmanager
 def open_cluster(job: Job, kind: str, master: str) -> Iterator[Cluster]:
-    """The session that spark-submit, or a notebook, has begun, else one of its own, which ends with the block.
+    """The session of spark-submit or a notebook, else one of its own, which ends with the block.
 
     Raises: SettingsError for SUBMIT without a session, or without Java or pyspark.
     """
@@ -312,11 +312,9 @@ _log = get_logger("spark")
 
 @dataclass(frozen=True)
 class SparkPages:
-    """RunPages of a cluster. The process that holds it works no page itself.
-
-    Tasks are handed numbers of pages, and claim them. What a task says of them is not believed: one that was killed, or
-    given twice, or whose answer was lost, has done what the journal says, and the next round does the rest.
-    """
+    """RunPages of a cluster. The driver processes no page itself. Tasks receive numbers of pages, and claim them. The
+    journal alone decides which pages are done, not a task's result: a task may be killed, run twice or lose its answer.
+    The next round does the rest."""
 
     cluster: Cluster
     given: TaskInput
@@ -336,7 +334,7 @@ class SparkPages:
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """Nothing, when all pages are done, or left open for good: what executors did is in the journal."""
+        """Nothing; returns when all pages are done, or left open for good: the executors' results are in the journal."""
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
         while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():
@@ -366,7 +364,7 @@ class SparkPages:
 
 
 def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[int, int]]:
-    """From which number to which, for each of so many tasks, or of more where one would have more than `most` pages."""
+    """The first and last number for each of so many tasks, or of more if one would have more than `most` pages."""
     size = max(1, min(most, len(numbers) // tasks))
     for start in range(0, len(numbers), size):
         part = numbers[start : start + size]
@@ -380,7 +378,7 @@ class Failures:
     rounds: int = 0
 
     def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:
-        """Raises: what failed, where it would fail again, or has failed in three rounds in which no page was done."""
+        """Raises: the error of a task, if it would come again, or has come in three rounds without a finished page."""
         failed = [outcome for outcome in outcomes if outcome.error]
         for outcome in failed:
             _log.warning("task_failed", host=outcome.host, reason=outcome.error)
@@ -391,8 +389,8 @@ class Failures:
 
 
 def _raised(outcome: SliceOutcome) -> MigratorError:
-    """The executor's error. One whose class takes more than a text, which the executor has recorded, ends the run as
-    another one with the same exit code."""
+    """The executor's error. An error class that takes more than a text, which the executor has recorded, becomes another
+    one with the same exit code."""
     known = getattr(errors, outcome.kind, StoppedError)
     text = f"executor on {outcome.host}: {outcome.error}" if outcome.host else outcome.error
     if issubclass(known, MigratorError) and known.__init__ is Exception.__init__:
@@ -407,7 +405,7 @@ _SAME_EXIT: dict[int, type[MigratorError]] = {
 
 @dataclass
 class Spark:
-    """An open cluster whose executors can work on the job. `connections`: of each of its processes; 0: no limit."""
+    """An open cluster with executors that can work on the job. `connections`: of each of its processes; 0: no limit."""
 
     cluster: Cluster
     text: JobText

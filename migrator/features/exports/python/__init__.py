@@ -1,1 +1,1 @@
-"""`migrator export --as python`: a typed module for a service, made of a mapping's description and of the functions here."""
+"""`migrator export --as python`: a typed module for a service, made from a mapping's description and the functions here."""

@@ -35,7 +35,7 @@ Any Decimal UUID dt Sequence Mapping str int float bool bytes list dict
 self cls item row before after p made child cursor size
 """
 RESERVED = frozenset(_RESERVED.split())
-"""Names that annotations, and what is generated around others' names, need as they are."""
+"""Names that annotations, and generated code around other names, need unchanged."""
 
 
 class Names:
@@ -77,7 +77,7 @@ def function_name(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as it can stand in a comment or a docstring."""
+    """A name in a form for a comment or a docstring."""
     return json.dumps(text, ensure_ascii=False).replace("\\", "/").replace('"', "'")
 
 
@@ -125,8 +125,8 @@ def literal(value: Any) -> str:
 
 
 class NamedValue(Struct, frozen=True):
-    """What stands for a path: Python that gives its value, and what that is. `children`: of a list of rows, by the paths of
-    one that is called `child`."""
+    """Python code of a path's value, and its kind. `children`: of a list of rows, by the paths of one that is called
+    `child`."""
 
     code: str
     kind: Kind
@@ -206,7 +206,7 @@ class PythonCode(Expressions):
         return Piece(", ".join(piece.code for piece in found), found[0].kind, guards), ref.filters
 
     def _decoded(self, given: NamedValue) -> Piece:
-        """The value in the exact form that keys and items are made of."""
+        """The value in the exact form of keys and items."""
         code, kind = given.code, given.kind
         moment = ("_zoned" if kind.zone else "_unzoned") if self.of_row else "_moment"
         forms = {

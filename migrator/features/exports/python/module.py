@@ -48,7 +48,7 @@ from migrator.runtime.values import replace
 
 
 class Field(Struct, frozen=True):
-    """`read`: what gives it of a stored item."""
+    """`read`: the code that reads it from a stored item."""
 
     name: str
     annotation: str
@@ -57,7 +57,7 @@ class Field(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """A class. `function`: what makes one of a stored item."""
+    """A class. `function`: makes one from a stored item."""
 
     name: str
     doc: str
@@ -81,7 +81,7 @@ def item_records(model: Model, names: Names) -> Iterator[Record]:
 
 
 _Stored: TypeAlias = tuple[str, str, str]
-"""An attribute's name, its annotation, and what reads it of an item."""
+"""An attribute's name, its annotation, and the code that reads it from an item."""
 
 
 def _merged(name: str, several: Sequence[ItemAttribute], items: int) -> _Stored:
@@ -147,11 +147,8 @@ _ORIGINS = {
 
 
 class RowCode:
-    """One row with the names that its classes and functions have in the module.
-
-    `fields`: by path; `children`: by a list's path its class and its fields; `builders`: of keys, by item type and index
-    ('': the table); `methods`: by what they do.
-    """
+    """One row with the names of its classes and functions in the module. `fields`: by path; `children`: by a list's path
+    its class and its fields; `builders`: of keys, by item type and index ('': the table); `methods`: by purpose."""
 
     def __init__(self, model: Model, row: RowModel, module: Names) -> None:
         called = class_name(row.name)
@@ -255,7 +252,7 @@ class RowCode:
 
     @cached_property
     def read(self) -> ReadBack | str:
-        """How the row is read back from its items; why it is not where they do not hold all that they are made of."""
+        """How the row is restored from its items; a reason if they do not contain all its values."""
         reasons = []
         for first in self.row.items:
             found = _read_back(self, first)
@@ -276,8 +273,8 @@ def _annotation(value: RowValue) -> str:
 
 
 class ReadBack(Struct, frozen=True):
-    """`steps`: the items to read, each with what gives the values of its key by their paths; `values`: by path what gives
-    it. The first item is read by arguments, others by what those before them hold."""
+    """`steps`: the items to read, each with the sources of its key's values by path; `values`: by path the source. The
+    first item is read by arguments, others by values of those before them."""
 
     steps: Sequence[tuple[ItemType, Mapping[str, str]]]
     values: Mapping[str, str]
@@ -298,7 +295,7 @@ def _read_back(code: RowCode, first: ItemType) -> ReadBack:
 
 
 def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, str]]:
-    """The row's values that an item holds, by their paths, each with what restores it. `read`: the item's variable."""
+    """The row's values in an item, by path, each with the code that restores it. `read`: the item's variable."""
     for attribute in item.attributes:
         yield from _held(code, attribute, f"{read}.get({literal(attribute.name)})")
     expiry, ttl = item.expiry, code.model.table.ttl
@@ -311,7 +308,7 @@ def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, s
 
 
 def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[str, str]]:
-    """The row's value that an attribute holds as a whole, and what restores it."""
+    """The row's value that an attribute contains as a whole, and the code that restores it."""
     value = attribute.expression
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
@@ -330,7 +327,7 @@ def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[s
 
 
 def _whole_enough(row: RowModel, ref: Ref) -> bool:
-    """Whether the text of a time, cut perhaps, says all that anything else of the row takes of it."""
+    """Whether the text of a time, perhaps cut, is enough for all other uses of it in the row."""
     if len(ref.filters) != 1 or ref.format is not None or not FILTERS[ref.filters[0].name].moment:
         return False
     path, own = ref.paths[0], ref.filters[0]
@@ -354,7 +351,7 @@ def _no_finer(ref: Ref, own: Filter) -> bool:
 
 
 class PartCode(Struct, frozen=True):
-    """A part of an answer. `name`: the mapping's; `field`: where it stands in the answer; `one`: it has one record."""
+    """A part of an answer. `name`: the mapping's; `field`: its field in the answer; `one`: it has one record."""
 
     name: str
     field: str
@@ -427,14 +424,14 @@ def param_type(param: Param) -> str:
 
 
 class Written(Struct, frozen=True):
-    """A module's text, and what it cannot say of the mapping, one sentence for each."""
+    """A module's text, and what it cannot express of the mapping, in one sentence each."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> Written:
-    """The module. `head`: what it says of itself; `job`: the job file's name; `after`: whether it is on boto3 alone."""
+    """The module. `head`: lines about its origin; `job`: the job file's name; `after`: whether it uses boto3 alone."""
     definitions, imports = _carried(after=after)
     module, methods = Names({*definitions, *imports}), Names(dir(table._Table))
     name = module.one(construct_name({"TableName": model.table.name}))
@@ -533,8 +530,8 @@ from uuid import UUID
 
 @cache
 def _carried(*, after: bool) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
-    """What a module may carry: the text of definitions, in the order in which they may stand, and imports, each the module
-    and what is imported of it; by the names that they give."""
+    """The parts that a module may carry: the text of definitions, in a valid order, and imports as (module, imported
+    name); by name."""
     through = resources.files(__package__).joinpath("migration.py.txt").read_text(encoding="utf-8")
     definitions: dict[str, str] = {}
     imports: dict[str, tuple[str, str]] = {}
