@@ -153,13 +153,17 @@ class DocumentSettings(Settings):
 
 
 class SourceSettings(Settings):
-    """`url` and `read_url`: a database's URL, a file's path, or a reference to the URL (env:, file:, secret:).
+    """The source's connections and limits.
 
-    `command`: a program that prints the URL, or the password if `url` is also set. `read_url`: a replica that pages are
-    read from. `max_connections`: limit for each of the two servers; reads, marks and tickets, and a journal in the source
-    each get a part of it, of one connection at least. A limit of None is not set, except `statement_timeout_s`: ten minutes
-    if the server has no limit; 0 is off. `dynamodb`: old DynamoDB tables instead of a database. Settings that may contain a
-    secret are never shown.
+    `url` and `read_url`: a database's URL, a file's path, or a reference to the URL (env:, file:, secret:).
+    `command`: a program that prints the URL, or the password if `url` is also set.
+    `read_url`: a replica that pages are read from.
+    `max_connections`: limit for each of the two servers; reads, marks and tickets, and a journal in the source each get a
+    part of it, of one connection at least.
+    `statement_timeout_s`: None is ten minutes if the server sets none; 0 is off. Other limits of None are not set.
+    `dynamodb`: old DynamoDB tables instead of a database.
+
+    Settings that may contain a secret are never shown.
     """
 
     url: _Place = Field("", repr=False)
@@ -241,9 +245,11 @@ class WatchSettings(Settings):
     """When a pattern is moved back automatically. Shares are of calls, 0 to 1; a share counts as exceeded if its
     probability by chance is below one in a million.
 
-    `every_s`: interval of the checks. `answers_min`: minimum answers to judge p99. `lately_s`: besides all calls since the
-    move, those of this last period are judged separately, so that good hours do not hide a late fault. `watched_s`: how
-    long a pattern is watched after its move.
+    `every_s`: interval of the checks.
+    `answers_min`: minimum answers to judge p99.
+    `lately_s`: besides all calls since the move, those of this last period are judged separately, so that good hours do not
+    hide a late fault.
+    `watched_s`: how long a pattern is watched after its move.
     """
 
     every_s: Annotated[Duration, Field(ge=0.1, le=3600)] = 10.0
@@ -258,10 +264,12 @@ class WatchSettings(Settings):
 class CutoverSettings(Settings):
     """Requirements of a move forward. Ages and lags in seconds, shares 0 to 1.
 
-    `comparisons_min`: answers compared since the last move. `kinds_min`: compared share of the parameter kinds that a
-    pattern can have. `mismatch_max`, `error_max`: limits whose excess must have a probability below one in twenty: 0.003 is
-    none in 1,000. `p99_factor`: of SQL's p99, for a pattern without a budget. `quiet_s`: time without a change in the
-    source before a pattern may be complete. `leave`: tables that are not migrated on purpose; a * matches anything.
+    `comparisons_min`: answers compared since the last move.
+    `kinds_min`: compared share of the parameter kinds that a pattern can have.
+    `mismatch_max`, `error_max`: limits whose excess must have a probability below one in twenty: 0.003 is none in 1,000.
+    `p99_factor`: of SQL's p99, for a pattern without a budget.
+    `quiet_s`: time without a change in the source before a pattern may be complete.
+    `leave`: tables that are not migrated on purpose; a * matches anything.
     """
 
     verify_max_age_s: _Age = Field(86_400.0, alias="verify_max_age")
@@ -297,9 +305,13 @@ class Hook(Settings):
 
 
 class ShadowSettings(Settings):
-    """`sample`: share of calls that are compared, 0 to 1. `at_once`: concurrent shadow reads of a process, `per_s`: started
-    per second; more are dropped. `deadline_s`: a longer shadow read counts as an error. `max_rows`: larger answers are not
-    compared. `breaker_after`: so many consecutive errors of a pattern stop its shadow reads for `breaker_pause_s`.
+    """Limits of shadow reads.
+
+    `sample`: share of calls that are compared, 0 to 1.
+    `at_once`: concurrent shadow reads of a process, `per_s`: started per second; more are dropped.
+    `deadline_s`: a longer shadow read counts as an error.
+    `max_rows`: larger answers are not compared.
+    `breaker_after`: so many consecutive errors of a pattern stop its shadow reads for `breaker_pause_s`.
     `settle_s`: time for both sides to reach the same answer.
     """
 
@@ -314,10 +326,13 @@ class ShadowSettings(Settings):
 
 
 class ReadSettings(Settings):
-    """`phase_cache_s`: maximum age of a phase in a service. `connections`: to SQL, for the callers of one process.
+    """How services read.
 
-    `patience_s`: how long a call retries a side that fails temporarily. `cursor_key`: signs cursors, the same in all
-    processes; `cursor_life_s`: maximum age of a cursor.
+    `phase_cache_s`: maximum age of a phase in a service.
+    `connections`: to SQL, for the callers of one process.
+    `patience_s`: how long a call retries a side that fails temporarily.
+    `cursor_key`: signs cursors, the same in all processes.
+    `cursor_life_s`: maximum age of a cursor.
     """
 
     phase_cache_s: Annotated[Duration, Field(ge=0.05, le=3600)] = 5.0
@@ -390,13 +405,16 @@ class TargetSettings(Settings):
 
 
 class Tuning(Settings):
-    """`processes`: of a backfill or a verify on the host that starts it; None: as many as the number of rows justifies.
-    `relay_processes`: relays that one relay starts, itself included.
+    """Processes, limits and waits of runs.
 
-    `confirm_above`: US dollars. `request_life_s`: maximum time from a request's signature to its effect on the table.
-    `silent_s`: a writer without a successful heartbeat for so long stops sending. `lease_s`: a relay's lease on the marks
-    it took; those of a dead relay are free afterwards. `max_source_load`, `max_replica_lag_s`: above them backfills and
-    relays wait; the two queries, SELECTs of one number, replace the engine's own.
+    `processes`: of a backfill or a verify on the host that starts it; None: as many as the number of rows justifies.
+    `relay_processes`: relays that one relay starts, itself included.
+    `confirm_above`: US dollars.
+    `request_life_s`: maximum time from a request's signature to its effect on the table.
+    `silent_s`: a writer without a successful heartbeat for so long stops sending.
+    `lease_s`: a relay's lease on the marks it took; those of a dead relay are free afterwards.
+    `max_source_load`, `max_replica_lag_s`: above them backfills and relays wait; the two queries, SELECTs of one number,
+    replace the engine's own.
     """
 
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4

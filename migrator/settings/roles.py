@@ -29,11 +29,17 @@ _BESIDE_OTHERS = ("GetItem", "PartiQLInsert", "PutItem")
 
 
 class Role(Struct, frozen=True):
-    """`does`: its commands or service. `table`: its rights on the table. `asks`: whether it reads the mapping's access
-    patterns, which adds Query, GetItem and BatchGetItem as needed. `objects`: its rights on the job's bucket; `files`: on
-    the location of exported items; `logs`: on the log of imports; `stream`: on the table's stream. `old_tables`,
-    `old_streams`: for a source of old DynamoDB tables, on each of them and on its stream; `asks` adds the patterns' rights
-    there.
+    """The rights of a role on AWS.
+
+    `does`: its commands or service.
+    `table`: its rights on the table.
+    `asks`: whether it reads the mapping's access patterns, which adds Query, GetItem and BatchGetItem as needed.
+    `objects`: its rights on the job's bucket.
+    `files`: on the location of exported items.
+    `logs`: on the log of imports.
+    `stream`: on the table's stream.
+    `old_tables`, `old_streams`: for a source of old DynamoDB tables, on each of them and on its stream; `asks` adds the
+    patterns' rights there.
     """
 
     does: str
@@ -124,10 +130,12 @@ ROLES = {
 class Rights(Struct, frozen=True):
     """The rights of a role.
 
-    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted. `objects`, `files`: rights of S3
-    on the job's bucket, and on the location of exported items. `logs`: of CloudWatch on the log of imports. `stream`: on
-    the table's stream. `old_tables`, `old_streams`: on each old table of the source, and on its stream. `old_indexes`:
-    (table by the mapping's name, index or * for any) of the old indexes that it queries.
+    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted.
+    `objects`, `files`: rights of S3 on the job's bucket, and on the location of exported items.
+    `logs`: of CloudWatch on the log of imports.
+    `stream`: on the table's stream.
+    `old_tables`, `old_streams`: on each old table of the source, and on its stream.
+    `old_indexes`: (table by the mapping's name, index or * for any) of the old indexes that it queries.
     """
 
     table: Sequence[str]
@@ -181,10 +189,16 @@ def _asked_of_old(question: DocumentQuestion) -> set[str]:
 
 
 class SqlRole(Struct, frozen=True):
-    """`does`: its commands or service. `rows`: whether it reads the tables that items are made of; `asks`: those in the SQL
-    of access patterns; `ticket`, `mark`: rights on our tables; `installs`: whether it creates them, and triggers; `looks`:
-    whether it checks that triggers exist; `counts`: whether it reads the total number of marks; `writes`: whether it makes
-    rows from items.
+    """The rights of a role in an SQL source.
+
+    `does`: its commands or service.
+    `rows`: whether it reads the tables that items are made of.
+    `asks`: whether it reads the tables in the SQL of access patterns.
+    `ticket`, `mark`: rights on our tables.
+    `installs`: whether it creates them, and triggers.
+    `looks`: whether it checks that triggers exist.
+    `counts`: whether it reads the total number of marks.
+    `writes`: whether it makes rows from items.
     """
 
     does: str
@@ -227,10 +241,12 @@ _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 
 
 class TablePlace(Struct, frozen=True):
-    """The location of the table. `account`: 12 digits, or * for any, which is the role's own.
+    """The location of the table.
 
-    `bucket`: of the job, with the prefix of its objects; '' if it has none. `items_at`: bucket and prefix of exported
-    items, as bucket/prefix; '' if they are in a folder. `old`: the location of each old table by its name in the mapping.
+    `account`: 12 digits, or * for any, which is the role's own.
+    `bucket`: of the job, with the prefix of its objects; '' if it has none.
+    `items_at`: bucket and prefix of exported items, as bucket/prefix; '' if they are in a folder.
+    `old`: the location of each old table by its name in the mapping.
     """
 
     table: str

@@ -309,9 +309,10 @@ PLANS_KEPT = 500
 class SqlSource(SqlTotals):
     """Reads by SQL; each call is one read-only snapshot. Thread-safe.
 
-    `url`: from `source_url`, or its provider; the first call connects. `schemas`: to read in addition to the default one.
-    `replica`: the URL of one that pages are read from. `pace`: the rate limit; waits before pages, and counts their rows,
-    children included.
+    `url`: from `source_url`, or its provider; the first call connects.
+    `schemas`: to read in addition to the default one.
+    `replica`: the URL of one that pages are read from.
+    `pace`: the rate limit; waits before pages, and counts their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 

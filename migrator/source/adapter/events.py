@@ -295,9 +295,12 @@ _FITS = "migrator_fits"
 
 
 class Rules(Struct, frozen=True):
-    """`capture`: the installation that the service's database must have, for these tables. `check`: raises if the service
-    must stop changing rows. `before_commit`: of strict mode. `writes`: whether items are written before or after commits,
-    from stored images.
+    """Settings of an adapter.
+
+    `capture`: the installation that the service's database must have, for these tables.
+    `check`: raises if the service must stop changing rows.
+    `before_commit`: of strict mode.
+    `writes`: whether items are written before or after commits, from stored images.
     """
 
     capture: Installation

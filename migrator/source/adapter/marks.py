@@ -62,10 +62,13 @@ class Changed(Struct, frozen=True):
 
 @dataclass
 class Pending:
-    """A statement that is about to run. `states`: the rows before it, by table.
+    """A statement that is about to run.
 
-    `own_keys`: keys of rows that the statement itself selects, not a foreign key. `returning`: SQL to be added so that it
-    returns generated keys; `made`: keys that it returned. `done_before`: Driver.done before it.
+    `states`: the rows before it, by table.
+    `own_keys`: keys of rows that the statement itself selects, not a foreign key.
+    `returning`: SQL to be added so that it returns generated keys.
+    `made`: keys that it returned.
+    `done_before`: Driver.done before it.
     """
 
     statement: StatementKeys

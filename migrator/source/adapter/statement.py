@@ -166,10 +166,12 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
 class StatementWrite(Struct, frozen=True):
     """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
-    `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes the
-    rows that it meets. `assigned`: columns that an update sets, or an upsert sets in rows that it meets; `kept`: those of
-    them that an upsert sets to their present value or to that of its own row. `wanted`: columns that WHERE restricts to
-    certain values. `where` None: every row. `opaque`: why its rows cannot be read beforehand by its WHERE; '' if they can.
+    `rows`: of an insert, by `columns`; None is a value that only the database knows.
+    `replaces`: an upsert that deletes the rows that it meets.
+    `assigned`: columns that an update sets, or an upsert sets in rows that it meets.
+    `kept`: those of them that an upsert sets to their present value or to that of its own row.
+    `wanted`: columns that WHERE restricts to certain values. `where` None: every row.
+    `opaque`: why its rows cannot be read beforehand by its WHERE; '' if they can.
     `returned`: columns that it returns ('' for anything else, '*' for all).
     """
 

@@ -51,10 +51,13 @@ _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 
 class CapturedTable(Struct, frozen=True):
-    """`key`, `unique`: real names of the columns of the primary key and of other unique keys; `columns`: of all columns;
-    `types`: declared types by these names; `replaces`: whether a new row on SQLite may delete others without REPLACE;
-    `keeps_parts`: whether SQLite keeps the work of a statement before its failure.
+    """A watched table.
 
+    `key`, `unique`: real names of the columns of the primary key and of other unique keys.
+    `columns`: of all columns.
+    `types`: declared types by these names.
+    `replaces`: whether a new row on SQLite may delete others without REPLACE.
+    `keeps_parts`: whether SQLite keeps the work of a statement before its failure.
     `captured` None: its rows leave no marks, but foreign keys change captured tables when it changes.
     """
 

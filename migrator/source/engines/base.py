@@ -29,14 +29,17 @@ from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 class RowWriting(Struct, frozen=True):
     """How rows are written.
 
-    `prepare`: configures a new connection. `begin`, `end`: run first and last in a transaction, so that our triggers that
-    refuse other writers let it pass. `bound`: a decoded value for a column in the driver's form; raises ValueError if the
-    column would store another value. `upserts`: ON CONFLICT takes a single key; without it a row is updated, else inserted,
-    because MySQL's ON DUPLICATE KEY would change another row with the same value in another unique index. `overriding`:
-    clause that lets an identity column take a value. `locks`: SQL at the end of a SELECT that locks its rows. `refusal`: of
-    a driver error, None if it does not concern the row. `move_counters`: moves a table's counters for new rows past the
-    existing rows, if an INSERT with a number does not. `unchanging`: real names of columns that no UPDATE may name, of a
-    table by its name in SQL. `defer`: SQL that defers a transaction's deferrable foreign keys; '' if none can be deferred.
+    `prepare`: configures a new connection.
+    `begin`, `end`: run first and last in a transaction, so that our triggers that refuse other writers let it pass.
+    `bound`: a decoded value for a column in the driver's form; raises ValueError if the column would store another value.
+    `upserts`: ON CONFLICT takes a single key; without it a row is updated, else inserted, because MySQL's ON DUPLICATE KEY
+    would change another row with the same value in another unique index.
+    `overriding`: clause that lets an identity column take a value.
+    `locks`: SQL at the end of a SELECT that locks its rows.
+    `refusal`: of a driver error, None if it does not concern the row.
+    `move_counters`: moves a table's counters for new rows past the existing rows, if an INSERT with a number does not.
+    `unchanging`: real names of columns that no UPDATE may name, of a table by its name in SQL.
+    `defer`: SQL that defers a transaction's deferrable foreign keys; '' if none can be deferred.
     """
 
     prepare: Callable[[Any], None]
@@ -124,9 +127,11 @@ Place = tuple[str, str]
 
 
 class Granting(Struct, frozen=True):
-    """Rights on one kind of database. `needed`: rights a role needs to read the first tables, to capture the second and to
-    write rows of the third; `missing`: those that the connection's user lacks; `statement`: one GRANT of rights on one
-    object to a user.
+    """Rights on one kind of database.
+
+    `needed`: rights a role needs to read the first tables, to capture the second and to write rows of the third.
+    `missing`: those that the connection's user lacks.
+    `statement`: one GRANT of rights on one object to a user.
     """
 
     needed: Callable[
@@ -160,9 +165,11 @@ Verdict = Literal["ready", "behind"]
 
 
 class Replication(Struct, frozen=True):
-    """`mark`: reads the primary's; raises SourceError if a replica cannot be compared with it. `server`: SQL for an id of
-    the server and its start. `verdict`: raises SourceError if the server is neither a replica of the mark's primary nor the
-    primary itself.
+    """Queries for replication.
+
+    `mark`: reads the primary's; raises SourceError if a replica cannot be compared with it.
+    `server`: SQL for an id of the server and its start.
+    `verdict`: raises SourceError if the server is neither a replica of the mark's primary nor the primary itself.
     """
 
     mark: Callable[[Ask], Mark]
@@ -191,11 +198,14 @@ class ConnectionOptions(Struct, frozen=True):
     """Options of every connection. Times in seconds.
 
     `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S if it has none; 0 for the server's own or
-    none. `name`: the connection's name on the server. `lock_wait_s`: how long SQLite waits for another writer, and a server
-    for a change of a table. `pool_wait_s`: wait for a connection of the pool, which may have fewer connections than
-    workers. `idle_s`: the server may end an idle transaction after that. `writes`: transactions are not snapshots, and
-    every commit reaches the disk. `silence_s`: a MySQL server without an answer for this long after a statement's limit
-    counts as lost. `answer_bytes`: maximum answer of a statement that reads.
+    none.
+    `name`: the connection's name on the server.
+    `lock_wait_s`: how long SQLite waits for another writer, and a server for a change of a table.
+    `pool_wait_s`: wait for a connection of the pool, which may have fewer connections than workers.
+    `idle_s`: the server may end an idle transaction after that.
+    `writes`: transactions are not snapshots, and every commit reaches the disk.
+    `silence_s`: a MySQL server without an answer for this long after a statement's limit counts as lost.
+    `answer_bytes`: maximum answer of a statement that reads.
     """
 
     name: str = APPLICATION_NAME
@@ -282,12 +292,17 @@ class Address:
 class Connecting(Struct, frozen=True):
     """The engine's URLs, and how connections are made.
 
-    `form`: an example URL for messages. `schemes`: prefixes of its URLs. `driver`: a message that names the only supported
-    driver, '' if others work. `port`: the server's default port, 0 for a file. `rds`: the engine's names in secrets
-    of AWS RDS. `extra`: our package's extra that installs the driver, and the driver's module; None if none is needed.
+    `form`: an example URL for messages.
+    `schemes`: prefixes of its URLs.
+    `driver`: a message that names the only supported driver, '' if others work.
+    `port`: the server's default port, 0 for a file.
+    `rds`: the engine's names in secrets of AWS RDS.
+    `extra`: our package's extra that installs the driver, and the driver's module; None if none is needed.
     `checked_url`: the URL with our driver's name, from the URL and the allowed forms as text; raises SettingsError if it is
-    not one of this engine's. `open`: the SQLAlchemy engine with these options, not connected yet. `raw`: kinds that can be
-    read as the server's own text; `fetched`: the rows of a SELECT, with the columns at these places read so.
+    not one of this engine's.
+    `open`: the SQLAlchemy engine with these options, not connected yet.
+    `raw`: kinds that can be read as the server's own text.
+    `fetched`: the rows of a SELECT, with the columns at these places read so.
     """
 
     form: str

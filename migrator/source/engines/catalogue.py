@@ -27,10 +27,13 @@ def quoted(name: str, quote: str = '"') -> str:
 
 
 class TypeRule(Struct, frozen=True):
-    """`names`: types as the database spells them, upper case. `form`: DynamoDB's type, and the format in words.
+    """A rule for column types.
 
-    `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON), both '' for
-    a type that is refused. `no_key`: why a column of it cannot identify rows, '' if it can.
+    `names`: types as the database spells them, upper case.
+    `form`: DynamoDB's type, and the format in words.
+    `rule`: what happens to a value, in whole sentences.
+    `example`: (an SQL literal, the item's value as JSON), both '' for a type that is refused.
+    `no_key`: why a column of it cannot identify rows, '' if it can.
     """
 
     names: tuple[str, ...]
@@ -157,9 +160,12 @@ class Queries(Struct, frozen=True, dict=True):
 
 
 class FunctionNames(Struct, frozen=True):
-    """`refused`: patterns of functions that reach beyond the tables, except `harmless` ones; `refused_columns`: of those,
-    what x.name calls. `sized`: functions that make a value of any size, and which argument is the size; empty if
-    connections limit values. `volatile`: functions whose value changes over time.
+    """Functions with restricted use in a mapping's SQL.
+
+    `refused`: patterns of functions that reach beyond the tables, except `harmless` ones.
+    `refused_columns`: of those, what x.name calls.
+    `sized`: functions that make a value of any size, and which argument is the size; empty if connections limit values.
+    `volatile`: functions whose value changes over time.
     """
 
     refused: tuple[str, ...]
@@ -262,9 +268,14 @@ Pairs = Sequence[tuple[Place, Place]]
 
 
 class Links(Struct, frozen=True):
-    """`acting`: (parent, foreign key) for each foreign key with an action. `heirs`: partitions and inheriting tables.
-    `views`: with the tables they read. `emptied`: tables that TRUNCATE … CASCADE of the first also empties. `rules`: (table
-    that a rule writes, table with the rule, the action for which it does)."""
+    """Links between tables.
+
+    `acting`: (parent, foreign key) for each foreign key with an action.
+    `heirs`: partitions and inheriting tables.
+    `views`: with the tables they read.
+    `emptied`: tables that TRUNCATE … CASCADE of the first also empties.
+    `rules`: (table that a rule writes, table with the rule, the action for which it does).
+    """
 
     acting: Sequence[tuple[Place, Below]]
     heirs: Pairs = ()
@@ -274,9 +285,12 @@ class Links(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: text in place of
-    a statement that this user may not read, '' if the server has none. `advice`: how to enable recording; `grant`: the
-    right to read it.
+    """Statements that a server recorded.
+
+    `select`: SQL for (statement, calls) of this database.
+    `hidden`: text in place of a statement that this user may not read, '' if the server has none.
+    `advice`: how to enable recording.
+    `grant`: the right to read it.
     """
 
     select: str

@@ -64,11 +64,14 @@ class NoQuestion(Exception):
 
 @dataclass
 class QueryScope:
-    """Tables by their names in the statement. `root`: the table of the returned rows; `joined`: its parents; `optional`:
-    those of a LEFT JOIN; `required`: columns of the root for which an inner join excludes NULL.
+    """Tables by their names in the statement.
 
-    `turned`: for a total, the child's columns that are the root's key. `parent_of`: the child of a LEFT JOIN, whose parent
-    is returned even without one.
+    `root`: the table of the returned rows.
+    `joined`: its parents.
+    `optional`: those of a LEFT JOIN.
+    `required`: columns of the root for which an inner join excludes NULL.
+    `turned`: for a total, the child's columns that are the root's key.
+    `parent_of`: the child of a LEFT JOIN, whose parent is returned even without one.
     """
 
     tables: dict[str, TableFacts] = field(default_factory=dict)

@@ -37,9 +37,13 @@ def log_table(ddl: Ddl) -> str:
 
 
 class LogPlace(Struct, frozen=True):
-    """The row with the position in the log. `slot`: the object for which the server keeps its log, '' for none. `system`:
-    identity of the server. `position`: everything before it is among our marks; `passed_at`: commit time at that position,
-    seconds since 1970; `tables`: as from tables_text().
+    """The row with the position in the log.
+
+    `slot`: the object for which the server keeps its log, '' for none.
+    `system`: identity of the server.
+    `position`: everything before it is among our marks.
+    `passed_at`: commit time at that position, seconds since 1970.
+    `tables`: as from tables_text().
     """
 
     slot: str

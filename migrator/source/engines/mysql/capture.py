@@ -199,10 +199,12 @@ Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
 
 
 class Cascade(Struct, frozen=True):
-    """A foreign key with an action on rows of `child`. `name`: of the constraint.
+    """A foreign key with an action on rows of `child`.
 
-    `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: an index of the child that
-    begins with these columns; '' if it has none.
+    `name`: of the constraint.
+    `columns`: (child's, parent's).
+    `on_delete`, `on_update`: CASCADE and the like.
+    `index`: an index of the child that begins with these columns; '' if it has none.
     """
 
     child: Name

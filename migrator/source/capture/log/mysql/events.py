@@ -45,8 +45,13 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 class LogColumn(Struct, frozen=True):
-    """A column of a table at the time of the change. `code`: its type; `first`, `second`: metadata of that; `charset`:
-    'binary' for bytes; `members`: of an ENUM or SET, in that character set; `convert`: returns the text of bytes.
+    """A column of a table at the time of the change.
+
+    `code`: its type.
+    `first`, `second`: metadata of that.
+    `charset`: 'binary' for bytes.
+    `members`: of an ENUM or SET, in that character set.
+    `convert`: returns the text of bytes.
     """
 
     name: str
