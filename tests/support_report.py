@@ -82,7 +82,7 @@ MISSING = Group(
     "missing",
     "",
     37,
-    "changes on their way: 12 marks wait for a relay",
+    "changes on their way: 12 changes wait for a relay",
     "`migrator relay JOB`, then compare again",
     [
         ShownDifference(
@@ -177,7 +177,7 @@ MODEL = ReportModel(
             "1 of 4 patterns were not compared by this mapping: orders_of_day",
         ),
         "migrator verify jobs/shop.yaml --repair",
-        "mark the rows that differ, for the relay to write again",
+        "queue the rows that differ for the relay",
     ),
     patterns=PATTERNS,
     moves=(

@@ -24,6 +24,7 @@ from migrator.mapping.model.evidence import (
     lines_of,
 )
 from migrator.mapping.model.instances import Instance, ServiceRegistry
+from migrator.runtime.errors import amount
 from migrator.runtime.values import asdict, picked
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
@@ -234,8 +235,8 @@ def marking_line(service_registry: ServiceRegistry) -> str:
     """How many instances leave the marks of tables without triggers, for people."""
     count = len(service_registry.marking)
     if not count:
-        return "marked by services; no instance is alive, so changes leave no mark"
-    return f"marked by services; {count} instance{'s' if count > 1 else ''} alive mark{'' if count > 1 else 's'} changes"
+        return "captured by services; no instance is running, so changes are not captured"
+    return f"captured by services; {amount(count, 'instance')} running"
 
 
 def instances_data(service_registry: ServiceRegistry, revision: str | None) -> list[dict[str, Any]]:

@@ -190,9 +190,11 @@ class RelayReport:
         lag = (
             lag_line(self.state, self.open_counts)
             if self.looked_at > float("-inf")
-            else "the marks are looked at"
+            else "pending changes are being counted"
         )
-        return f"relay: {amount(finished, 'mark')} worked, {amount(stored, 'item')} written; {trouble or lag}"
+        return (
+            f"relay: {amount(finished, 'change')} applied, {amount(stored, 'item')} written; {trouble or lag}"
+        )
 
     def summary(self) -> str:
         return "\n".join(filter(None, (self._worked_line(), open_line(self.open_findings.counts()))))
@@ -205,8 +207,8 @@ class RelayReport:
         remaining = state.waiting + state.unripe
         failed = f" ({state.failed:,} failed before)" if state.failed else ""
         return (
-            f"{amount(totals['finished'], 'mark')} worked: {amount(totals['stored'], 'item')} written,"
-            f" {amount(totals['buried'], 'tombstone')}; {amount(remaining, 'mark')} left{failed}"
+            f"{amount(totals['finished'], 'change')} applied: {amount(totals['stored'], 'item')} written,"
+            f" {amount(totals['buried'], 'tombstone')}; {amount(remaining, 'change')} left{failed}"
         )
 
     @property
@@ -238,12 +240,16 @@ def open_line(counts: Mapping[str, int]) -> str:
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
     """How far items are behind rows, for people. `counts`: of findings that are open, by kind."""
     if not state.waiting + state.unripe:
-        return "no mark waits" if counts else "no mark waits: every captured change is in the table"
+        return (
+            "no change is pending"
+            if counts
+            else "no change is pending: every captured change is in the table"
+        )
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator status --findings`)" if state.failed else ""
     least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
     rows = f" of {least}{amount(state.rows, 'row')}" if state.rows else ""
-    waiting = f"{amount(state.waiting, 'mark')}{rows} {verb(state.waiting, 'wait')}"
+    waiting = f"{amount(state.waiting, 'change')}{rows} {verb(state.waiting, 'wait')}"
     return f"{waiting}, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
 
 
@@ -322,7 +328,7 @@ class Lag(Struct, frozen=True):
     def warnings(self, revision: str | None) -> Iterator[str]:
         """For people. `revision`: of the job's mapping file as it is now; None if it cannot be read."""
         if self.reason:
-            yield f"marks: {self.reason}"
+            yield f"changes: {self.reason}"
         if self.slot is not None:
             yield self.slot.line()
         if self.open_findings:

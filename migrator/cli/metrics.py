@@ -155,7 +155,7 @@ def relay_part(report: RelayReport) -> Iterator[Family]:
     yield gauge("migrator_marks_unripe", "Marks whose time has not come.", [((), state.unripe)])
     yield gauge("migrator_marks_failed", "Marks that failed before.", [((), state.failed)])
     age = [((), state.oldest_age_s)]
-    yield gauge("migrator_lag_seconds", "Age of the oldest mark that could be taken.", age)
+    yield gauge("migrator_lag_seconds", "Age of the oldest pending change that is ready.", age)
     # Without a captured log: no sample, so an alert on it never fires.
     slots = [] if state.slot is None else [state.slot]
     kept = [((), slot.bytes_kept) for slot in slots if slot.slot]

@@ -97,7 +97,7 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
     """Raises: SettingsError, naming them, if instances live with a next write that would fail or leave no mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
-        what = f"{amount(len(living), 'service instance')} running, with changes marked by it or by triggers:\n{named}"
+        what = f"{amount(len(living), 'service instance')} running, with changes captured by it or by triggers:\n{named}"
         advice = "stop them first; or pass --force: then their writes fail or are missed"
         raise SettingsError(f"{what}\n{advice}")
 

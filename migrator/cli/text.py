@@ -318,7 +318,7 @@ def end_steps(
         for name in open_patterns
     ]
     last_steps = [
-        EndStep("work the marks that are left", f"migrator relay {job} --once"),
+        EndStep("apply the pending changes", f"migrator relay {job} --once"),
         EndStep("compare everything for the last time", f"migrator verify {job}"),
         *moves,
     ]

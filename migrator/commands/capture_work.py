@@ -102,7 +102,7 @@ def install(
         means = session.live.capture.means
         unverified = session.unverified(session.live.capture.installation())
     if done.lost_marks:
-        what = "warning: the table of marks was gone, and changes with it; it is there again"
+        what = "warning: the table of changes was gone, and changes with it; it was created again"
         if stage.marked_by == "log":
             what = "warning: our place in the log was lost, and changes with it; there is a new one"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
@@ -195,12 +195,12 @@ def _installed(done: Installed, means: str) -> Iterator[str]:
     )
     yield f"{amount(len(done.tables), 'table')} captured, {what}"
     if done.switched:
-        yield f"{means} leave the marks from now on; running services continue, and stop marking when they restart"
+        yield f"{means} capture changes from now on; running services continue, and stop capturing when they restart"
 
 
 def _installed_by_services(done: Installed) -> Iterator[str]:
     yield f"{'our two tables are made' if done.new else 'nothing to change'}; no trigger is"
-    yield f"services are to mark their changes of {amount(len(done.tables), 'table')}: {', '.join(done.tables)}"
+    yield f"services must capture their changes of {amount(len(done.tables), 'table')}: {', '.join(done.tables)}"
     if done.new:
         yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
         yield "then start every service with the adapter, and only then `migrator backfill`"
@@ -218,7 +218,7 @@ def status(job: Path, as_json: bool) -> int:
     lines += [] if service_registry is None else [marking_line(service_registry)]
     lines += [another or STANDINGS[standing]] if capture.installation is not None else []
     lines += [f"warning: {unverified}"] if unverified and not another else []
-    lines += ["whole: every change leaves a mark" if is_whole else "not whole: changes may leave no mark"]
+    lines += ["whole: every change is captured" if is_whole else "not whole: changes may not be captured"]
     marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
     slot = {} if lag is None else {"slot": asdict(lag)}
     data = asdict(capture) | marking | slot | {"mapping": standing, "unverified": unverified}
@@ -309,7 +309,7 @@ class CaptureCheck:
             )
         before, self._unmarked = self._unmarked, frozenset(capture.unmarked_tables)
         if lasting := sorted(before & self._unmarked):
-            what = f"changes of {', '.join(lasting)} no longer leave a mark: {capture.means} are gone or disabled"
+            what = f"changes of {', '.join(lasting)} are no longer captured: {capture.means} are gone or disabled"
             raise SettingsError(f"{what}, and the relay ends rather than seem well; {_MEND}")
         if set(capture.partitions) - self._partitions:
             _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
@@ -430,14 +430,14 @@ def _work(stack: ExitStack, session: JobSession, asked: _RelayRequest) -> int:
     for what in unmarked:
         click.echo(f"warning: {what}", err=True)
     if once and stop.is_set() and not session.ownership.is_service():
-        raise Interrupted("stopped before every mark was read; the same command resumes")
+        raise Interrupted("stopped before every change was read; the same command resumes")
     return DIFFERENT if once and (failed or daemon.left or open_kinds or unmarked) else 0
 
 
 def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
     print_result(report.data() | {"left_to_others": daemon.left}, report.summary(), as_json=as_json)
     if daemon.left:
-        what = f"{amount(daemon.left, 'mark', 'are')} another relay's, which did not finish within a lease"
+        what = f"{amount(daemon.left, 'change', 'are')} another relay's, which did not finish within a lease"
         click.echo(f"warning: {what}; see whether it is stuck, and run the same command again", err=True)
 
 
@@ -447,7 +447,7 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
         discarded = session.live.marks.discard_failed(DISCARDED_TRIES)
         data, line = (
             {"discarded": discarded},
-            f"{amount(discarded, 'mark')} discarded; run `migrator verify --repair`",
+            f"{amount(discarded, 'change')} discarded; run `migrator verify --repair`",
         )
     else:
         counts = session.open_findings.counts()

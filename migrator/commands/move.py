@@ -55,9 +55,9 @@ def backfill() -> cli.Work:
 @cli.spark_option
 @cli.option("--sample", "Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
 @cli.option("--seed", "Of the sample; the same seed looks at the same rows again.", type=click.IntRange(0))
-@cli.flag("--repair", "Leave a mark for every row that still differs; the relay does the rest.")
+@cli.flag("--repair", "Queue every row that still differs for the relay.")
 @cli.flag("--force", "With --repair: also where every access pattern is complete.")
-@cli.flag("--dry-run", "With --repair: print how many rows it would mark, and mark none.")
+@cli.flag("--dry-run", "With --repair: print how many rows it would queue, and queue none.")
 @cli.flag("--restart", "Compare everything again, even if a stopped verify could be resumed.")
 @cli.duration(
     "--settle",

@@ -195,7 +195,7 @@ def capture() -> None:
 @cli.option("--as", "Print a migration file, change nothing.", "form", type=click.Choice(["sql", "alembic"]))
 @cli.option(
     "--by",
-    "Who leaves the marks: services, by the adapter that all of them import; the log of PostgreSQL or MySQL, which"
+    "Who captures changes: services, by the adapter that all of them import; the log of PostgreSQL or MySQL, which"
     " the relay reads; or triggers (default: as installed, else triggers).",
     "marked_by",
     type=click.Choice(["services", "log", "triggers"]),
@@ -235,8 +235,8 @@ def status() -> cli.Work:
 @capture.command(example="jobs/shop.yaml")
 @cli.job_argument
 @cli.flag("--dry-run", "Print the SQL that would run, change nothing.")
-@cli.flag("--discard-marks", "Also where marks wait; their changes are lost to the table.")
-@cli.flag("--force", "Also while services run that mark changes; their writes fail then.")
+@cli.flag("--discard-marks", "Also if changes are pending; they are lost to the table.")
+@cli.flag("--force", "Also while services run that capture changes; their writes fail then.")
 @cli.json_option
 def uninstall() -> cli.Work:
     """Remove the triggers, or the slot and the publication, and our tables from the source.
@@ -250,11 +250,11 @@ def uninstall() -> cli.Work:
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
 @cli.job_argument
-@cli.flag("--once", "Stop when no mark is left; waits for those of others.")
+@cli.flag("--once", "Stop when no change is left; waits for those of other relays.")
 @cli.option("--workers", "Marks under way at once.", type=click.IntRange(1, 64), default=2, show_default=True)
 @cli.part_option
-@cli.flag("--dry-run", "Count the marks that wait, change nothing.")
-@cli.flag("--discard-marks", "Delete the marks that cannot be processed; verify --repair finds their rows.")
+@cli.flag("--dry-run", "Count the pending changes, write nothing.")
+@cli.flag("--discard-marks", "Delete the changes that cannot be applied; verify --repair finds their rows.")
 @cli.flag(
     "--force", "Also if every pattern is complete, or the answer of a pattern that DynamoDB answers changes."
 )

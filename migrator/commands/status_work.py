@@ -317,7 +317,7 @@ class StatusSnapshot(Struct, frozen=True):
     standing: list[ProcessStanding]
     ended_at: dict[str, float]
     uncaptured: str
-    """Why changes may leave no mark."""
+    """Why changes may not be captured."""
     unwritable: str
     """Why nothing can be kept in the journal: what failed lately may not be in it."""
 
@@ -359,7 +359,7 @@ def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
-    """Return why changes may leave no mark ('' if each leaves one), and how many rows the pending marks name."""
+    """Return why changes may not be captured ('' if each leaves one), and how many rows the pending marks name."""
     if lag.marks is None:
         return "", None
     try:
@@ -369,7 +369,7 @@ def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
     except MigratorError as error:
         return f"mapping and source do not fit each other: {error}", None
     open_ = [table.table for table in tables if table.state not in CAPTURED]
-    what = f"changes of {', '.join(open_)} may leave no mark; run `migrator capture status`"
+    what = f"changes of {', '.join(open_)} may not be captured; run `migrator capture status`"
     return what if open_ else "", rows
 
 

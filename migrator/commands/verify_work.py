@@ -251,10 +251,10 @@ def _marked(
     doubtful = {root: set[ItemKey]() for root in open_roots if root[0] in names} | dict(result.confirmed)
     rows = amount(len(doubtful), "row")
     if options["dry_run"]:
-        cli.say(f"{rows} would be marked; --repair without --dry-run marks them")
+        cli.say(f"{rows} would be queued; --repair without --dry-run queues them")
         return False
     session.live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
-    cli.say(f"{rows} marked; run `migrator relay`, then verify again")
+    cli.say(f"{rows} queued; run `migrator relay`, then verify again")
     return True
 
 
@@ -273,12 +273,10 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
         return
     state = session.live.marks.state()
     if state.waiting:
-        what = (
-            f"{amount(state.waiting, 'mark', 'wait')} for a relay, the oldest for {state.oldest_age_s:,.0f} s"
-        )
+        what = f"{amount(state.waiting, 'change', 'wait')} for a relay, the oldest for {state.oldest_age_s:,.0f} s"
         cli.say(f"{what}: differences may be pending; run `migrator relay`, then verify again")
     elif result.confirmed:
-        cli.say("next: `migrator verify --repair`, which marks these rows for the relay")
+        cli.say("next: `migrator verify --repair`, which queues these rows for the relay")
 
 
 def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:

@@ -241,20 +241,18 @@ def check_capture(
     elif wrong := [
         f"{table.table} {table.state}" for table in status.tables if table.state not in ROWS_CAPTURED
     ]:
-        what = f"changes leave no mark: {', '.join(wrong)}"
+        what = f"changes are not captured: {', '.join(wrong)}"
         checkup.tell("capture", what, f"migrator capture install {job}", "failed")
     elif status.partitions:
-        what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
+        what = f"rows are captured; a TRUNCATE of {', '.join(status.partitions)} (new) alone would not be"
         checkup.tell("capture", what, f"migrator capture install {job}", "warning")
     elif here.marked_by != "services":
-        checkup.tell("capture", f"{status.means} mark changes of {amount(len(status.tables), 'table')}")
+        checkup.tell("capture", f"{status.means} capture changes of {amount(len(status.tables), 'table')}")
     elif not marking:
-        what = "services are to mark changes, and no instance is known to be alive"
+        what = "services must capture changes, and no instance is known to be running"
         checkup.tell("capture", what, "start the services with the adapter", "warning")
     else:
-        what = (
-            f"{amount(marking, 'service instance', 'mark')} changes of {amount(len(status.tables), 'table')}"
-        )
+        what = f"{amount(marking, 'service instance', 'capture')} changes of {amount(len(status.tables), 'table')}"
         checkup.tell("capture", what)
     return here is not None
 

@@ -312,13 +312,13 @@ Tell: TypeAlias = Callable[[str], None]
 """Takes a line for the operator."""
 
 _PATH_MESSAGES = {
-    "fast": "path: fast; nothing else writes items yet, and every change since leaves a mark for the relay",
+    "fast": "path: fast; nothing else writes items yet, and every change since is captured for the relay",
     "conditional": "path: conditional; a relay (or a strict service) writes too, so nothing newer is replaced",
 }
 
 
 _UNCAPTURED = (
-    "{why}: right for a source that stands still. What changes from now on leaves no mark, and items of rows that are"
+    "{why}: right for a source that stands still. What changes from now on is not captured, and items of rows that are"
     " deleted stay; where services write, {advice}"
 )
 _INSTALL_FIRST = "run `migrator capture install` first, or `migrator verify --repair` after it"
@@ -480,7 +480,7 @@ def need_known(session: JobSession, tell: Tell) -> None:
         _refuse_unfit(session, tell)
         raise SettingsError(
             f"{session.job.mapping}: the job's writers work by another mapping (or other columns), and may not know the rows"
-            f" that this one would mark; run `migrator capture install {session.job.path}` first"
+            f" that this one would queue; run `migrator capture install {session.job.path}` first"
         )
 
 
@@ -569,5 +569,5 @@ def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -
     if installation.marked_by != "services":
         return
     if not session.service_registry().marking:
-        what = "warning: changes are marked by services, and no instance of one is alive: what is written now is missed"
+        what = "warning: changes are captured by services, and no instance of one is running: what is written now is missed"
         tell(f"{what}; start the services with the adapter first (see `migrator status`)")

@@ -14,7 +14,7 @@ from tests.journeys.small import MAPPING, small_shop
 pytestmark = pytest.mark.slow
 
 TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
-ASKED = "rows that were changed or deleted in between left no mark"
+ASKED = "rows that were changed or deleted in between were not captured"
 
 
 @pytest.fixture

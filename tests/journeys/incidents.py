@@ -104,7 +104,7 @@ class Night:
             (rf"@{socket.gethostname()}\b", "@ops-1"),
             (r"installation [0-9a-f]{32}", "installation 5f0c…"),
             (r"\d+ tries", "9 tries"),
-            (r"[\d.]+ marks/s", "0.5 marks/s"),
+            (r"[\d.]+ changes/s", "0.5 changes/s"),
         ):
             said = re.sub(pattern, written, said)
         return said

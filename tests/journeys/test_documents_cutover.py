@@ -104,7 +104,7 @@ def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Sh
     orders = shop.real["Orders"]
     for call in (
         "aws dynamodb put-resource-policy --endpoint-url http://",
-        "take the record of capture, and the marks that wait, out of the journal\n",
+        "remove the record of capture and the pending changes from the journal\n",
         f":table/{orders} --policy '{{",
         f" --table-name {orders} --backup-name {orders}-last",
         "describe-alarms",

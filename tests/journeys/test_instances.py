@@ -94,7 +94,7 @@ def test_changes_that_services_mark_reach_the_table_without_a_trigger(shop: Proj
     assert pins.said(shop.done("backfill", job).err, "alive")
     with running(shop):
         assert "no instance of one is alive" not in shop.done("backfill", job, "--restart").err
-        assert "1 instance alive marks changes" in shop.done("capture", "status", job).out
+        assert "1 instance running" in shop.done("capture", "status", job).out
         assert shop.done("capture", "status", job, "--json").data["marking"] == 1
         changed(shop)
         shop.done("relay", job, "--once")

@@ -86,7 +86,7 @@ def test_hooks_are_told_by_the_relay_that_marks_wait(shop: Project) -> None:
 
 def test_status_says_how_far_items_are_behind(shop: Project) -> None:
     job = str(shop.job)
-    assert "no mark waits" in shop.done("status", job).out
+    assert "no change is pending" in shop.done("status", job).out
     change(shop, RENAME, "UPDATE migrator_mark SET changed_at = changed_at - 1")
     live = shop.done("status", job, "--json").data["live"]
     assert (live["marks"]["waiting"], live["marks"]["failed"], live["writers"]) == (1, 0, [])
@@ -173,7 +173,7 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     (shop.folder / "mapping.yaml").write_text(LIVE)
     assert pins.said(shop.run("relay", job, "--once").err, "gone")
     shop.done("recover", job, "older-mapping")
-    until(lambda: "0 marks left" in shop.run("relay", job, "--once").out)
+    until(lambda: "0 changes left" in shop.run("relay", job, "--once").out)
     assert clean(shop)
 
 

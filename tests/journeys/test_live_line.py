@@ -78,9 +78,9 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
 
 def test_a_relay_shows_one_line_that_says_how_far_it_is(shop: Project) -> None:
     with at_a_terminal(shop, "relay", str(shop.job)) as (process, screen):
-        screen.until("relay: 0 mark")
+        screen.until("relay: 0 change")
         change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-        drawn = screen.until("relay: 1 mark")
+        drawn = screen.until("relay: 1 change")
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_S) == 0
         end = screen.rest()

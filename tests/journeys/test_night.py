@@ -28,7 +28,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     shop = filled(cutover_shop(tmp_path, dynamodb_url))
     job, usual = str(shop.job), shop.job.read_text()
     rest = six_lines(shop)
-    assert rest["lag"].startswith("no mark waits: every captured change")
+    assert rest["lag"].startswith("no change is pending: every captured change")
     assert rest["failure"].startswith("none")
 
     for _ in range(2):
@@ -38,7 +38,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
         relay.communicate()
     rename(shop, "Ada")
     killed = six_lines(shop)
-    assert killed["lag"].startswith("4 marks of 4 rows wait")
+    assert killed["lag"].startswith("4 changes of 4 rows wait")
     assert "no relay is running" in killed["lag"]
     assert [line.count("start it again") for line in killed["alive"].splitlines()] == [1, 1]
     assert killed["failure"] == rest["failure"], "a process that is killed keeps no failure"
@@ -48,7 +48,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     assert full["failure"].startswith("now: ")
     assert "disk" in full["failure"]
     assert "`migrator relay" not in full["lag"], "it would fail now"
-    assert full["lag"].startswith("4 marks of 4 rows wait")
+    assert full["lag"].startswith("4 changes of 4 rows wait")
     assert six_lines(shop)["failure"] == rest["failure"], "the disk has room again"
 
     shop.job.write_text(
@@ -59,7 +59,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     assert shop.run("relay", job, "--once").code == STOPPED
     away = six_lines(shop)
     assert "DynamoDB" in away["failure"]
-    assert away["lag"].startswith("4 marks of 4 rows wait")
+    assert away["lag"].startswith("4 changes of 4 rows wait")
     assert not away["alive"].count("works")
 
     shop.job.write_text(usual)
@@ -70,7 +70,7 @@ def test_status_is_right_after_each_fault_of_a_night(tmp_path: Path, dynamodb_ur
     assert paused["pace"].startswith("paused by ops")
     assert "INC-7" in paused["pace"]
     assert "DynamoDB" in paused["failure"], "only progress ends a failure"
-    assert paused["lag"].startswith("4 marks of 4 rows wait")
+    assert paused["lag"].startswith("4 changes of 4 rows wait")
 
     shop.done("pace", job, "--resume")
     with shop.beside("relay", job):

@@ -80,7 +80,7 @@ def test_a_backlog_is_shown_in_rows_and_in_changes(shop: Project) -> None:
         rename(shop, name)
     marks = shop.done("status", str(shop.job), "--json").data["live"]["marks"]
     assert (marks["waiting"], marks["rows"]) == (12, 4)
-    assert shop.done("status", str(shop.job)).out.startswith("lag      12 marks of 4 rows wait")
+    assert shop.done("status", str(shop.job)).out.startswith("lag      12 changes of 4 rows wait")
 
 
 def test_runs_and_the_journal_are_shown_with_runs(shop: Project) -> None:

@@ -140,7 +140,7 @@ def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
 def test_a_second_install_changes_nothing_and_uninstall_leaves_nothing(live: LogShop) -> None:
     assert "nothing to change" in live.install()
     live.sql("UPDATE customer SET name = 'x' WHERE id = 1")
-    assert "1 mark waits, and" in live.refused("capture", "uninstall", live.job)
+    assert "1 change waits, and" in live.refused("capture", "uninstall", live.job)
     live.relay()
     assert live.shown in live.project.done("capture", "uninstall", live.job).out
     assert live.of_ours() == live.rows(live.triggers) == []

@@ -30,13 +30,19 @@ STEPS = (
 )
 
 
-def reported(folder: Path) -> Path:
-    """The report of a shop that is moved in the folder."""
+def shop_in(folder: Path) -> dict[str, str]:
+    """The environment of commands in the folder, which has the example shop and its job."""
     for name in ("jobs", "mappings", "docker"):
         shutil.copytree(ROOT / name, folder / name)
     source = "sqlite:///shop.db"
     environment = os.environ | {"MIGRATOR_SOURCE_URL": source, "MIGRATOR_HOME": ".migrator"}
     _run([sys.executable, "docker/shop/build.py", "--fewer", "8", source], folder, environment)
+    return environment
+
+
+def reported(folder: Path) -> Path:
+    """The report of a shop that is moved in the folder."""
+    environment = shop_in(folder)
     migrator = [sys.executable, "-m", "migrator"]
     try:
         for step in STEPS:

@@ -115,7 +115,7 @@ def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
     """`ticket`: the highest that was drawn. Raises: SettingsError if a writer was active since the export began: its
     items of changed rows are not in the files, and the marks are gone."""
     if ticket > state_of(journal, export.run).get("ticket", 0):
-        what = "a relay or a service has made items of changed rows since the export began, so their marks are gone"
+        what = "a relay or a service has made items of changed rows since the export began, so their changes are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
 
 

@@ -388,9 +388,7 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
 def _refuse(traces: RowTraces, *, force: bool) -> None:
     """Raises: SettingsError if work on the row is pending."""
     if traces.waiting:
-        what = (
-            f"{amount(traces.waiting, 'mark')} of this row not worked yet; without them its items would stay"
-        )
+        what = f"{amount(traces.waiting, 'change')} of this row not applied yet; without them its items would stay"
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
     if traces.is_there and not force:
         what = "the row is still in the source, and the relay would write it again"

@@ -18,7 +18,7 @@ from migrator.runtime.values import replace
 
 LATE_S = 300.0
 """Marks that wait longer are late: a running relay has worked them by then."""
-_WRITTEN_BESIDE = "written without capture, or a change that left no mark"
+_WRITTEN_BESIDE = "written without capture, or a change that was not captured"
 _MEND_MAPPING = "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right"
 _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
 
@@ -79,7 +79,7 @@ _OF_RUNS: dict[str, Cause] = {
     ),
     "schema": Cause("the source's schema changed during a run", "look at the mapping, then run again"),
     "mark": Cause(
-        "a mark that the relay cannot work",
+        "a change that the relay cannot apply",
         "see `migrator status JOB --findings`; fix the row or the mapping",
     ),
     "apart": Cause("more than one transaction holds", "readers may see a mix; make the row's items fewer"),
@@ -138,7 +138,7 @@ def _of_row(kind: str, around: Circumstances) -> Cause:
 
 
 def _lagging(around: Circumstances) -> str:
-    return f"changes on their way: {amount(around.waiting, 'mark', 'wait')} for a relay"
+    return f"changes on their way: {amount(around.waiting, 'change', 'wait')} for a relay"
 
 
 # ── The verdict of a report: its reasons, and the command that helps next ──
@@ -263,7 +263,7 @@ def _mending(standings: Standings) -> tuple[str, str]:
     """(command, its purpose) against the differences."""
     if _of_rows(standings):
         if standings.lag.waiting is not None:
-            return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
+            return "migrator verify JOB --repair", "queue the rows that differ for the relay"
         return "migrator backfill JOB --restart", "write every row once more"
     if any(_not_verified(standings)):
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
@@ -313,10 +313,8 @@ def _late(standings: Standings) -> Iterator[_Point]:
     lag = standings.lag
     if lag.waiting and (lag.oldest_s >= LATE_S or lag.failed):
         failed = f", {lag.failed:,} of them failed" if lag.failed else ""
-        what = (
-            f"{amount(lag.waiting, 'mark', 'wait')} for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
-        )
-        yield _Point(what, "migrator relay JOB --once", "work the marks that wait")
+        what = f"{amount(lag.waiting, 'change', 'wait')} for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
+        yield _Point(what, "migrator relay JOB --once", "apply the pending changes")
 
 
 # ── gaps: what was not compared ──
@@ -461,7 +459,10 @@ def _clean(standings: Standings) -> Verdict:
         reasons.append(f"{errors:,} of {amount(calls, 'call')} failed: not enough to block a move")
     left = [pattern for pattern in standings.patterns if pattern.phase != "complete"]
     if standings.lag.waiting is None and not standings.lag.reason:
-        command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"
+        command, purpose = (
+            "migrator capture install JOB",
+            "capture every change from now on, which a move needs",
+        )
     elif not left:
         command, purpose = "migrator decommission check JOB", "see what still depends on SQL"
     elif left[0].mended:

@@ -74,7 +74,7 @@ KIND_WORDS: Mapping[str, str] = {
     "sum": "another sum than SQL's",
     "foreign": "an item that is not of this job",
     "schema": "the source's schema changed",
-    "mark": "a mark that cannot be processed",
+    "mark": "a change that cannot be applied",
     "apart": "items too many for one transaction",
 }
 SIDE_WORDS: Mapping[Side, str] = {"table": "DynamoDB", "sql": "SQL"}
@@ -132,11 +132,15 @@ def _marks_words(lag: LagReport) -> str:
     if lag.reason:
         return lag.reason
     if lag.waiting is None:
-        return "capture is not installed: changes leave no mark"
+        return "capture is not installed: changes are not captured"
     if not lag.waiting:
-        return "no mark waits" if lag.open_findings else "no mark waits: items are as new as rows"
+        return (
+            "no change is pending" if lag.open_findings else "no change is pending: items are as new as rows"
+        )
     failed = f", {lag.failed:,} put back" if lag.failed else ""
-    return f"{amount(lag.waiting, 'mark', 'wait')} for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
+    return (
+        f"{amount(lag.waiting, 'change', 'wait')} for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
+    )
 
 
 def run_words(run: RunReport) -> str:

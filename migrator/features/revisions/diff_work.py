@@ -118,7 +118,7 @@ def _steps(found: MappingDifference) -> Iterator[Step]:
         what = f"delete the items of {', '.join(gone)}, while no relay and no strict service is running"
         yield Step(what, f"migrator clean JOB --all-items {' '.join(f'--entity {name}' for name in gone)}")
     if found.entities:
-        what = "mark differences and items that rows no longer make, for the relay; then prove it"
+        what = "queue differences and items that rows no longer make for the relay; then prove it"
         yield Step(what, "migrator verify JOB --repair")
     changed = [one.name for one in found.patterns if one.answer_changes]
     if changed:

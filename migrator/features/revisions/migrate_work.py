@@ -391,7 +391,7 @@ class Revising:
                 check()
                 marks.finish(unreadable)
             cli.say(
-                f"{amount(len(unreadable), 'mark')} of the mapping before acknowledged: the verify covers their rows"
+                f"{amount(len(unreadable), 'change')} of the mapping before acknowledged: the verify covers their rows"
             )
         self.rows += rows
         self.findings = sum(verified.left.values())

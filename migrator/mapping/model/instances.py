@@ -266,7 +266,7 @@ class Lifetimes(Struct, frozen=True):
 # ── Processes of commands: backfills and relays at work, how far they are, and what an operator asks of them ──
 
 ProcessKind = Literal["backfill", "relay"]
-UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "marks"}
+UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "changes"}
 """What each kind of process counts its work in."""
 
 

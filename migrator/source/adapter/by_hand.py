@@ -41,7 +41,7 @@ def driver_for(connection: Any) -> Driver:
         module = base.__module__.partition(".")[0]
         if module in modules:
             return Driver(connection, *modules[module])
-    what = f"dual write: a {type(connection).__name__} is not a connection that marks can be left on"
+    what = f"dual write: a {type(connection).__name__} is not a connection on which changes can be captured"
     raise UnmarkedError(
         f"{what}; give SQLAlchemy's, or psycopg's, PyMySQL's or sqlite3's (async: inside of run_sync)"
     )

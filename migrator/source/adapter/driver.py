@@ -123,7 +123,7 @@ def _watched(factory: Any) -> Any:
 
 
 def refusal(tables: str) -> UnmarkedError:
-    what = f"dual write: a cursor of the driver's writes {tables}, and what it changes leaves no mark"
+    what = f"dual write: a cursor of the driver's writes {tables}, and what it changes is not captured"
     advice = "execute it through SQLAlchemy (Connection.exec_driver_sql), or inside of Migration.changing"
     return UnmarkedError(f"{what}; {advice}")
 

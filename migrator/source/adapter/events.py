@@ -283,7 +283,9 @@ def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
 def refuse_autocommit(driver: Driver) -> None:
     """Raises: UnmarkedError on a connection that commits every statement separately."""
     if driver.autocommits:
-        what = "dual write: this connection commits every statement separately, so no mark can commit with a change"
+        what = (
+            "dual write: this connection commits every statement separately, so no change is captured with it"
+        )
         raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
 
 
@@ -416,7 +418,7 @@ def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
     query.listed([f"{place.schema}.{place.name}" for place in tables])
     if hidden := sorted(str(name) for (name,) in driver.rows(query.text(") "))):
         what = f"dual write: row level security hides rows of {', '.join(hidden)} from this service, and changes of them"
-        advice = "let triggers leave the marks (`migrator capture install`), in outbox mode; or ALTER ROLE … BYPASSRLS"
+        advice = "let triggers capture the changes (`migrator capture install`), in outbox mode; or ALTER ROLE … BYPASSRLS"
         raise UnmarkedError(f"{what} would go unmarked; {advice}")
 
 

@@ -175,7 +175,9 @@ def _values(row: Sequence[StatementValue | None], parameters: Parameters) -> Key
 
 def refused(name: str, why: str) -> UnmarkedError:
     what = f"dual write: this statement may write {name}, and {why}"
-    advice = "write it with the keys of its rows, or leave its marks with mark_changed and pass migrator_marked=True"
+    advice = (
+        "write it with the keys of its rows, or capture it with mark_changed and pass migrator_marked=True"
+    )
     return UnmarkedError(f"{what}; {advice}")
 
 
@@ -412,7 +414,7 @@ class RowImages(Struct, frozen=True):
                 return driver.rows(sql)
             except NotImplementedError:
                 what = "dual write: the driver cannot read the key of a table that this statement writes"
-                advice = "let triggers leave its marks (`migrator capture install`)"
+                advice = "let triggers capture its changes (`migrator capture install`)"
                 raise UnmarkedError(f"{what}; {advice}") from None
 
     def settings(self, table: CapturedTable) -> Sequence[str]:

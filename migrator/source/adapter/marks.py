@@ -474,7 +474,7 @@ class TransactionStates:
 def _refuse_failed(work: TransactionState) -> None:
     """Raises: UnmarkedError if a change of the transaction has no mark."""
     if work.failed_in is not None:
-        what = "dual write: a change of this transaction could not be marked, so nothing of it is committed"
+        what = "dual write: a change of this transaction could not be captured, so nothing of it is committed"
         raise UnmarkedError(f"{what}; it is rolled back, run it again")
 
 
@@ -505,7 +505,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        why = source_error(error, "dual write", "leaving marks")
+        why = source_error(error, "dual write", "capturing changes")
         if not isinstance(why, MissingNameError):
             raise  # like any statement of the service
         raise UnmarkedError(f"{why}; run `migrator capture install` with this job") from None

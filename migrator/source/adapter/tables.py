@@ -207,7 +207,7 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     )
 
 
-_ADVICE = "give it one, or let triggers leave the marks (`migrator capture install`)"
+_ADVICE = "give it one, or let triggers capture the changes (`migrator capture install`)"
 
 
 def _hidden(links: Links, tables: Mapping[Place, CapturedTable]) -> frozenset[Place]:

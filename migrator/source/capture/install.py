@@ -116,7 +116,7 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
 # ── Installing and removing capture: `model.live.Capture` by SQL ──
 
 _UNMARKED = (
-    "only services that use the adapter leave marks: what others write (a script, a person, a service without it,"
+    "only services that use the adapter capture changes: what others write (a script, a person, a service without it,"
     " a trigger of the database) reaches the table by `migrator verify --repair` alone"
 )
 
@@ -269,8 +269,12 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
     marking = (trigger for trigger in existing_triggers(connection, ddl) if not trigger.refuses)
     if not any(marking) and (here is None or here.marked_by == "services"):
         return []
-    left = "the log's reader leaves" if here is not None and here.marked_by == "log" else "triggers leave"
-    what = f"{left} the marks here, and services would not know when that ends"
+    by = (
+        "the reader of the log captures"
+        if here is not None and here.marked_by == "log"
+        else "triggers capture"
+    )
+    what = f"{by} the changes here, and services would not know when that ends"
     return [f"{what}; run `migrator capture uninstall` first, or install without --by services"]
 
 
@@ -503,7 +507,7 @@ class SqlActivity:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
             return {str(name or ""): int(count) for name, count in connection.exec_driver_sql(query)}
 
-        return self._writing.write("counting marks", work)
+        return self._writing.write("counting changes", work)
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:

@@ -181,10 +181,10 @@ class SqlMarks:
             images = Images(self._capturing, connection, self._domains)
             return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows], self._clock() - started
 
-        return self.writing.write("taking marks", work)
+        return self.writing.write("taking changes", work)
 
     def finish(self, ids: Sequence[int]) -> int:
-        return self._of_marks("finishing marks", "", ids)
+        return self._of_marks("acknowledging changes", "", ids)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         def work(connection: Connection, ddl: Ddl) -> None:
@@ -193,15 +193,15 @@ class SqlMarks:
             if connection.execute(_text(_AGAIN, ddl), values).rowcount:
                 connection.execute(_text("DELETE FROM {mark} WHERE id = :id", ddl), {"id": mark.id})
 
-        self.writing.write("going on with a mark", work)
+        self.writing.write("resuming a change", work)
 
     def release(self, ids: Sequence[int]) -> None:
-        self._of_marks("giving marks back", "leased_until = 0", ids)
+        self._of_marks("releasing changes", "leased_until = 0", ids)
         self._begin.given_back(ids)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         values = "tries = tries + 1, ready_at = {now} + :s, leased_until = 0"
-        self._of_marks("putting marks back", values, ids, s=wait_s)
+        self._of_marks("deferring changes", values, ids, s=wait_s)
 
     def discard_failed(self, tries: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
@@ -209,7 +209,7 @@ class SqlMarks:
                 _text("DELETE FROM {mark} WHERE tries >= :tries", ddl), {"tries": tries}
             ).rowcount
 
-        return self.writing.write("discarding marks", work)
+        return self.writing.write("discarding changes", work)
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         statement = (
@@ -220,7 +220,7 @@ class SqlMarks:
             {"entity": entity, "key": key, "item_keys": write_keys(keys)}
             for (entity, key), keys in roots.items()
         ]
-        self._each("adding marks", statement, rows)
+        self._each("adding changes", statement, rows)
 
     def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
         statement = (
@@ -231,7 +231,7 @@ class SqlMarks:
             {"table": change.table, "before": change.before, "after": change.after, "s": wait_s}
             for change in changes
         ]
-        self._each("leaving marks", statement, rows)
+        self._each("capturing changes", statement, rows)
         return self.shown(changes)
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
@@ -251,7 +251,7 @@ class SqlMarks:
             images = Images(self._capturing, connection, self._domains)
             return [mark_of(row, images.read, float(row.age_s or 0)) for row in rows]
 
-        return self.writing.look("looking at marks", work)
+        return self.writing.look("reading changes", work)
 
     def state(self) -> MarksState:
         def work(connection: Connection, ddl: Ddl) -> MarksState:
@@ -264,7 +264,7 @@ class SqlMarks:
             row = connection.execute(_text(statement, ddl)).one()
             return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
 
-        return self.writing.look("counting marks", work)
+        return self.writing.look("counting changes", work)
 
     def exact(self) -> SqlMarks:
         """Itself: here a change is a mark at once, so a count includes every earlier commit."""
@@ -286,7 +286,7 @@ class SqlMarks:
             for values in ("leased_until = 0", ""):
                 connection.execute(self._listed(ddl, [_NO_MARK], values))
 
-        self.writing.write("trying our marks", work)
+        self.writing.write("reading the table of changes", work)
 
     def close(self) -> None:
         self.writing.close()

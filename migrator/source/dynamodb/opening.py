@@ -115,9 +115,9 @@ _SWITCH_ON = (
 )
 _BEGIN = "begin with the stream of {table}"
 _RECORD = "record a new installation of capture in the journal"
-_FORGET = "take the record of capture, and the marks that wait, out of the journal"
+_FORGET = "remove the record of capture and the pending changes from the journal"
 _SERVICES = (
-    "services leave no marks for a source of DynamoDB tables, whose streams contain every change by anyone; install"
+    "services capture no changes of old DynamoDB tables, whose streams contain every change by anyone; install"
     " without --by services"
 )
 _NO_LOG = "a source of DynamoDB tables is captured by their streams; install without --by log"
@@ -185,7 +185,7 @@ class StreamCapture(Struct, frozen=True):
         return [] if self.record.installed() is None else [Step("", (_FORGET,))]
 
     def taken_away(self, tables: Sequence[str]) -> str:
-        return "capture's record and marks are taken out of the journal; streams stay on, for others may read them"
+        return "capture and its pending changes are removed from the journal; streams stay on, for others may read them"
 
     def do(self, step: Step) -> None:
         actions: dict[str, Callable[[], None]] = {_RECORD: self.record.install, _FORGET: self._forget}

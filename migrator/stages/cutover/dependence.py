@@ -128,7 +128,7 @@ def _services(dependence: Dependence) -> Iterator[Line]:
     observed = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "restart them without `Migration`, reading the table (docs/after.md)"
     mend = f"{'once every pattern is complete: ' if dependence.reading else ''}{way_out}" if living else ""
-    requirement = "no instance of a service reads or marks through migrator"
+    requirement = "no instance of a service reads or writes through migrator"
     yield Line("services", requirement, observed, verdict(not living), mend=mend)
 
 
@@ -173,7 +173,7 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
         yield Line(
             "changes",
             requirement,
-            f"{amount(left, 'new mark')}; {after.blind or after.source}",
+            f"{amount(left, 'new change')}; {after.blind or after.source}",
             "no",
             mend=mend,
         )
@@ -206,7 +206,7 @@ def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> 
         observed = f"{after.source} reports nothing of {', '.join(unseen)}"
         yield Line("changes", requirement, observed, "unknown", mend="see which accounts may write to them")
         return
-    unmarked = "" if after.tables else "; changes that leave no mark are not seen"
+    unmarked = "" if after.tables else "; changes that are not captured are not seen"
     remark = f" ({after.blind}{unmarked})" if after.blind else ""
     yield Line("changes", requirement, f"none, by {after.source}{remark}", "ok")
 
@@ -238,7 +238,7 @@ def open_lines(dependence: Dependence) -> Iterator[Line]:
 
 
 def marks_lines(dependence: Dependence) -> Iterator[Line]:
-    requirement = "no mark waits, ripe or not"
+    requirement = "no change is pending"
     if isinstance(dependence.marks, Unknown):
         yield Line("marks", requirement, dependence.marks.why, "unknown")
         return
@@ -303,7 +303,7 @@ def _since(dependence: Dependence, verified: VerifyOnRecord, after: ActivityCoun
         observed = f"{line.found}; changed since it began: {_shortened(changed)}"
         return replace(line, found=observed, verdict="no", mend=mend)
     if before.whole is not None and after.whole is not None and before.whole != after.whole:
-        return replace(line, found=f"{line.found}; new marks since it began", verdict="no", mend=mend)
+        return replace(line, found=f"{line.found}; new changes since it began", verdict="no", mend=mend)
     if after.blind and (before.whole is None or after.whole is None):
         observed = f"{line.found}; what changed since is not known: {after.blind}"
         return replace(line, found=observed, verdict="unknown", mend=_FIND_OUT)

@@ -224,7 +224,7 @@ def _table(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
 
 
 def _capture(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
-    requirement = "every change in the source leaves a mark"
+    requirement = "every change in the source is captured"
     yield _of_fault("capture", requirement, facts.capture_fault, "see `migrator capture status`")
 
 
@@ -247,7 +247,7 @@ def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
             verdict(relays > 0),
             mend="" if relays else mend,
         )
-    requirement = f"no mark waits longer than {limits.lag_max_s:g} s, and none failed"
+    requirement = f"no change is pending for more than {limits.lag_max_s:g} s, and none failed"
     if isinstance(marks, Unknown):
         yield Line("lag", requirement, marks.why, "unknown")
         return

@@ -185,13 +185,13 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
             return str(error)
         wrong = status.unmarked()
         if status.marked_by == "services" and not is_paused and not registry.marking:
-            wrong.append("services are to mark changes, and no instance of one is alive")
+            wrong.append("services must capture changes, and no instance of one is running")
         return "; ".join(wrong)
 
     def _marks(self) -> MarksState | Unknown:
         """The pending marks; Unknown without capture, since changes then leave no mark."""
         if self.installation is None:
-            return Unknown("capture is not installed, so changes leave no mark")
+            return Unknown("capture is not installed, so changes are not captured")
         return self.marks.state()
 
     @cached_property

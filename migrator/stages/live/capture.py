@@ -13,25 +13,25 @@ from migrator.runtime.errors import SettingsError, amount
 from migrator.runtime.logs import get_logger
 
 MEANINGS = {
-    "captured": "every change leaves a mark",
-    "services": "services that use the adapter mark their changes",
-    "missing": "a trigger is missing, the table is not published, or the log lacks its changes; they leave no mark; run"
-    " `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
-    "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
-    " leaves none, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
+    "captured": "every change is captured",
+    "services": "services that use the adapter capture their changes",
+    "missing": "a trigger is missing, the table is not published, or the log lacks its changes; they are not captured; run"
+    " `migrator capture install`, then `migrator verify --repair` for what changed meanwhile",
+    "partition": "every row's change is captured; a TRUNCATE of this partition alone, which came since the install,"
+    " is not, and its items stay; run `migrator capture install`, then `migrator verify --repair` if it was truncated",
     "stale": "the mapping, the table's columns or what their values are made by changed since: a column that"
-    " came and is mapped now leaves no mark, and one that was renamed may stop the service's writes; run"
+    " came and is mapped now is not captured, and one that was renamed may stop the service's writes; run"
     " `migrator capture install`, then `migrator verify --repair`",
-    "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"
+    "disabled": "a trigger is disabled, or fires not always, and changes are not captured; run `migrator capture install`,"
     " then `migrator verify --repair`",
     "extra": "the mapping no longer reads it, or a partition was detached, whose items stay; run `migrator capture"
     " install`, which takes its triggers away, then `migrator verify --repair`",
     "refused": "its rows are made of items by `migrator reverse`, and what others write to it is refused",
     "unread": "its stream is off, of another view, another one than was begun with, or was not read for a day, so"
-    " changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`: what changed"
-    " meanwhile left none",
-    "lost": "the replication slot is gone, was invalidated or was made again, or the binary log was purged or is another"
-    " server's, so changes may have left no mark; run `migrator capture install`, then `migrator verify --repair`",
+    " changes may have been missed; run `migrator capture install`, then `migrator verify --repair` for what"
+    " changed meanwhile",
+    "lost": "the replication slot is gone, was invalidated or was created again, or the binary log was purged or is another"
+    " server's, so changes may have been missed; run `migrator capture install`, then `migrator verify --repair`",
     "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
     " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }
@@ -168,7 +168,7 @@ class CaptureStage(Struct, frozen=True):
         status = self._status(plans, own)
         open_ = [table.table for table in status.tables if table.state not in ROWS_CAPTURED]
         if open_:
-            what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
+            what = f"changes of {', '.join(open_)} would not be captured as needed (see `migrator capture status`)"
             raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
         if status.partitions:
             _log.warning(
@@ -183,7 +183,7 @@ class CaptureStage(Struct, frozen=True):
                 raise SettingsError("\n".join(refusals))
             waiting = 0 if discard_marks else _waiting(marks)
             if waiting:
-                what = f"{amount(waiting, 'mark', 'wait')}, and their changes would never reach the table"
+                what = f"{amount(waiting, 'change', 'wait')}, and their changes would never reach the table"
                 raise SettingsError(f"{what}; run `migrator relay --once` first, or pass --discard-marks")
         steps = self.capture.uninstall_steps()
         for step in steps:
@@ -216,7 +216,7 @@ def unverified(installation: Installation | None, begun_before: Callable[[str], 
     if not run:
         return ""
     what = f"backfill {run} began before capture was installed as it is now"
-    lost = "rows that were changed or deleted in between left no mark, and items of deleted ones stay"
+    lost = "rows that were changed or deleted in between were not captured, and items of deleted ones stay"
     return f"{what}: {lost}; run `migrator verify --repair`, then `migrator relay`"
 
 
@@ -242,10 +242,10 @@ def still_fits(capture: Capture, begun_with: Installation) -> Installation:
     """
     installation = owned(capture.installation(), begun_with.job)
     if installation.id != begun_with.id:
-        what = "capture was removed and installed again since this process started, and changes may have left no mark"
+        what = "capture was removed and installed again since this process started, and changes may have been missed"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
     if installation.marked_by == "services" != begun_with.marked_by:
-        what = "triggers marked changes when this process began, and services are to do it now"
+        what = "triggers captured changes when this process started, and services must do it now"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
     return installation
 
@@ -255,6 +255,8 @@ def of_another(installation: Installation | None, job: str) -> str:
     of another job would miss the change."""
     if installation is None or installation.job == job:
         return ""
-    what = f"this source is captured for job {installation.job}, whose marks job {job} would take away"
+    what = (
+        f"this source is captured for job {installation.job}, whose pending changes job {job} would take away"
+    )
     renamed = f"if it is the same job in a file of another name, write `name: {installation.job}` in it"
     return f"{what}; {renamed}; if it is not, run capture uninstall with that job first, or move from a copy of the source"

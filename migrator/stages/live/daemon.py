@@ -163,7 +163,7 @@ class Daemon:
 
     def _wait(self, wait_s: float) -> None:
         if self.stop.wait(wait_s):
-            raise Interrupted("stopped before it began; the marks wait")
+            raise Interrupted("stopped before it began; the changes stay pending")
 
 
 # ── How far items are behind rows, asked once a second at most ──

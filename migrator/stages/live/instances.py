@@ -136,7 +136,7 @@ class Heartbeat:
             self.aside(self._look_anew)
         role.refuse()
         if self._running and not self._ticker.is_alive:
-            what = "the heartbeat of this service has ended, so nothing checks that its changes are marked"
+            what = "the heartbeat of this service has ended, so nothing checks that its changes are captured"
             raise StoppedError(f"{what}; start the service again")
 
     def _begin(self, role: ServiceRole) -> None:

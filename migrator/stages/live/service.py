@@ -66,14 +66,14 @@ def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
     """
     if unmarked is None or unmarked:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
-        what = "dual write: the job now uses another mapping, with more columns in its marks than this service leaves"
+        what = "dual write: the job now uses another mapping, with more columns in each change than this service captures"
         raise SettingsError(f"{what}{which}; start it again with the job's new mapping file")
 
 
 def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
     """Raises: SettingsError if the old side is tables of DynamoDB's, and no items are to be written by the service."""
     if mode != "strict" and not flush:
-        what = "dual_write: streams leave the marks of old tables; mode 'outbox' needs no dual_write"
+        what = "dual_write: streams capture the changes of old tables; mode 'outbox' needs no dual_write"
         raise SettingsError(
             f"{what}; mode='strict' makes the items of each write before its call returns, flush=True tries to"
         )

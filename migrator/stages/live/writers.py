@@ -61,7 +61,7 @@ class WriterLease:
         if self.is_old:
             raise OldRevisionError(
                 "while this writer was running, the job switched to another mapping (or to other columns): what it"
-                " holds is not written, its marks wait; start it again with the job's new mapping file"
+                " holds is not written, its changes stay pending; start it again with the job's new mapping file"
             )
         if self.writer.fenced:
             raise StoppedError(

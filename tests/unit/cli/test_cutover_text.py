@@ -140,10 +140,7 @@ def test_other_mappings_and_other_versions_are_told() -> None:
 
 def test_marking_instances_are_counted_without_readers_and_the_silent() -> None:
     silent = replace(SHOP, alive_at=NOW - 90)
-    assert (
-        marking_line(service_registry(SHOP, READER, silent))
-        == "marked by services; 1 instance alive marks changes"
-    )
+    assert marking_line(service_registry(SHOP, READER, silent)) == "captured by services; 1 instance running"
     assert marking_line(service_registry(SHOP, SHOP)) == pins.text("instances")
     assert pins.said(marking_line(service_registry(READER, silent)), "alive")
 

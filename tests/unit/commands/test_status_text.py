@@ -62,7 +62,9 @@ def test_a_dead_process_is_dead_at_once() -> None:
 
 
 def lines(operations: Operations) -> list[str]:
-    return list(status_lines("no mark waits", operations, standings(operations, lambda process: False)))
+    return list(
+        status_lines("no change is pending", operations, standings(operations, lambda process: False))
+    )
 
 
 def test_five_lines_and_one_for_each_process() -> None:
@@ -70,12 +72,12 @@ def test_five_lines_and_one_for_each_process() -> None:
     failed = [Failure("relay", "db-1", 78, NOW - 130, "DynamoDB is away")]
     assert lines(Operations([WORKS, relay], failed, AS_SET, NOW)) == [
         pins.text("lag"),
-        "rate     backfill 100 rows/s, relay 5.0 marks/s",
+        "rate     backfill 100 rows/s, relay 5.0 changes/s",
         pins.text("grow"),
         "failure  none now; last 2 min ago, relay on db-1:78: DynamoDB is away",
         pins.text("pace"),
         "alive    backfill on db-1:77 (migrator 0.1.0, for 16 min): works; 100 rows/s",
-        "         relay on db-1:78 (migrator 0.1.0, for 16 min): works; 5.0 marks/s",
+        "         relay on db-1:78 (migrator 0.1.0, for 16 min): works; 5.0 changes/s",
     ]
 
 

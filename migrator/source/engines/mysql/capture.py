@@ -508,7 +508,7 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
         elif row.kind == "VIEW":
             yield Refusal(f"{table.name} is a view, which has no triggers; {VIEW_ADVICE}")
         elif row.engine != "InnoDB":
-            what = f"is kept by {row.engine}, which knows no transactions: a change could be there without its mark"
+            what = f"is kept by {row.engine}, which has no transactions: a change and its capture could not commit together"
             yield Refusal(f"table {table.name} {what}; ALTER TABLE … ENGINE = InnoDB")
         elif not may("TRIGGER", schema, table.table.real):
             grant = f"GRANT TRIGGER ON {quoted(schema)}.{quoted(table.table.real)} TO {user}"

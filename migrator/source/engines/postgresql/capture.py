@@ -250,7 +250,7 @@ def _refusals(connection: Connection, _: PostgresqlDdl, tables: Sequence[Capture
         elif row.kind in _KINDS:
             yield Refusal(f"{table.name} is {_KINDS[row.kind]}, which has no triggers; {VIEW_ADVICE}")
         elif row.kind == "r" and row.has_heirs:
-            what = "has tables that inherit from it, whose changes leave no mark of it"
+            what = "has tables that inherit from it, whose changes are not captured"
             yield Refusal(
                 f"table {table.name} {what}; partition it, or migrate the heirs as tables of their own"
             )

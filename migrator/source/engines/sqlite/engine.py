@@ -929,7 +929,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
 
 
 _WRITERS = base.Writers(
-    changes=lambda *_: ({}, "marks", "SQLite counts no changes by table"),
+    changes=lambda *_: ({}, "changes", "SQLite counts no changes by table"),
     # This check runs in a writing transaction, and SQLite allows no other one meanwhile.
     open=lambda _: ({}, ""),
     marks_ever="SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{mark}'), 0)",

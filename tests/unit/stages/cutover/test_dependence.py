@@ -104,7 +104,7 @@ DONE = Dependence(
 SILENT = replace(READER, id="b", alive_at=NOW_S - 3600)
 WRITER = replace(READER, role="dual_write")
 GAP = replace(LOOK, whole=None, blind="no relay has read for a day")
-BLIND = ActivityCounts({}, 5, "marks", "SQLite counts no changes by table")
+BLIND = ActivityCounts({}, 5, "changes", "SQLite counts no changes by table")
 WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "a pattern that SQL answers": (
         {"phases": {"p": PatternPhase("p", State("ramp", 100), 3)}},

@@ -166,7 +166,7 @@ def test_the_stage_of_capture_installs_compares_and_takes_away_by_its_port() -> 
 
 
 def stage_forgets() -> tuple[str, ...]:
-    return ("take the record of capture, and the marks that wait, out of the journal",)
+    return ("remove the record of capture and the pending changes from the journal",)
 
 
 def test_marks_that_a_stream_has_lost_are_discarded_where_that_is_said() -> None:
