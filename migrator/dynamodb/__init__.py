@@ -1,3 +1,1 @@
-"""Everything that speaks to AWS: clients and requests of DynamoDB and S3, table settings, item writes and reads, and an
-embedded DynamoDB.
-"""
+"""DynamoDB and S3: clients, requests, table settings, item writes and reads, and an embedded server."""

@@ -378,7 +378,7 @@ class DynamoTableAdmin:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """Set the options. Returns those that still differ afterwards, possible on an emulator only."""
+        """Set the options. Returns those that still differ, possible on an emulator only. Raises: TargetError on AWS."""
         only = replace(design, ttl=None)
         for operation, request in later_requests(only, options):
             with self._unspoken(operation):

@@ -648,7 +648,7 @@ class SqlJournal(InDatabase):
     @repeatable
     def unverified_run(self, connection: Connection, job: str, installation: str) -> int | None:
         """The last backfill into the job's table that began without this installation of capture and wrote pages, unless a
-        full verify under the installation was done after it.
+        full verify under the installation was done after it; None for none.
         """
         query = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope)
         begun_with = _INSTALLATIONS.all(connection, job)

@@ -323,7 +323,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return self.rows_about(plan)
 
     def _counted(self, table: TableFacts) -> int:
-        """Counted once, by a scan."""
+        """Counted by a scan, once: the number at the first call."""
         if table.name not in self._rows:
             pages = self.finder.reader.scan(self.finder.real_name(table), counts=True)
             self._rows[table.name] = sum(page.count for page in pages)

@@ -263,7 +263,7 @@ def _first_place(name: str, text: str) -> str:
 def _publication_steps(
     connection: Connection, tables: Sequence[Captured], name: str, *, waits: bool
 ) -> Iterator[Step]:
-    """`waits`: the slot exists, so its creation does not wait for transactions that are writing the table."""
+    """`waits`: add each table after its present writers have ended, as the creation of a slot, which exists, would."""
     publication = quoted(name)
     if not connection.execute(HAS_PUBLICATION, {"name": name}).scalar_one():
         yield Step(
