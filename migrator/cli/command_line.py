@@ -108,12 +108,12 @@ class Leaf(click.Command):
 
     def work(self) -> Work:
         assert self.callback is not None
-        # What an import makes stays; looking for garbage in it would take a tenth of the start.
+        # Objects of imports stay; collecting garbage among them would take a tenth of the start.
         gc.disable()
         try:
             work: Work = self.callback()
-            # Nor is there garbage in it later: a run would look through all of it every few pages. Only once: what a
-            # process that runs several commands has left behind is garbage.
+            # They contain no garbage later either: a collection would traverse them every few pages. Only
+            # once: objects left by earlier commands of the process are garbage.
             if not _SET_APART:
                 gc.freeze()
                 gc.set_threshold(*_GARBAGE_SOUGHT)

@@ -122,7 +122,7 @@ class RelayReport:
             self.trouble = f"waits {wait_s:.0f} s: {error}"
         self.signs.give()
         _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
-        # While DynamoDB is away, marks wait, and only the source need be asked for how long.
+        # While DynamoDB is away, marks wait, and only the source is needed for their age.
         with suppress(MigratorError):
             self._look()
 

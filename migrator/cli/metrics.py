@@ -27,7 +27,7 @@ from migrator.stages.reads.reads import MappedReads
 if TYPE_CHECKING:
     from migrator.stages.session.service import Service
 
-# ── What is measured, as the metrics see it ──
+# ── Measurements as the metrics see them ──
 
 PACKAGE = "single-table-migrator"
 

@@ -68,7 +68,7 @@ def _is_job(path: Path) -> bool:
 
 
 def _file(ctx: click.Context) -> Path:
-    # Where the last word is an option that waits for its value, click has given nothing a name yet.
+    # If the last word is an option without its value, click has not assigned names yet.
     given = ctx.params.get("job") or ctx.params.get("file") or ctx.args[:1] or [""]
     return Path(given if isinstance(given, (str, Path)) else given[0])
 

@@ -287,7 +287,7 @@ def belonging(
         def guarded(job: Path, **options: Any) -> int:
             is_dry = bool(options.get("dry_run"))
             with JobSession(job) as session:
-                # What goes with --spark the command itself refuses.
+                # The command itself refuses options of --spark.
                 if options.get("join") and not options.get("spark"):
                     refuse_absent_journal(session.job)
                 # Commands that report or move phases need the right journal even for reads.
@@ -309,7 +309,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
 
     Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
     """
-    _ = session.job  # Raises: what is wrong with the file, which ends the command.
+    _ = session.job  # Raises: the file's fault, which ends the command.
     failures: list[str] = []
     with _noting_failures(warns=warns):
         _ = session.journal
@@ -319,7 +319,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
         try:
             session.refuse_unknown(begins=begins, unless=lambda: begins and _is_empty(session))
         except UnaskedSourceError:
-            if not begins:  # these ask the source themselves, and say better what stands in the way
+            if not begins:  # these read the source themselves, and report the obstacle in more detail
                 raise
     return "".join(failures)
 

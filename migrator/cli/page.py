@@ -31,7 +31,7 @@ def environment_of_pages() -> Environment:
         loader=PackageLoader("migrator.cli"),
         autoescape=True,
         undefined=StrictUndefined,
-        # Also where a template leaves it out: text is escaped, and invisible characters are written out.
+        # Also if a template omits it: text is escaped, and invisible characters are written out.
         finalize=lambda value: inert(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -172,7 +172,7 @@ def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
         y += height
 
 
-# ── what was written, and how late ──
+# ── writes over time, and their lag ──
 
 
 class ChartColumn(Struct, frozen=True):

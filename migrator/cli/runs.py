@@ -119,7 +119,7 @@ def print_found(
     cli.tell_masked(printed, findings)
 
 
-# ── `migrator status --findings`: what the journal of a job holds of what was found ──
+# ── `migrator status --findings`: the findings in the journal of a job ──
 
 
 def print_findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
@@ -162,7 +162,7 @@ def _listed(session: JobSession, number: int | None, limit: int | None) -> Itera
     if number is None and any(other.identity.kind == "relay" for other in journal.runs(session.job.name)):
         opened = session.open_findings
         yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
-    # What a relay found and still holds is open.
+    # Findings of a relay in the journal are open.
     if number is not None or run.identity.kind != "relay":
         about = {"run": run.id, "kind": run.identity.kind, "state": run.state}
         yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
-# ── What a stage came to: a table for people, plain data for programs ──
+# ── Results of stages: a table for people, plain data for programs ──
 
 
 def backfill_data(result: BackfillResult) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class Bars(_DrawnProgress):
 
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
         task = self._bars.tasks[self._bars.task_ids.index(self._tasks[entity])]
-        # Of a table of one page no speed is known.
+        # A table of one page has no known speed.
         speed = task.finished_speed or task.speed
         rate = f"{speed:,.0f} rows/s" if speed else ""
         self._bars.update(self._tasks[entity], advance=tally.rows, rate=rate)

@@ -48,7 +48,7 @@ ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""
 KNOWN_FOR_S = 2.0
 
-# ── Whether the process works, and whether what it needs answers ──
+# ── Whether the process works, and whether its stores answer ──
 
 
 class Readiness:
@@ -151,7 +151,7 @@ class _HttpServer(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            # The process has no files left: the connection waits, and this thread must not spin.
+            # The process has no file handles left: the connection waits, and this thread must not spin.
             time.sleep(_NO_FILES_S)
             raise
 

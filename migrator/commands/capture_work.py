@@ -490,7 +490,7 @@ def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[st
     """`words`: the command line of the other relays. One that failed is restarted, unless `once`."""
     with ExitStack() as beside:
         children = others.start(beside, words, daemon.stop, again=not once)
-        # A relay is stopped by an interrupt; what it had taken comes again.
+        # A relay is stopped by an interrupt; its taken marks come again.
         with suppress(Interrupted):
             daemon.run(once=once)
             if once:

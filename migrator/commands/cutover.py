@@ -168,7 +168,7 @@ def watch() -> cli.Work:
     return watch
 
 
-# ── `migrator reverse`: what services write to the table becomes rows of the source again ──
+# ── `migrator reverse`: a service's writes to the table become rows of the source again ──
 
 
 @click.group(cls=cli.Branch)

@@ -291,7 +291,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
         evicted = instances_to_evict(session.service_registry(), options.gone)
         sources = stack.enter_context(session.another("cutover", live_patience=ONCE, gone=options.gone))
         stage, gatherer = Cutover(session.phases, options.who, sources.mapping.revision), gatherer_of(sources)
-        # The version known when the command was given is moved; a faster command has moved another version.
+        # Moves the version known at the start of the command; a faster command has moved another version.
         judged = _judged(stage, gatherer, phase, after, options)
         if options.goes(judged) and judged.after.phase == "complete" and not options.yes:
             options.need_yes(judged)
@@ -359,7 +359,7 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
     mapping = sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
         stop = stack.enter_context(cli.stop_on_signals(session.stop))
-        # Neither a slow hook nor a source that hangs may delay the looks at patterns.
+        # Neither a slow hook nor a source that hangs may delay the checks of patterns.
         source = stack.enter_context(ExitStack())
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag_thread = stack.enter_context(ThreadPoolExecutor(1, "lag"))
@@ -448,7 +448,7 @@ def _look_at_lag(lag: LagWatch) -> None:
         cli.say(f"warning: {error}")
 
 
-# ── `migrator cutover status`: where the patterns are, and how they came there ──
+# ── `migrator cutover status`: the phases of patterns, and their history ──
 
 
 def status(history: bool, **asked: Any) -> int:
@@ -502,7 +502,7 @@ def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
     read = session.job
     moves = session.phases.history(pattern)
     if pattern is not None and not moves:
-        # What was ever moved has a history, whether the mapping can be read or not.
+        # Every moved pattern has a history, even with an unreadable mapping.
         patterns = pattern_names(read)
         need_pattern(pattern, patterns if isinstance(patterns, list) else [])
     lines = cutover_text.history_lines(moves) if moves else "nothing has been moved yet"

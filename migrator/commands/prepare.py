@@ -163,7 +163,7 @@ def local() -> cli.Work:
 
 
 def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
-    from migrator.stages.session import local as servers  # here, so that helps wait for none of it
+    from migrator.stages.session import local as servers  # imported here, so that help does not wait for it
 
     if stop:
         stopped = servers.stop()

@@ -111,7 +111,7 @@ class Children:
             if not self._over.is_set():
                 ends_at = time.monotonic() + _GOODBYE_S
             elif time.monotonic() > ends_at:
-                # What it had under way is repeated by the next start.
+                # The next start repeats its unfinished work.
                 for process in self._processes.values():
                     process.kill()
             nap(_LOOK_S, lambda: False, time.sleep)
@@ -223,7 +223,7 @@ class Others(Struct, frozen=True):
         return stack.enter_context(Children(words, self.parts, stop, gone, again=again))
 
 
-# ── `--spark`: what a cluster works, which a feature opens ──
+# ── `--spark`: the work of a cluster, which a feature opens ──
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ from migrator.stages.session.session import JobSession
 # ── Answers of access patterns and results of replays, as text and JSON ──
 
 
-# ── Answers of access patterns, and what was asked for them: for people, and as plain data for programs ──
+# ── Answers of access patterns, and their requests: for people, and as plain data for programs ──
 
 _ROWS_SHOWN = 10
 _CALLS = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
@@ -122,7 +122,7 @@ def _units(answer: Answer) -> str:
     """Both numbers: an emulator may count in another way than DynamoDB bills."""
     about = "about " if answer.dropped else ""
     dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
-    # Every read costs half a unit at least: nothing means that the endpoint did not say.
+    # Each read costs at least half a unit: zero means that the endpoint did not report it.
     reported = f"{answer.reported_units:,g}" if answer.reported_units else "none"
     return f"{about}{answer.read_units:,g} read units by item sizes{dropped} ({reported} reported by the endpoint)"
 
@@ -201,7 +201,7 @@ def _cell_text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-# ── What a replay came to: tables and examples side by side for people, plain data for programs ──
+# ── Results of a replay: tables and examples side by side for people, plain data for programs ──
 
 LAG_SHOWN_S = 1.0
 """Seconds; a change is always some moments on its way."""
@@ -373,7 +373,7 @@ def _replay_cell(values: Mapping[str, Any] | None, name: str) -> str:
     return escape(plain(values[name]))
 
 
-# ── `migrator look --pattern`: one access pattern, asked of both sides ──
+# ── `migrator look --pattern`: one access pattern, answered by both sides ──
 
 
 def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:

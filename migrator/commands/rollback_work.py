@@ -233,7 +233,7 @@ class _Back(Struct, frozen=True):
     def edges(self, names: Collection[str]) -> ReverseEdges:
         return ReverseEdges(self.session, names)
 
-    # ── what services wrote ──
+    # ── writes of services ──
 
     def drain(self) -> ReverseStatus:
         """All that was written becomes rows, and for `quiet` nothing more may be written."""

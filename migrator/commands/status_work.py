@@ -429,7 +429,7 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
     relays_work = any(one.is_at_work and one.process.kind == "relay" for one in look.standing)
     runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
-    # Without direct entities rows are the truth, and each item is made of its row.
+    # Without direct entities rows are the truth, and each item is made from its row.
     unkept = unkept_of(session).last() if session.on_record().direct else (Unkept(), 0.0)
     return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, *unkept)
 
@@ -539,7 +539,7 @@ def _run_cells(run: dict[str, Any]) -> tuple[object, ...]:
 
 def _run_data(session: JobSession, run: Run) -> dict[str, Any]:
     journal = session.journal
-    # A relay has no pages; it keeps its counts as if they were of one.
+    # A relay has no pages; it keeps its counts as if in one page.
     planned = () if run.identity.kind == "relay" else journal.planned(run) - SCANS
     pages = [journal.page_counts(run, entity) for entity in planned]
     return {

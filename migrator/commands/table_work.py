@@ -277,7 +277,7 @@ def _target(
     health.check_permissions(checkup, probes, str(job.path), written=write, role=role)
     if target.objects is not None and (role is None or ROLES[role].objects):
         objects = target.objects
-        # The object of a try is taken away again, which no role but a person's own may do.
+        # The object of a try is deleted again, which only a person's role may do.
         tried = checkup.ask("bucket", lambda: objects.probe(write=write and role is None)) or []
         untried = role is not None and "s3:PutObject" in ROLES[role].objects
         health.check_bucket(checkup, [*tried, *([_PUT_UNTRIED] if untried else [])])
@@ -449,7 +449,7 @@ def _tell(what: str) -> None:
     click.echo(what, err=True)
 
 
-# ── what is only printed ──
+# ── printing ──
 
 
 def _print_edits(form: str, target: Target, job: Job, planned: IndexChanges, *, as_json: bool) -> int:

@@ -141,7 +141,7 @@ def _drive(
         need_known(session, cli.say)
     entities = session.checked.entities
     identity = runs.identity_of("verify", session, table_id, entities, asked.scope)
-    # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
+    # Before the run begins: an unreachable source or a bad option must not leave a run.
     captured = _captured(session, options)
     rechecked = recheck_of(session, session.live, options["settle_s"]) if captured else STILL
     stage = stage_of(session, lease, _options(session, asked), cli.progress(), *rechecked)

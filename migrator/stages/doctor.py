@@ -206,7 +206,7 @@ def check_permissions(
             checkup.tell(name, probe.refused, "", "warning")
             continue
         later = f" before {_LATER[probe.action]}" if role is None and probe.action in _LATER else ""
-        # Another refusal, such as a missing index, says itself what to do.
+        # Other refusals, such as a missing index, contain their own advice.
         denied = "AccessDenied" in probe.refused
         mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
         checkup.tell(name, probe.refused, mend, "warning" if later else "failed")
@@ -231,7 +231,7 @@ def check_capture(
         marking = ask_marking() if status.marked_by == "services" else 0
         against = ask_refusals() if status.installation is None else []
     except MigratorError as error:
-        # A source that may only be read can be moved all the same, as long as it stands still.
+        # A read-only source can be moved anyway, as long as it does not change.
         checkup.tell("capture", f"cannot be looked at: {error}", "", "warning")
         return False
     here = status.installation
@@ -310,7 +310,7 @@ def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
     try:
         what = ask()
     except MigratorError:
-        return  # the checks of capture and journal report what could not be asked
+        return  # the checks of capture and journal report failed queries
     if what:
         checkup.tell("changes before capture", what, "", "warning")
 

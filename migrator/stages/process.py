@@ -95,7 +95,7 @@ def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) 
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
     if into_existing:
-        # For good: a run that goes on without the option finds the same items there.
+        # For good: a run that continues without the option finds the same items there.
         session.journal.keep_shared(table_id)
     else:
         _refuse_foreign(session)
@@ -193,7 +193,7 @@ def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
     return sum(done for done, _ in counts), sum(planned for _, planned in counts)
 
 
-# ── A process that works on a run that another one has begun ──
+# ── A process that joins a run of another one ──
 
 
 def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
@@ -396,7 +396,7 @@ def choose_path(
         )
     # A batch of puts would take the attributes of services away.
     writer_lease = edges.heartbeats.enter("conditional" if session.job.keep else "fast")
-    # A run that was refused since another mapping is the newest has no request under way.
+    # A run that was refused since another mapping is the newest has no pending request.
     stack.push(
         lambda kind, *_: edges.heartbeats.leave(
             writer_lease, clean=kind is None or issubclass(kind, OldRevisionError)

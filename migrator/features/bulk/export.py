@@ -154,7 +154,7 @@ class Publication(Struct, frozen=True):
         Raises: SettingsError for more parts than one import takes, or a missing page.
         """
         if is_published(self.journal, self.run, self.files):
-            # It was stopped behind the manifest, while pages were taken away.
+            # It was stopped after the manifest, while pages were being deleted.
             return self._tidied(Manifest.read(self.files.read(MANIFEST) or b""))
         parts = list(self._parts(entities))
         stale = self.files.sizes_below(PARTS).keys() - {part.name for part in parts}
@@ -240,7 +240,7 @@ def _digest_of(line: bytes) -> bytes:
     return bytes.fromhex(line[:_DIGEST].decode())
 
 
-# ── What the journal keeps of an export, and of an import ──
+# ── The journal's state of an export, and of an import ──
 
 _STATE = 0
 
@@ -404,7 +404,7 @@ def _stage(opened: Opened, run: Run, workers: int | None) -> Backfill:
     by_name = {entity.name: entity for entity in opened.entities}
     unproved = session.checked.unproved
     claims = Claims(session.journal, session.source, by_name, unproved, opened.place, memory=None)
-    # What is remembered for the relay (rule 7) is learnt from the table when it is imported, before anybody writes there.
+    # The relay's memory (rule 7) is filled from the table at the import, before anyone writes there.
     encoders = encoders_of(session.source, opened.entities, compile_encoder)
     alone = FastPath(ItemLines(), claims, encoders, time.time, opened.check, objects, None, frozenset())
     return Backfill(

@@ -191,7 +191,7 @@ class Import:
         kept, there = state_of(self.session.journal, run), self.target.admin.state(self.design)
         if there is None:
             token = secrets.token_hex(16)
-            # Before it is sent: where its answer is lost, the import is known by it.
+            # Before the request: if its answer is lost, the import is found by the token.
             keep_state(self.session.journal, run, token=token, arn="")
             return self.imports.begin(token)
         state = self.imports.state(kept["arn"]) if kept.get("arn") else None

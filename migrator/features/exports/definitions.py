@@ -135,7 +135,7 @@ def _construct(file: str, definition: Definition, head: str) -> str:
 
 
 _PROVIDERS: tuple[tuple[str, Callable[[Definition], bool]], ...] = (
-    # key_schema came with 6.29.0; before 6.37.0 an index taken out of a definition took every index with it.
+    # key_schema came with 6.29.0; before 6.37.0 an index removed from a definition took every index with it.
     ("6.37.0", lambda definition: any("key_schema" in index for index in _indexes(definition, "Global"))),
     ("6.13.0", lambda definition: "WarmThroughput" in definition),
     ("5.0.0", lambda definition: True),

@@ -902,7 +902,7 @@ class _Placing:
         """Entries for questions that the base table does not answer: equal ones once, the most frequent first. `shared`:
         by id of the question, a wider need and a filter in place of its own."""
         made: list[IndexKeys] = []
-        # What needs a sort key of its own first, so that what takes any finds one.
+        # Questions that need a sort key of their own come first, so that those that accept any find one.
         for question, asked in sorted(
             needs,
             key=lambda pair: (not pair[1].sort, not _pages(pair[0]), -pair[0].statement.calls, pair[0].sql),

@@ -607,7 +607,7 @@ class _Asking(Struct, frozen=True):
         ]
 
 
-# ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern asked of both sides ──
+# ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern answered by both sides ──
 
 ROWS = 100_000
 """Of each entity at most so many rows are moved."""

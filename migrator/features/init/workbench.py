@@ -138,7 +138,7 @@ class _Reading:
         if len(facets) > _FACETS:
             self.faults.append(f"TableFacets: {len(facets)} facets; {_FACETS} at most")
             return
-        # A model without facets has its items in one list: one entity, to be made several where they differ.
+        # A model without facets has its items in one list: one entity, to be split if they differ.
         whole = {"FacetName": "Item", "NonKeyAttributes": list(plain)}
         taken: set[str] = set()
         for number, facet in enumerate(facets or [whole]):

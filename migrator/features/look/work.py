@@ -162,7 +162,7 @@ class Look(Struct, frozen=True):
             for type_, (entity, row, key) in first.items()
         ]
 
-    # ── what is stored ──
+    # ── stored items ──
 
     def _stored(self, asked: AskedKey) -> _Stored:
         keys: list[ItemKey] = []
@@ -379,7 +379,7 @@ def print_look(console: Console, report: LookReport, *, everything: bool) -> Non
     console.print(Text(plain(f"{_place(report)}: {_key_text(report.partition)}")))
     for item in report.items:
         _print_item(console, item, everything=everything)
-    # The counts last, where a person looks first in a terminal that has scrolled.
+    # The counts last: a terminal that has scrolled shows them first.
     for line in (*(f"refused: {text}" for text in report.refused), *_notes(report), summary(report)):
         console.print(Text(plain(line)), soft_wrap=True)
 

@@ -133,7 +133,7 @@ WEIGHTS = {"misfit": "does not fit", "warning": "warning", "advice": "advice"}
 
 def would_do(capacity: Capacity) -> str:
     indexes = amount(len(capacity.indexes), "index")
-    # Streams tell of changes of old DynamoDB tables.
+    # Old DynamoDB tables have streams of changes.
     triggers = f"install {amount(capacity.triggers, 'trigger')} on {amount(capacity.captured, 'table')}, "
     items = f"{page.about(capacity.exact)}{amount(capacity.items, 'item')} of {amount(capacity.rows, 'row')}"
     installs = triggers if capacity.triggers else ""
@@ -553,7 +553,7 @@ def plan(
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
         sessions = [until.enter_context(_session(job, stop)) for job in jobs]
-        # Faults of the second design are told before the rows of the first one are read.
+        # Faults of the second design are reported before the rows of the first one are read.
         _ = [session.checked for session in sessions]
         capacities = [_capacity(session, asked) for session in sessions]
         for name, what in null_doubts(sessions[0].source, sessions[0].checked):
@@ -569,7 +569,7 @@ def plan(
     return DIFFERENT if capacities[0].misfits else CLEAN
 
 
-# ── what is planned ──
+# ── designs to plan ──
 
 
 def _session(job: Job, stop: Event | None = None) -> JobSession:

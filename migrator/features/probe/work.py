@@ -422,7 +422,7 @@ def _records(probe: Probe, arn: str) -> Iterator[Mapping[str, Any]]:
         yield from probe.call("get_records", probe.streams, ShardIterator=iterator)["Records"]
 
 
-# ── what is imported: begun first and seen last, since it takes minutes on AWS ──
+# ── the import: begun first and read last, since it takes minutes on AWS ──
 
 _FILE = [{"pk": {"S": "i"}, "sk": {"S": f"{number}"}, "v": {"N": "1.5"}} for number in range(2)]
 
@@ -471,7 +471,7 @@ def _end_import(probe: Probe) -> str:
     return f"{told['ImportStatus']}, {counts}, {'as in the file' if same else 'not as in the file'}"
 
 
-# ── what a policy allows ──
+# ── the actions that a policy allows ──
 
 _NOTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}
 _DENIED = ("AccessDeniedException", "AccessDenied")

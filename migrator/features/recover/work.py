@@ -63,7 +63,7 @@ def recover(
         code, result = _run([name, str(job), option, *settle], as_json=as_json)
         results.append({"step": steps[number - 1], "exit_code": code, "result": result})
         if name == "verify" and code == DIFFERENT:
-            code = CLEAN  # what differs is marked, and the next step repairs it
+            code = CLEAN  # differences are marked, and the next step repairs them
         if code != CLEAN:
             break
     if as_json:

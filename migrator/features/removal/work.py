@@ -179,7 +179,7 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
     return CLEAN
 
 
-# ── `migrator clean --all-items`: what a job wrote, taken out of the table again ──
+# ── `migrator clean --all-items`: a job's items, deleted from the table ──
 
 
 @cli.belonging()
@@ -206,8 +206,8 @@ def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: boo
         stage = _stage(session, alone, names, lease.check)
         if not yes:
             _need_yes(_counted(stage), target)
-        # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
-        # leaves pages that count as done and whose items are gone.
+        # Before the deletes: a crash between them leaves items with pages that are processed again; the other
+        # order would leave pages that count as done without their items.
         journal.reopen_pages(read.name, table_id, sorted(names))
         _print(_deleted(stage), dry_run=False, as_json=as_json)
     return 0
@@ -330,7 +330,7 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
         texts.print_undo(cli.stdout(), counts, dry_run=dry_run)
 
 
-# ── `migrator clean --row`: what is kept of one row, taken away for good ──
+# ── `migrator clean --row`: the traces of one row, deleted for good ──
 
 
 @cli.belonging()

@@ -57,7 +57,7 @@ def _factor(numbers: _Numbers) -> str:
     (factor,) = factors
     if factor == -1:
         return "the sign is reversed"
-    # A single pair has always a factor; only that of a common unit says something.
+    # A single pair always has a factor; it is meaningful only for a common unit.
     if len(set(numbers)) < 2 and not _is_unit(factor):
         return ""
     larger = factor if abs(factor) > 1 else (1 / factor).normalize()

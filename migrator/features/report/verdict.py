@@ -14,7 +14,7 @@ from migrator.mapping.model.report import Group, LagReport, PatternReport, Refus
 from migrator.runtime.errors import amount, verb
 from migrator.runtime.values import replace
 
-# ── Likely causes of each kind of difference, with advice, where the values do not show more ──
+# ── Likely causes of each kind of difference, with advice, if the values do not show more ──
 
 LATE_S = 300.0
 """Marks that wait longer are late: a running relay has worked them by then."""
@@ -317,7 +317,7 @@ def _late(standings: Standings) -> Iterator[_Point]:
         yield _Point(what, "migrator relay JOB --once", "apply the pending changes")
 
 
-# ── gaps: what was not compared ──
+# ── gaps in the comparisons ──
 
 
 def _not_asked(standings: Standings) -> Iterator[_Point]:

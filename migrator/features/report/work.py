@@ -520,7 +520,7 @@ def report(session: JobSession, html: Path | None, since_s: float, as_json: bool
     return 0
 
 
-# ── what it is made of ──
+# ── input of a report ──
 
 
 def _records(session: JobSession) -> ReportRecords:

@@ -263,7 +263,7 @@ def diff(
 
 
 def _print(found: MappingDifference, refused: Sequence[Fault], work: Work | None, *, as_json: bool) -> None:
-    # What is refused has no way to go.
+    # A refused change has no steps.
     steps = [] if any(not fault.warning for fault in refused) else steps_of(found)
     if as_json:
         print_json(difference_data(found, refused, work, steps))
@@ -337,7 +337,7 @@ def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
     return Side(parsed, checked_on(source, parsed), source)
 
 
-# ── what it takes ──
+# ── cost ──
 
 
 def measured_work(
@@ -372,7 +372,7 @@ def _named(side: Side, entity: str) -> Iterator[CompiledEntity]:
     return (one for one in compiled if one.name == entity)
 
 
-# ── What is printed ──
+# ── printing ──
 
 
 _EFFECTS = {

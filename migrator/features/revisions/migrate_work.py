@@ -96,7 +96,7 @@ class Gone(OwnItems):
         Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
         """
         refresh = self.refresh
-        # Before the look: what is found by it was read from rows under a lower ticket.
+        # Before the scan: its items were read from rows under a lower ticket.
         ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
         walk = self.walk("stopped; what is done stays, and the same command resumes")
         return walk.resumed(
@@ -379,7 +379,7 @@ class Revising:
 
     def _verify(self) -> str:
         need_bucket(self.job, self.session.checked.entities)
-        # Seen before the first row is read: what they stand for is compared with the table as a whole.
+        # Read before the first row: their changes are compared with the table as a whole.
         marks = self.edges.live.marks
         unreadable = list(self.edges.relay(self.lease.check).unreadable())
         first = self._verified()
@@ -491,7 +491,7 @@ def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
     return change, older_file
 
 
-# ── where the job is, and where it is to go ──
+# ── the job's revision, and its target ──
 
 
 class _Sides(Struct, frozen=True):
@@ -516,7 +516,7 @@ def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
-    # The same in other words is the same.
+    # The same mapping in other words is the same.
     own = named if standing == "newest" else file.checked.mapping.revision
     last = changes.last()
     before = last.before if last is not None and last.after == named else changes.before(named)
@@ -612,7 +612,7 @@ def _still(sides: _Sides) -> Callable[[], None]:
     return still
 
 
-# ── what is printed ──
+# ── printing ──
 
 
 _WHAT: dict[ChangeStep, str] = {

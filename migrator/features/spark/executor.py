@@ -37,7 +37,7 @@ from migrator.stages.session.session import JobSession
 
 _log = get_logger("executor")
 
-# ── A job on a host that has none of its files ──
+# ── A job on a host without its files ──
 
 
 class JobText(Struct, frozen=True):
@@ -86,7 +86,7 @@ def _unpacked(text: JobText) -> Path:
     return folder
 
 
-# ── What a task is given, and what it gives back ──
+# ── Input and output of a task ──
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,8 @@ def _told(line: str) -> None:
 
 def _kept_for(given: TaskInput) -> _Process:
     if given.key not in _kept:
-        # One run at a time: an application that runs a backfill and then its verify leaves none of the first.
+        # One run at a time: an application that runs a backfill and then its verify leaves no process of the
+        # first.
         _close(None)
         _kept[given.key] = _Process(given)
         _idle_watch(_kept[given.key]).start()

@@ -300,7 +300,7 @@ def wait_for_goodbyes(at_work: Callable[[], int]) -> None:
             time.sleep(_LOOK_S)
 
 
-# ── A run's pages worked by Spark: in rounds over what is open ──
+# ── A run's pages processed by Spark: in rounds over the open ones ──
 
 
 TASK_PAGES = 20

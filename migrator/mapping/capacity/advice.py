@@ -255,7 +255,7 @@ def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Itera
             yield Advice(_weight(units, PARTITION_READ_UNITS), "read units", reads.pattern, what, way_out)
 
 
-# ── what grows ──
+# ── growth ──
 
 
 def _unbounded(design: Design) -> Iterator[Advice]:

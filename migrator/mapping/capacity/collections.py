@@ -128,7 +128,7 @@ class ItemCollections:
         )
         few = [collection for collection in chosen if collection.sampled == collection.seen <= _FEW]
         sure = [collection for collection in chosen if not collection.sampled == collection.seen <= _FEW]
-        # Of collections of which few items were read there are more, and smaller ones, than their weights say.
+        # There are more collections with few read items, and smaller ones, than their weights suggest.
         behind = max(len(few), _all_of(few)) if few else 0
         weighted = [(collection.bytes, collection.items, 1.0) for collection in sure]
         if few:
@@ -269,7 +269,7 @@ class WaitingReads:
 
 def _one_by_one(pattern: Pattern, requests: Requests, params: Mapping[str, Any]) -> Iterator[_Query]:
     parts = requests.tests(dict(params))
-    # What is sorted by distance is read to its end.
+    # A query sorted by distance is read to its end.
     limit = None if pattern.near is not None else parts.limit
     for partition in parts.partitions:
         values = tuple(test.values[0] for test in partition)

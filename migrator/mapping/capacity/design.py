@@ -125,7 +125,7 @@ def _needed(pattern: Pattern) -> Iterator[str]:
     yield from (name for part in pattern.parts for name in part.attributes)
 
 
-# ── what keys are made of ──
+# ── columns of keys ──
 
 
 def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyColumn]:

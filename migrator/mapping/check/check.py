@@ -92,7 +92,7 @@ def _statement_faults(
         yield from asked_faults(statement.asked, index, document, at)
     plan, faults = plan_entity(mapping, statement.entity, facts, document, at)
     for fault in faults:
-        # The columns of the answer are attributes of its entity, and stand in `returns`.
+        # The columns of the answer are attributes of its entity, listed in `returns`.
         is_answer = fault.where.startswith("entities.")
         yield document.fault((*at, "returns"), fault.what) if is_answer else fault
     if plan is not None:
@@ -141,7 +141,7 @@ def _entity_faults(entity: Entity, mapping: Mapping, document: Document) -> Iter
         yield document.fault((*at, "key"), what)
 
 
-# ── what only the plans tell ──
+# ── faults that need the plans ──
 
 
 def document_plan_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -230,7 +230,7 @@ RESERVED_WORDS = frozenset(
 )
 
 
-# ── What is wrong with a mapping's table and indexes by DynamoDB's own rules ──
+# ── Faults of a mapping's table and indexes by DynamoDB's own rules ──
 
 _TABLE: Path = ("table",)
 

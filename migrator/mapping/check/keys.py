@@ -33,7 +33,7 @@ from migrator.mapping.model.table import (
 from migrator.mapping.patterns.param_sources import PlansByEntity, origins_of, plans_by_entity, reachable_keys
 from migrator.runtime.errors import Fault
 
-# ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
+# ── Faults and risks in the keys of one entity's items: ambiguity, length, order and type ──
 
 _OF_TYPE: dict[str, frozenset[str]] = {
     "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
@@ -163,7 +163,8 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
             yield document.fault(at, what, warning=True)
 
 
-# ── Collations: keys that differ where the source takes texts for one: 'ANN' and 'ann', 'ann' and 'ann ' ──
+# ── Collations: keys that differ for texts that the source compares as equal: 'ANN' and 'ann', 'ann' and 'ann
+# ' ──
 
 _TEXTS = frozenset({"text", "plain"})
 
@@ -198,7 +199,7 @@ def _of_params(
     mapping: Mapping, pattern: Pattern, plans: PlansByEntity, document: Document
 ) -> Iterator[Fault]:
     index = mapping.table.asked(pattern.index)
-    if index is None:  # the parser has said so
+    if index is None:  # the parser has reported it
         return
     origins = [(origin.plan, origin.of) for origin in origins_of(mapping, pattern, plans)]
     asking = [
@@ -206,7 +207,7 @@ def _of_params(
     ]
     for where, ref in asking:
         for plan, of in origins:
-            # A `*` stands for a parameter, or for none.
+            # A `*` is a parameter, or none.
             source = of.get(ref.paths[0]) if ref.paths else None
             if source and (missing := _missing(ref, column_of(source.path, plan))):
                 what = f"SQL treats values of '{ref.paths[0]}' that differ in {' or '.join(missing)} as equal"

@@ -99,7 +99,7 @@ def _expressions(pattern: Pattern, at: Path) -> Iterator[tuple[Path, Expression]
 def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
     for path in ref.paths:
         if path not in types:
-            continue  # the parser has said so
+            continue  # the parser has reported it
         kind = types[path]
         if ref.format is not None and kind.name not in NUMBERS:
             return f"the format {ref.format} pads numbers; the parameter '{path}' is {kind.name}"
@@ -170,7 +170,7 @@ def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityP
             mend = "write sql: where the source is a database, or declare them"
             yield document.fault(("access_patterns", pattern.name, "old"), f"{what}; {mend}")
         index = mapping.table.asked(pattern.index)
-        if index is not None:  # else the parser has said so
+        if index is not None:  # else the parser has reported it
             check = _PatternCheck(mapping, pattern, index, document, by_entity)
             yield from check.faults()
             yield from value_faults(pattern, index, document)
@@ -319,7 +319,7 @@ class _PatternCheck:
             if part.type:
                 yield at, self.mapping.table.type_attribute
 
-    # ── what is returned ──
+    # ── returned attributes ──
 
     def _returned(self) -> Iterator[Fault]:
         yield from self._returned_types()
@@ -377,7 +377,7 @@ def _closed(prefix: Template, separator: str) -> bool:
     last = prefix.parts[-1] if prefix.parts else ""
     if isinstance(last, str):
         return last.endswith(separator)
-    # Of texts of one width none is the beginning of another.
+    # A text of fixed width is never the beginning of another one.
     return specs_of(last)[-1].width == "fixed" if last.filters else last.format is not None
 
 
@@ -470,7 +470,7 @@ def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
                     yield document.fault((*at, "project"), what, warning=True)
 
 
-# ── What a statement asks ──
+# ── The question of a statement ──
 
 
 def question_warnings(
@@ -483,7 +483,7 @@ def question_warnings(
     tables = {plan.entity.written: plan.table for plan in plans}
     for pattern, part, index, keys, said in _asking(mapping, clauses):
         known = [tables.get(key.entity.written) for key in keys]
-        # Columns of other tables have other names there, and are not looked at.
+        # Columns of other tables have other names there, and are ignored.
         table = known[0] if known and all(one is not None and one is known[0] for one in known) else None
         own = _Own(table, index, keys) if table is not None else None
         at = ("access_patterns", pattern.name, "sql", *([part.name] if part.name else []))

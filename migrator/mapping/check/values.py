@@ -19,7 +19,7 @@ from migrator.mapping.model.mapping import Filter, ItemDesign, Ref, Template
 from migrator.mapping.model.table import NUMBER_DIGITS, TableDesign
 from migrator.runtime.errors import Fault
 
-# ── Faults in the use of a column's type: no form in an item, a list where text is wanted, too many digits ──
+# ── Faults in the use of a column's type: no form in an item, a list in place of text, too many digits ──
 
 NESTED = frozenset({"list", "map", "set"})
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -94,7 +94,7 @@ def row_key_fault(column: Column) -> str:
     return f"'{column.name}' is of type {column.declared}, which cannot name rows: {why}" if why else ""
 
 
-# ── What is wrong with the values of an entity: types, formats and filters that do not fit each other ──
+# ── Faults in the values of an entity: types, formats and filters that do not fit each other ──
 
 
 def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -480,7 +480,7 @@ class _Form(Struct, frozen=True):
 def _form(template: Template, plan: EntityPlan | None, separator: str) -> _Form:
     parts = template.parts
     closed = plan is not None and all(is_closed(ref, plan, separator) for ref in template.refs)
-    # Of several characters, half of a separator may stand in a value: only single ones can be counted.
+    # A value may contain half of a separator of several characters: only single ones can be counted.
     counted = sum(part.count(separator) for part in parts if isinstance(part, str))
     separators = counted if closed and len(separator) == 1 else None
     begin, end = template.beginning, next((part for part in parts[-1:] if isinstance(part, str)), "")

@@ -342,7 +342,7 @@ def refusals(compared: Compared, found: MappingDifference) -> list[Fault]:
     return sorted(dict.fromkeys(faults), key=lambda fault: (fault.warning, fault.line, fault.where))
 
 
-# ── the table, and what names rows ──
+# ── the table, and the identity of rows ──
 
 _NEVER = {
     "name": "another table needs another job: keep the name, or start with a new job",
@@ -431,7 +431,7 @@ def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator
                 yield entity, (plans.get(entity.name), design)
 
 
-# ── Digests of what a mapping means: of each pattern's answer, and of all its items ──
+# ── Digests of a mapping's meaning: of each pattern's answer, and of all its items ──
 
 
 _WHOLE = (WHEN, KEPT)

@@ -375,7 +375,7 @@ def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
         yield name in wanted or (not named_all and name.startswith(ATTRIBUTE))
 
 
-# ── what a pattern asks, in one form ──
+# ── a pattern's question, in canonical form ──
 
 
 def pattern_form(mapping: MappingModel, pattern: Pattern) -> dict[str, object]:

@@ -54,7 +54,7 @@ class Steps(Struct, frozen=True):
         return done
 
 
-# ── what has to be so before anything is changed ──
+# ── conditions before the first change ──
 
 
 def answered(difference: MappingDifference, phases: Mapping[str, PatternPhase]) -> Iterator[tuple[str, str]]:
@@ -199,7 +199,7 @@ def _back(asked: Asked, known: Known) -> ChangeDirection | There:
     return ChangeDirection(known.newest, known.before, True)
 
 
-# ── a verify of the whole table, and what it finds written ──
+# ── a verify of the whole table, and repairs of its findings ──
 
 
 class Verified(Struct, frozen=True):

@@ -56,7 +56,8 @@ from migrator.mapping.model.table import Item, TableDesign, Value
 from migrator.runtime.errors import RowError
 from migrator.runtime.values import replace
 
-# ── The columns that one item gives back: of its attributes, and of keys whose texts can be divided in one way only ──
+# ── The columns that one item gives back: of its attributes, and of keys with texts that can be divided in
+# one way only ──
 
 
 class RowScope(Struct, frozen=True, dict=True):
@@ -227,7 +228,7 @@ class Lack(Struct, frozen=True):
     loss: Loss
 
 
-# ── What stands where in the items of a design ──
+# ── Places of values in the items of a design ──
 
 
 class _Place(Struct, frozen=True):
@@ -661,7 +662,7 @@ def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[
     }
 
 
-# ── What is lost of a table ──
+# ── The losses of a table ──
 
 
 def stored_columns(table: TableFacts) -> list[Column]:
@@ -702,9 +703,10 @@ def table_inverse(
     whole = [one for one in carriers if one.whole and not one.rows_lost]
     key = facts.primary_key
     counted = whole or [one for one in carriers if not one.rows_lost] or carriers
-    # Those that say of which row what they tell is; all, where none does.
+    # Carriers that name their row; all, if none does.
     counted = [one for one in counted if key and one.told.issuperset(key)] or counted
-    # What all of them have comes together by the row's key; without one, and where not each row is in each, nothing does.
+    # Columns in all of them come together by the row's key; without a key, and if not each row is in each,
+    # none do.
     together = whole and key and counted[0].told.issuperset(key)
     joined = frozenset.union if together else frozenset.intersection
     told = joined(*(one.told for one in counted))

@@ -70,7 +70,7 @@ def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
     return then if isinstance(then, Loss) else lambda value: then(before(value))
 
 
-# ── Values of a kind, as they stand in attributes and in texts ──
+# ── Values of a kind, in attributes and in texts ──
 
 
 def attribute_reader(kind: Kind) -> Reading:

@@ -202,7 +202,7 @@ _NEXT: dict[str, Callable[[datetime], datetime]] = {
 }
 
 
-# ── The filters of templates: what each takes, gives and promises about its text ──
+# ── The filters of templates: their inputs, results and promises about their texts ──
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
 _DATES: frozenset[KindName] = frozenset({"date"})
@@ -396,7 +396,7 @@ def epoch_of(value: Any, zone: Any = UTC, per_s: int = 1) -> int:
     moment = moment_of(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
-    # Not by way of UTC, where the first and the last hours of the calendar may have no date.
+    # Not by way of UTC, in which the first and the last hours of the calendar may have no date.
     past = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
     return past // (timedelta(seconds=1) / per_s)
 

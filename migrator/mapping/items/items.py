@@ -58,7 +58,7 @@ from migrator.mapping.model.table import (
 )
 from migrator.runtime.errors import RowError
 
-# ── The base key of an item, made out of a decoded row ──
+# ── The base key of an item, made from a decoded row ──
 
 Step = Callable[[Row, Item], None]
 """Puts something of the row into the item. Raises: RowError."""
@@ -210,7 +210,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
     )
 
 
-# ── what an item is made of ──
+# ── the parts of an item ──
 
 
 def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, str], Item | None]:

@@ -74,7 +74,7 @@ def _bytes(value: Any) -> tuple[bytes, str]:
     raise RowError("only text, binary and JSON can be kept in S3")
 
 
-# ── Row trees decoded: from what the drivers gave, in SQL's order, to one Python value per place ──
+# ── Row trees decoded: from the drivers' values, in SQL's order, to one Python value per place ──
 
 Row = Sequence[Any]
 """A decoded row: one Python value per place, children as a list of decoded rows."""

@@ -65,7 +65,7 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
     ]
 
     def view(row: Row) -> dict[str, Any]:
-        # A copy all the way down: what a transform does to a document must not reach the items.
+        # A deep copy: a transform's changes to a document must not reach the items.
         named = dict(zip(names, copy.deepcopy([_shown(value) for value in row]), strict=True))
         for alias, paths in lists.items():
             named[alias] = [dict(zip(paths, map(_shown, child), strict=True)) for child in named[alias]]

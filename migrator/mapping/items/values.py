@@ -27,7 +27,7 @@ from migrator.mapping.model.table import (
 )
 from migrator.runtime.errors import RowError
 
-# ── Values that their column's kind has no form for, and the text that `|text` keeps of them instead ──
+# ── Values without a form in their column's kind, and the text that `|text` keeps of them instead ──
 
 # No longer than any number or moment, and of characters that a check of keys can count on (mapping/check/values.py).
 _PLAIN_TEXT = re.compile(r"[0-9A-Za-z :.+,/-]{1,100}")
@@ -90,7 +90,7 @@ def as_text(value: Any) -> Any:
     return value.text if type(value) is Undecodable else value
 
 
-# ── Numbers: from what a driver gives to an exact int or Decimal that DynamoDB can hold ──
+# ── Numbers: from a driver's value to an exact int or Decimal that DynamoDB can store ──
 
 _EXACT = Context(prec=400)
 _NOISE = Decimal("1e-9")
@@ -193,9 +193,9 @@ def _is_single(number: float, raw: float) -> bool:
         return False
 
 
-# ── Dates, times of day and timestamps: from what a driver gives to Python's own ──
+# ── Dates, times of day and timestamps: from a driver's value to Python's own ──
 
-# Python takes it for the next midnight from 3.13 on; a time of day has no such thing, and no two versions may differ.
+# Python takes it for the next midnight from 3.13 on; a time of day cannot, and versions must not differ.
 _END_OF_DAY = {datetime: re.compile(r"[T ]24"), time: re.compile(r"^T?24")}
 """By type, since the text of a date may also begin with 24: the year 2400."""
 
@@ -396,7 +396,7 @@ def _plain_json(value: Any, level: int) -> Value:
     return None if value is None else encodable(value)
 
 
-# ── what the source wrote as JSON ──
+# ── JSON written by the source ──
 
 
 def _of_json(kind: Kind) -> Decoder:

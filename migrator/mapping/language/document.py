@@ -113,7 +113,7 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
         began, line = (
             min(mark.line + 1, last) if mark else 0 for mark in (error.context_mark, error.problem_mark)
         )
-        # The parser quotes what it stumbled over.
+        # The parser quotes the offending text.
         what = _QUOTED.sub(
             lambda found: found[1] or "…",
             " ".join(str(error.problem or error.context or "cannot be read").split()),
@@ -142,7 +142,7 @@ def plain_of(text: str) -> Any:
     return None if node is None else _Walk("").value(node, ())
 
 
-# libyaml where the package was built with it, as its wheels are: some 17 times as quick.
+# libyaml if the package was built with it, as its wheels are: some 17 times as fast.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """What plain words mean in YAML 1.2's core schema, with `_` between digits; all others are text."""
 
@@ -182,7 +182,8 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
     `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
     """
     words = sorted({name for names in fields.values() for name in names})
-    # Each form of a union reports its own problem at the same place; a missing word and a name are places of their own.
+    # Each form of a union reports its own problem at the same place; a missing word and a name have places of
+    # their own.
     problems: dict[tuple[Path, Path], dict[str, None]] = {}
     for problem in error.errors(include_url=False, include_input=False):
         path, loc = real_path(problem["loc"], document), problem["loc"]

@@ -185,7 +185,7 @@ class PatternForm(Form):
     old: OldsForm | None = None
 
 
-# ── The form of a mapping file: which words stand where; parse.py and check.py say what they mean together ──
+# ── The form of a mapping file: the words at each place; parse.py and check.py define their meaning ──
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
 

@@ -966,7 +966,7 @@ def schema_fault(ref: Ref, mapping: Mapping) -> str:
     return ""
 
 
-# ── What an access pattern asks old tables of DynamoDB: a pattern on each, by its own key ──
+# ── Requests of an access pattern to old DynamoDB tables: a pattern on each, by its own key ──
 
 _RequestForm: TypeAlias = forms.OldQueryForm | forms.OldGetForm
 _KEY_TYPES: dict[str, KeyType] = dict(zip(KEY_TYPES, ("text", "number", "binary"), strict=True))

@@ -153,7 +153,7 @@ class _Planner:
             for name in self._kept(item, table):
                 self.want(scope, name, (*self.at, "items", item.type, "keep"))
         if self.entity.transform:
-            # Its code may read anything in the row tree, so it is given every column.
+            # Its code may read anything in the row tree, so it receives every column.
             for part in (scope, *children.values()):
                 self._every_column(part)
         for reference in references_of(self.entity):
@@ -495,7 +495,7 @@ def _value(value: Expression, at: Path) -> Iterator[Reference]:
             yield Reference(path, (*at, *use.at), use.collection, use.ref, each=each, in_text=use.in_text)
 
 
-# ── An entity joined with the source's schema: which columns to read and where each stands in a row tree ──
+# ── An entity joined with the source's schema: the columns to read, and their places in a row tree ──
 
 
 def plan_entity(

@@ -25,7 +25,8 @@ from migrator.mapping.patterns.param_sources import (
     redacted_params,
 )
 
-# ── Attributes that must not be shown: those that a pattern redacts, and others made of the same columns. Pure ──
+# ── Attributes that must not be shown: those that a pattern redacts, and others from the same columns. Pure
+# ──
 
 _WORD = re.compile(r"\w+")
 _Column: TypeAlias = tuple[str | None, str, str]
@@ -252,7 +253,7 @@ def _constant(form: Template) -> int:
     return sum(len(part) for part in form.parts if isinstance(part, str))
 
 
-# ── Values of rows and items as text that may be shown: what a pattern redacts is masked. Pure ──
+# ── Values of rows and items as text that may be shown, with a pattern's redactions masked. Pure ──
 
 
 def json_ready(value: Any) -> Any:

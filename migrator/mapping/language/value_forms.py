@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema
 
 from migrator.mapping.model.table import KeyType, Projection
 
-# ── What all forms of a mapping file are made of: maps of known words, and the choice between shapes ──
+# ── The basis of all forms of a mapping file: maps of known words, and the choice between shapes ──
 
 Scalar = str | int | float | bool | None
 Name = Annotated[str, Field(min_length=1, max_length=255)]

@@ -223,7 +223,7 @@ class Capacity(Struct, frozen=True):
         return [advice for advice in self.advice if advice.weight == "misfit"]
 
 
-# ── What patterns cost once services ask them ──
+# ── Costs of patterns once services use them ──
 
 
 class PatternCost(Struct, frozen=True):

@@ -374,7 +374,7 @@ class ActionProbe(Struct, frozen=True):
     tried: bool = True
 
 
-# ── Our attributes and items, taken out of a table for good ──
+# ── Our attributes and items, deleted from a table for good ──
 
 
 class Stripping(Protocol):

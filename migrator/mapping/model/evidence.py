@@ -319,7 +319,7 @@ class Phases(Protocol):
         """The last confirmations of instances: versions by pattern, by the instance's id."""
 
 
-# ── What a move of a pattern was judged by: made by stages, shown by report, kept in the audit ──
+# ── The evidence for a move of a pattern: made by stages, shown by report, kept in the audit ──
 
 Verdict = Literal["ok", "no", "unknown"]
 """`unknown` is not proven, and counts as a no."""

@@ -199,7 +199,7 @@ class SchemaFacts:
         return replace(self, tables=tables, left_out={**self.left_out, **asked})
 
 
-# ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
+# ── an entity joined with its schema: the columns to read, and their places in a row tree ──
 
 
 class Slot(Struct, frozen=True):

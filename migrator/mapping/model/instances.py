@@ -263,7 +263,7 @@ class Lifetimes(Struct, frozen=True):
         return 10 * self.request_s
 
 
-# ── Processes of commands: backfills and relays at work, how far they are, and what an operator asks of them ──
+# ── Processes of commands: running backfills and relays, their progress, and an operator's limits for them ──
 
 ProcessKind = Literal["backfill", "relay"]
 UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "changes"}

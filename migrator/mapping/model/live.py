@@ -512,7 +512,7 @@ class Writers(Protocol):
         """Writers whose last heartbeat is younger than `silent_s`."""
 
 
-# ── What a source knows of the writers of its tables, and how their rights are taken away ──
+# ── A source's knowledge of the writers of its tables, and how their rights are revoked ──
 
 
 class ActivityCounts(Struct, frozen=True):
@@ -657,7 +657,7 @@ class StreamSource(Protocol):
         """
 
 
-# ── how far it is worked ──
+# ── progress ──
 
 
 class Checkpoint(Struct, frozen=True):
@@ -860,7 +860,7 @@ class ReverseJournal(Protocol):
     def now(self) -> float: ...
 
 
-# ── what a comparison of rows with the rows that items make came to ──
+# ── result of comparing rows with the rows that items make ──
 
 RowDifferenceKind = Literal["no item", "no row", "different", "claims", "misfit"]
 """`no item`: no item holds the row; `no row`: items hold a row that is not there; `claims`: its items say different things,

@@ -104,7 +104,7 @@ class Condition(Struct, frozen=True):
     allowed: tuple[Value, ...] | None = None
 
 
-# ── The walk: code that looks for references, or changes some, need not know what can stand in what ──
+# ── The walk: code that looks for references, or changes some, need not know the nesting of expressions ──
 
 
 class Use(Struct, frozen=True):
@@ -158,7 +158,7 @@ def rewritten(value: Expression, change: Callable[[Ref | Template], Expression])
     return replace(value, value=rewritten(value.value, change)) if isinstance(value, Stored) else value
 
 
-# ── Access patterns, and the requests made of them ──
+# ── Access patterns, and the requests made from them ──
 
 ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
 Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]

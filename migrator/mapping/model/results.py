@@ -56,7 +56,7 @@ class Request(Struct, frozen=True):
         return len(self.sent[:1] if self.operation == "get" else self.sent)
 
 
-# ── What a stage came to: made by stages, shown by report ──
+# ── Results of stages, shown by report ──
 
 Rows = list[tuple[Any, ...]]
 
@@ -283,7 +283,7 @@ class Hidden(Struct, frozen=True):
     params: frozenset[str] = frozenset()
 
 
-# ── What a replay came to: made by its stage, shown by report ──
+# ── Results of a replay, shown by report ──
 
 
 class Example(Struct, frozen=True):

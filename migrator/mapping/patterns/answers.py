@@ -74,7 +74,8 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
     if not isinstance(expression, Ref) or len(expression.paths) != 1:
         return None
     kind = kind_of(expression.paths[0], plan)
-    # A statement may already give the text that a filter makes; only for times and sets can the two be told apart.
+    # A statement may already return the text that a filter makes; only for times and sets can the two be
+    # distinguished.
     if kind is None or not (
         expression.column or kind.name in _TIMES or kind_after(kind, expression).distinct
     ):
@@ -102,7 +103,7 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
         return lambda raw: raw
     kind, ref = only
     if kind_after(kind, ref).distinct and kind.name != "set":
-        # An array, or the JSON text of one, whose values went through the filters.
+        # An array, or the JSON text of one, with values that went through the filters.
         kind, ref = Kind("list"), Ref(("",), filters=(Filter("set"),))
     decode = decoder(kind)
     filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
@@ -261,7 +262,7 @@ def _converted(value: Any, name: KindName) -> Any:
         return value
 
 
-# ── values that a test gives a fake, in the types that it likes ──
+# ── values that a test gives a fake, in its preferred types ──
 
 _KIND_OF: tuple[tuple[type, KindName], ...] = (
     (datetime, "timestamp"),

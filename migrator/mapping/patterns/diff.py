@@ -369,7 +369,7 @@ def _of_pair(
     for name, value, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
         if not is_same:
             kind = _kind(value, other)
-            # While the relay is behind, the value can be another one at each comparison.
+            # While the relay is behind, the value can differ at each comparison.
             values = (value, other) if kind == "value" else ()
             yield Diff(kind, name, row, item, None if key is None else (*key, *values), key)
 

@@ -114,7 +114,7 @@ def may_give(condition: SortCondition, stored: Form) -> bool:
         return _at_least(begin, open_end, bounds[0][0]) and _at_most(begin, open_end, bounds[1])
     if condition.operator in ("ge", "gt"):
         return _at_least(begin, open_end, bounds[0][0])
-    # What follows a beginning makes a key longer, and so larger: below the beginning itself there is none.
+    # A longer key with this beginning is also larger: nothing is below the beginning itself.
     return _at_most(begin, open_end or condition.operator == "lt", bounds[0])
 
 
@@ -212,14 +212,14 @@ def _form(template: Template) -> list[object]:
 
 def _ref_form(ref: Ref) -> tuple[object, ...]:
     specs = specs_of(ref)
-    # What a filter makes of a whole list (a path, a depth) a pattern's parameter is, as it is stored.
+    # A filter's result from a whole list (a path, a depth) is a pattern's parameter in its stored form.
     joined = [place for place, spec in enumerate(specs) if spec.of_list and not spec.same_kind]
     filters = ref.filters[joined[0] + 1 :] if joined else ref.filters
     kept = [unit_of(used) or used for used in filters if not FILTERS[used.name].same_kind]
     return None if joined else ref.format, kept
 
 
-# ── Sources of a pattern's parameters: columns of the entities whose items its key can reach. Pure ──
+# ── Sources of a pattern's parameters: columns of the entities with items that its key can reach. Pure ──
 
 Role = Literal["equal", "low", "high", "bucket"]
 """How a parameter is compared: for equality, as a bound, or by the time bucket that it falls into."""

@@ -200,7 +200,7 @@ def absent_value(values: Sequence[Any]) -> Any:
     return max(times) + timedelta(days=366) if times else None
 
 
-# ── Parameters as a program gives them: validated, and as texts. Pure ──
+# ── Parameters from a program: validated, and as texts. Pure ──
 
 Checked = Callable[[Any], Any]
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1

@@ -340,7 +340,8 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | N
         if not _is_set(pattern, attribute.name, condition.values, values):
             continue
         if len(tests) < number:
-            # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
+            # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those after
+            # it.
             missing = index.sort[number - 1].name
             raise SettingsError(
                 f"{pattern.name}: {attribute.name} can be queried only together with {missing}"

@@ -161,7 +161,7 @@ def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
     for number, bound in enumerate(source.page_bounds(plan, page_rows), start=1):
         yield Page(name, number, after, bound)
         after = bound
-    # The last page has no upper bound: rows that came after the planning are in it.
+    # The last page has no upper bound: it includes rows inserted after the planning.
     yield Page(name, number + 1, after, None)
 
 
@@ -383,7 +383,7 @@ def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[Row
         yield source.read_page(entity.plan, start, None, SPOT_ROWS)
 
 
-# ── A store that stores nothing: it measures what a write would take ──
+# ── A store that stores nothing: it measures the cost of a write ──
 
 
 def sends_nothing() -> None:

@@ -48,7 +48,7 @@ WHOLE = Only(None, is_new=True, had=none_had)
 """All of it: every backfill but one that brings a table to another mapping."""
 
 
-# ── what a new revision of a mapping changes of an entity ──
+# ── changes of an entity by a new revision of a mapping ──
 
 
 def only_changed(
@@ -141,7 +141,7 @@ def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Onl
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
     ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
-    # Before the rows: a key that is none of theirs then is not given up for what an older reading says.
+    # Before the rows: a key that they do not have then must not be given up because of an older read.
     had = only.had()
     rows = read(encoder.raw)
     page = encode_page(encoder, rows, ticket, refresh.clock())
@@ -406,7 +406,7 @@ class FastPath(Struct, frozen=True):
         if self.memory is not None and entity.name in self.remembered:
             self.memory.remember(NO_TICKET, keys_by_root(items))
         if page.objects and self.objects is not None:
-            # Before the items: an item must never point to what is not there.
+            # Before the items: an item must never point to a missing object.
             self.objects.put(page.objects)
         receipt = self.store.put(items) if items else Receipt()
         findings, written = [*page.refused, *collisions], [item.key for item in items]

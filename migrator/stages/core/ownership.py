@@ -398,9 +398,6 @@ def refuse_source_table(source: object, table_id: str) -> None:
         raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")
 
 
-# ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is reported ──
-
-
 # ── A run keeps to the columns that it began with: a column that comes, goes or changes is reported ──
 
 _ADVICE = (
@@ -441,7 +438,7 @@ def _finding(entity: CompiledEntity, change: ColumnChange) -> Finding:
     return Finding("schema", entity.name, what, attribute=change.column)
 
 
-# ── Rows that have one key: looked for before anything moves, and told by findings wherever they are met ──
+# ── Rows with one key: looked for before anything moves, and reported as findings wherever they are met ──
 
 AT_MOST = 100
 """The most keys that are shown; the rest is found once these are fixed."""

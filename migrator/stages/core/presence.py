@@ -94,7 +94,7 @@ class Pace:
     def __exit__(self, *_: object) -> None:
         self._ticker.stop(_GOODBYE_S)
 
-    # ── what holds it ──
+    # ── reasons to hold ──
 
     @property
     def held(self) -> str:

@@ -111,7 +111,7 @@ _GONE, _OTHERS = ("", "gone"), ("", "others")
 """Counted in addition to entities and types of items; no entity is ''."""
 
 
-# ── Strip: removes our own attributes and items from the table, once no process of ours works on it ──
+# ── Strip: removes our own attributes and items from the table, once no process of migrator uses it ──
 
 
 class StripCounts(Struct, frozen=True):
@@ -202,7 +202,8 @@ class Forget:
 
     def look(self) -> RowTraces:
         """All traces of the row. Reads the whole table, since only items identify their row."""
-        # In this order: a writer with a higher ticket, or one that begins after `seen_s`, has read the row as it is then.
+        # In this order: a writer with a higher ticket, or one that begins after `seen_s`, has read the row in
+        # its state at that time.
         ticket = self.highest()
         is_there = self._is_there()
         marks = list(self._own_marks())
@@ -244,7 +245,7 @@ class Forget:
         """Whether the source has the row, even if the entity's `where` leaves it out."""
         key = self.roots[0][1]
         rows = self.source.read_rows(replace(self.entity.plan, where=()), [key])
-        # A source whose keys ignore case finds another row as well.
+        # A source with keys that ignore case finds another row as well.
         return any(self.entity.source_key(row) == key for row in rows)
 
     def _own_marks(self) -> Iterator[Mark]:

@@ -228,7 +228,7 @@ def open_lines(dependence: Dependence) -> Iterator[Line]:
             mend="grant it the right, or use an account that has it",
         )
         return
-    # Where the engine does not say what they write, short transactions may be unrelated and are left out.
+    # If the engine does not report their tables, short transactions may be unrelated and are left out.
     still = {id_: table for id_, table in after.open.items() if table or id_ in (before.open or {})}
     tables = _shortened(sorted({table for table in still.values() if table}))
     of = _shortened(sorted({after.who[id_] for id_ in still if id_ in after.who}))
@@ -246,7 +246,7 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     if isinstance(dependence.waiting, Unknown):
         yield Line("marks", requirement, dependence.waiting.why, "unknown", mend=mend)
         return
-    # It counts changes of which no mark is kept yet, and no shard that merely was not looked at for a while.
+    # It counts changes without a stored mark, and no shard that merely was not read for a while.
     by_table = dependence.waiting
     left = sum(by_table.values())
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))

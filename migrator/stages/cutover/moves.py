@@ -479,9 +479,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    else:  # Windows knows no groups of processes: what the hook began goes on.
+    else:  # Windows has no process groups: processes started by the hook continue.
         process.kill()
-    # Not communicate(): what the hook began may have left the group, and hold the pipe open for ever.
+    # Not communicate(): the hook's children may have left the group, and keep the pipe open for ever.
     process.wait()
     if process.stdin is not None:
         with suppress(OSError):

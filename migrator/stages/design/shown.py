@@ -176,7 +176,7 @@ def _masked_param(text: str) -> str:
     return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
 
 
-# ── Summaries of comparison windows: per pattern what was compared and how it is covered, and counts over time ──
+# ── Summaries of comparison windows: comparisons per pattern and their coverage, and counts over time ──
 
 _SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
 _HISTOGRAMS = 300

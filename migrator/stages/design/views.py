@@ -87,7 +87,7 @@ def _typed(attribute: KeyAttribute, text: str) -> Value:
     return text
 
 
-# ── What rows make in it ──
+# ── The items that rows make in it ──
 
 
 @dataclass

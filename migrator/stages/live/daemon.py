@@ -83,9 +83,9 @@ class Daemon:
             wait(running, return_when=FIRST_EXCEPTION)
             failed = [error for worker in running if worker.done() and (error := worker.exception())]
             if failed:
-                # What ends one worker would end the others one by one, unseen.
+                # The error of one worker would end the others one by one, unnoticed.
                 self.stop.set()
-        # Not what the others raise: that they were stopped says nothing of why.
+        # Not the errors of the others: that they were stopped does not show why.
         for error in sorted(failed, key=lambda error: isinstance(error, Interrupted)):
             raise error
 
@@ -125,7 +125,7 @@ class Daemon:
         while not self.stop.is_set():
             started = time.monotonic()
             if started - begun_at >= BEGINS_S:
-                # What is read from here on is newer than now: older work of this worker is stored, or was refused.
+                # Later reads are newer than now: older work of this worker is stored, or was refused.
                 writer_lease.beat(begins=True)
                 begun_at = started
             writer_lease.check()
@@ -166,7 +166,7 @@ class Daemon:
             raise Interrupted("stopped before it began; the changes stay pending")
 
 
-# ── How far items are behind rows, asked once a second at most ──
+# ── How far items are behind rows, read once a second at most ──
 
 KNOWN_FOR_S = 1.0
 

@@ -132,7 +132,7 @@ class Heartbeat:
         """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError if the thread
         that looks has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
-            # The process was frozen: what it knows is from before, and others may have gone on without it.
+            # The process was frozen: its state is old, and others may have continued without it.
             self.aside(self._look_anew)
         role.refuse()
         if self._running and not self._ticker.is_alive:
@@ -178,7 +178,7 @@ class Heartbeat:
             ticker.end()
             self._new_thread()
         ticker.stop(_GOODBYE_S)
-        # A journal that cannot be asked shows the instance as silent.
+        # An unreachable journal shows the instance as silent.
         with suppress(MigratorError):
             self.instances.leave(me)
 
@@ -242,7 +242,7 @@ class Heartbeat:
             self._beating.release()
 
     def _look(self) -> None:
-        # The time before the look: what is seen may be as old as that.
+        # The time before the look: the state read may be as old as that.
         now = self.clock()
         for role in list(self._roles):
             try:
@@ -250,7 +250,7 @@ class Heartbeat:
             except MigratorError as error:
                 if error.exit_code in (STOPPED, INTERRUPTED):
                     self._log(error)
-                    # What cannot be asked is not asked again by every write.
+                    # Writes do not repeat a failed query.
                     now = self.clock()
                 else:
                     role.fault = error
@@ -279,7 +279,7 @@ class Heartbeat:
     def _log(self, error: MigratorError) -> None:
         if time.monotonic() - self._logged_at >= _LOG_S:
             self._logged_at = time.monotonic()
-            # Where a log cannot be written (its stream is closed) the heartbeat must go on.
+            # If a log cannot be written (its stream is closed) the heartbeat must continue.
             with suppress(OSError, ValueError):
                 _log.warning("instance_cannot_look", reason=str(error))
 

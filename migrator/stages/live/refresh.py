@@ -250,7 +250,7 @@ class _Refreshing:
             (outcome.item.root, outcome.item.key) for outcome in outcomes if outcome.verdict == "rolled_back"
         }
 
-    # ── what came of it ──
+    # ── result ──
 
     def _follow(self, refresh_round: Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
         item, is_put = outcome.item, not outcome.item.is_tombstone
@@ -309,7 +309,8 @@ class _Refreshing:
             and (owner, key) in refresh_round.rolled_back
             and key not in refresh_round.states.get(owner, {})
         ):
-            # The owner gives the key up, and its own transaction waits for a key, perhaps for one of this root.
+            # The owner gives up the key, and its own transaction waits for a key, perhaps for one of this
+            # root.
             self.apart.add((owner, key))
 
     def _ask_requesters(self, refresh_round: Round, again: dict[Root, set[ItemKey]]) -> None:
@@ -338,7 +339,7 @@ class _Refreshing:
             elif any(key == request.key and not put and root != request.root for root, key, put in stored):
                 again[request.root] |= {request.key}
         if withdrawn:
-            # Not one that a later reading of the row has made meanwhile.
+            # Not a request that a later read of the row has made meanwhile.
             self.stage.memory.withdraw(withdrawn, refresh_round.ticket)
             self.result.collisions -= set(withdrawn)
             # A row that wants the key once more requests it again before its owner is read: a later change of
@@ -350,7 +351,7 @@ class _Refreshing:
     def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
         """Tombstoned keys need not be remembered any longer."""
         states = refresh_round.states
-        # Mostly every key that is remembered still is one: then there is nothing to be told.
+        # Mostly every remembered key is current: then there is nothing to write.
         done = {
             root: list(states[root])
             for root, keys in refresh_round.recalled.items()

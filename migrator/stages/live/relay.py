@@ -607,7 +607,7 @@ class WholeTable(Struct, frozen=True):
         for page in self.pages():
             if roots := self._of_items(page, entities):
                 yield roots
-        # A row of the truncated table itself that is there by now has a mark of its own.
+        # A row of the truncated table itself that exists by now has a mark of its own.
         for entity in sorted({lookup.entity for lookup in captured.lookups if not lookup.is_root}):
             yield from self._of_rows(entity)
 

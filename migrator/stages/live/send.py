@@ -59,7 +59,7 @@ def sorted_out(
     if not together:
         sending.add(items)
         return sending
-    # By key: a transaction takes no two of one key, and of two the later one would stay.
+    # By key: a transaction refuses two of one key, and of two the later one would stay.
     grouped = defaultdict[Root, dict[ItemKey, EncodedItem]](dict)
     for item in items:
         root = item.root
@@ -123,7 +123,7 @@ class _Sent:
         try:
             self.outcomes += work()
         except NeverTakenError as error:
-            # A wave may be of one item: only the others can say whether it is that one's fault or the table's.
+            # A wave may be of one item: only the others can show whether the item or the table is at fault.
             self.stuck.append(error)
             self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
 
@@ -140,7 +140,7 @@ def _send_groups(
         return store.write_together(groups)
     except ItemRefusedError:
         if len(groups) > 1:
-            # What was written already may be written again.
+            # Items written already may be written again.
             return [outcome for group in groups for outcome in _send_groups(store, [group], sending)]
         (group,) = groups
         sending.too_big[group[0].root] = f"atomic: DynamoDB does not take its items at once, {_SO}"
@@ -254,7 +254,7 @@ class Round:
             refused += made.refused
             needed |= made.objects
             root = (entity.name, entity.source_key(row))
-            # A source whose keys ignore case finds another row as well: it is none of those that were asked for.
+            # A source with keys that ignore case finds another row as well, which was not requested.
             if root not in self.had_keys:
                 continue
             if needs_row or made.refused:

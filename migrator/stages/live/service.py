@@ -47,7 +47,7 @@ WRITER_KINDS: dict[Mode, WriterKind] = {"outbox": "relay", "strict": "strict"}
 
 _log = get_logger("dual_write")
 
-# ── What a service must be, or it does not start, or goes on no longer ──
+# ── Requirements of a service for its start and its continued work ──
 
 
 def refuse_new_revision(standing: Standing) -> None:
@@ -258,7 +258,7 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
     return root_keys
 
 
-# ── What a service of an older mapping does not write itself ──
+# ── The writes that a service of an older mapping leaves to the relay ──
 
 
 @dataclass

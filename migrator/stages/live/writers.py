@@ -131,7 +131,7 @@ def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
     return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s
 
 
-# ── Heartbeats of this process's writers, given by one thread while they work ──
+# ── Heartbeats of this process's writers, sent by one thread while they work ──
 
 _log = get_logger("writers")
 
@@ -199,7 +199,7 @@ class WriterHeartbeats(Forked):
         before = self.clock()
         writer = self.writers.enter(kind)
         try:
-            # Looked for from a place of one's own: of two that enter at once, one at least sees the other.
+            # Checked after taking a place: of two that enter at once, at least one sees the other.
             refuse_beside(writer, self.writers.living(self.lifetimes.gone_s), self.lifetimes)
             self.revisions.enter(writer)
         except MigratorError:

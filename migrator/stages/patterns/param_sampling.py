@@ -30,7 +30,7 @@ from migrator.mapping.patterns.params import absent_value, bucket_text, list_tex
 from migrator.mapping.patterns.requests import Requests, cut_params
 from migrator.runtime.errors import RowError, SettingsError
 
-# ── Synthetic values, for parameters that no column gives ──
+# ── Synthetic values, for parameters without a column ──
 
 MADE_UP = "made up"
 _LIMIT = 20

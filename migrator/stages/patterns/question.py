@@ -132,7 +132,7 @@ class Partition:
         """The next page; it may be empty and still not the last one."""
         page = self.store.query(self._sized(), self._start)
         items = shown(page.items, self.scope.request, self.scope.now_s)
-        # Where one item was hidden there may be thousands: pages grow as behind a filter.
+        # One hidden item may mean thousands: pages grow with a filter.
         self._filters = self._filters or len(items) < len(page.items)
         self._ready.extend(items)
         self._found += len(items)

@@ -28,7 +28,7 @@ from migrator.stages.patterns.latencies import Latencies
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw, kinds_of
 from migrator.stages.patterns.question import Question, SqlSide, TableSide
 
-# ── Comparison of both answers, repeated: what differs every time is a difference, all else was in flight ──
+# ── Comparison of both answers, repeated: a difference in every comparison counts, all else was in flight ──
 
 LONGEST = 3.0
 """Multiple of the time to settle after which a difference counts even if earlier changes are still on their way: callers

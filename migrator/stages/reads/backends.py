@@ -67,7 +67,7 @@ class BoundedStore:
     def __init__(self, store: ItemStore, bounds: Bounds) -> None:
         self._store = store
         self._bounds = bounds
-        # Threads of one question add to it; a count that is lost lets one page more through.
+        # Threads of one question add to it; a lost count lets one page more through.
         self._read = 0
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
@@ -90,7 +90,7 @@ class BoundedStore:
         return page
 
 
-# ── Both sides of an access pattern as a service asks them: by the mapping, or by functions of its own ──
+# ── Both sides of an access pattern for a service: by the mapping, or by functions of its own ──
 
 _LOOP_TICK_S = 0.05
 """How often a waiting thread checks that a loop still runs: a loop that stops does not notify those that wait for it."""

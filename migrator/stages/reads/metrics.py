@@ -112,7 +112,7 @@ class ReadMetrics:
             self.lost += 1
             self._lost[event.pattern] += 1
 
-    # ── what is handed on ──
+    # ── events handed on ──
 
     def flush(self) -> None:
         """Write the counts to the journal. Raises: StoppedError if the journal is unreachable; no counts are lost then."""

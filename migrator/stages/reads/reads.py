@@ -286,7 +286,7 @@ class PhaseCache:
             if name in self._current:
                 phases[name] = self._current[name]
         versions = {name: phase.version for name, phase in phases.items()}
-        # From here on calls act by them; only then may the journal be told so.
+        # From here on calls act by them; only then may the journal record it.
         self._current = phases
         seen = (self.instance(), versions)
         # Repeated at intervals: the journal may have dropped an instance that was silent for long, and its
@@ -491,7 +491,7 @@ class MappedReads:
         question.refuse_unfit(values)
         key = self._key(name)
         page = self._page_call(question, values, size)
-        # Of pages in no certain order, and of later ones, the two sides need not agree where they are cut.
+        # Pages in no certain order, and later ones, may be cut differently on the two sides.
         compared = cursor is None and question.pattern.order == "exact"
         call = PatternCall(question.pattern, values, (lambda: page) if compared else None)
         fresh = Cursor(

@@ -127,7 +127,7 @@ class ShadowPool:
             try:
                 self._finish(task, task.work(task))
             except BaseException:
-                # Work says itself what went wrong; this is a fault of ours, and the thread is needed.
+                # Work reports its own errors; this is a fault of migrator, and the thread is needed.
                 self._finish(task, task.late)
             finally:
                 task.spent(time.thread_time() - began)
@@ -189,7 +189,7 @@ class ShadowPool:
         return False
 
 
-# ── What keeps shadows from becoming a load: so many in a second, and none for a while after many errors ──
+# ── Limits of the load by shadows: so many per second, and none for a while after many errors ──
 
 FIRST_S = 0.0005
 """Seconds of the processor that a shadow may take; a longer one counts as several. So 20 in a second have the interpreter
@@ -341,7 +341,7 @@ class Shadow:
                 self._pool.give_back()
                 raise
             finally:
-                # What an own function gave is copied here, while the caller waits.
+                # The result of an own function is copied here, while the caller waits.
                 self._budget.spend(time.thread_time() - began)
         except TooManyError:
             self.ledger.dropped(pattern, "large")
@@ -466,7 +466,7 @@ class Shadow:
             comparison = self._compared(answered, answers, bounds)
             is_last = pending.looks + 1 >= len(ROUNDS) and not self._is_on_its_way(pending)
         except BaseException:
-            # It hides what differs, so nothing can be said of this call.
+            # The error hides differences, so this call cannot be judged.
             return lambda: self._unsettled(name)
         return lambda: self._judge_again(pending, comparison, is_last=is_last)
 
@@ -523,7 +523,7 @@ class Shadow:
         settings = self.settings
         self._budget = Budget(settings.per_s, FIRST_S, self.clock)
         self._breakers: dict[str, Breaker] = {}
-        # Looks that come later are as much of a load as the first ones, and would get none of a budget that callers share.
+        # Later looks are as much of a load as first ones, and would get none of a budget that callers share.
         self._later = Budget(settings.per_s, LATER_S, self.clock)
         self._comparing = Lock()
         self._pool = ShadowPool(settings.at_once, settings.deadline_s, self._later.take, self.clock)

@@ -266,7 +266,8 @@ class Reverse:
         waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
         due = [one for one in waiting if _is_due(one, now, passed_at)]
         if any(map(_wants_another, due)):
-            # Of rows that swap values of a unique index, or refer to each other, none is written or goes without the other.
+            # Rows that swap values of a unique index, or refer to each other, are only written or deleted
+            # together.
             due += [one for one in waiting if _wants_another(one) and one not in due]
         looks = {one.row: one.looks + 1 for one in due if one.waits == "gone"}
         self._settle({one.row: () for one in due}, check, _Looks(looks, passed_at))
@@ -325,7 +326,7 @@ class Reverse:
             if table in self.tables
         }
 
-    # ── what they are to be ──
+    # ── their intended state ──
 
     def _settle(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check, looks: _Looks) -> None:
         """Write the rows from their items, and read the items again afterwards: another process may have written older
@@ -427,7 +428,7 @@ class Reverse:
             return False
         return all(is_same(own[name], value) for name, value in values.items())
 
-    # ── what becomes of them ──
+    # ── their writes ──
 
     def _apply(
         self,
@@ -446,7 +447,8 @@ class Reverse:
             if state.waits in ("misfit", "claims"):
                 waiting.append(_again(row, before, now, WaitingRow(row, state.waits, now, state.why)))
         self.journal.wait(waiting)
-        # Once more: another process may have forgotten them right before, and their items are looked for again.
+        # Once more: another process may have forgotten them right before, and their items are looked up
+        # again.
         self._remember({one.row: rows[one.row] for one in waiting})
         self.journal.done([row for row, state in states.items() if state == SETTLED and row in before])
         return deleted

@@ -157,7 +157,7 @@ def answered_by_table(job: Job) -> list[str]:
 
 def _names(job: Job) -> dict[NameKind, str]:
     """The names of the job's table and source, '' if unknown. Sends no request."""
-    # A journal in the source goes where the source goes: it need not tell it from others.
+    # A journal in the source moves with the source: it need not distinguish it from others.
     return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
 
 

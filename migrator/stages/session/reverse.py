@@ -198,7 +198,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return SqlRowWriter(address, options, Retry(backoff_of(job), self.session.stop.is_set), facts)
 
 
-# ── What moves of patterns are judged by ──
+# ── The evidence for moves of patterns ──
 
 
 def gatherer_of(session: JobSession) -> EvidenceGatherer:

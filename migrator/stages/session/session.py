@@ -383,7 +383,7 @@ class JobSession:
         """
         checked, plans = self.checked, self.plans
         answers = answer_digests(checked.mapping, checked.read_plans)
-        # With the columns as they are: another type of one gives other items, though the mapping means the same.
+        # With the current columns: another type of one gives other items, though the mapping means the same.
         meant = items_digest(checked.mapping, checked.read_plans) + groups_text(checked.mapping)
         meaning, marked = columns_digest(meant, plans), marked_columns(plans)
         revision, text = checked.mapping.revision, checked.mapping.text

@@ -132,7 +132,7 @@ class Workload(Struct, frozen=True):
         try:
             return bool(self.source.first_row_of_each([select], what)[0])
         except MigratorError:
-            return False  # a table that takes too long to look through, say
+            return False  # such as a table that takes too long to scan
 
     def _first_row(self, table: TableFacts, column: Column, condition: str) -> str:
         spell = self._speller.name

@@ -133,7 +133,7 @@ def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribu
     )
 
 
-# ── Differences looked at again ──
+# ── Differences checked again ──
 
 
 LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unexpected")

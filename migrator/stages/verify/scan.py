@@ -23,7 +23,7 @@ from migrator.mapping.model.table import Item, ItemKey, SourceKey, TableDesign, 
 from migrator.runtime.errors import NotCountedError, RowError, TooSlowError
 from migrator.stages.core.parallel import TableWalk
 
-# ── Items of direct entities, which the service writes itself past SQL: no row stands behind them ──
+# ── Items of direct entities, which the service writes itself past SQL: they have no row ──
 
 
 class DirectItems(Struct, frozen=True):

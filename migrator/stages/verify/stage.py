@@ -436,7 +436,7 @@ class Verify:
         else:
             plan_sample(*edges, sample=sample, page_rows=page_rows, rows=rows, total=total)
 
-    # ── one scan that leaves digests of what is stored ──
+    # ── one scan that collects digests of the stored items ──
 
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
