@@ -22,7 +22,7 @@ from migrator.mapping.model.durations import ADVICE, seconds_of
 ENGINES: dict[str, Callable[..., Any]] = {}
 """By its option: opens the engine for a run's pages (`migrator.commands.processes.PageEngine`)."""
 DEFINITIONS: dict[str, Callable[..., list[str]]] = {}
-"""By the word of `--as`: the lines of one part of a table's definition, as another tool has it."""
+"""By the word of `--as`: a function that makes the lines of one part of a table's definition."""
 PROBES: dict[str, Callable[..., int]] = {}
 """By the probed product: the command of `migrator doctor --probe`."""
 
@@ -38,7 +38,7 @@ _NOT_REPEATED = frozenset({"dry_run", "as_json"})
 SOURCE_HELP = (
     "URL of the source, such as postgresql://user@host/shop, mysql://user@host/shop or sqlite:///shop.db."
 )
-"""Of the option --source."""
+"""Help of the option --source."""
 
 
 LOG = "migrator.log"

@@ -253,7 +253,7 @@ def instances_data(service_registry: ServiceRegistry, revision: str | None) -> l
 
 
 def instances_table(service_registry: ServiceRegistry, revision: str | None) -> Table:
-    """Those that live, a line each; made for 80 columns."""
+    """The live instances, one per line, for 80 columns."""
     table = Table(box=None, pad_edge=False)
     for column in ("service", "where"):
         table.add_column(column, overflow="fold")

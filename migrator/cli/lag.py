@@ -94,11 +94,11 @@ class RelayReport:
     trouble: str = ""
     """Why it has not got on since; '' if it has."""
     changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
-    """From a change to its items, by table with its text in `entities`."""
+    """Time from a change to its items, by table with its text in `entities`."""
     entities: Mapping[str, str] = field(default_factory=dict)
     """By table of the source, the entities with items from its rows, as one text."""
     signs: Signs = field(default_factory=lambda: Signs(float("inf")))
-    """Of its workers."""
+    """Heartbeats of its workers."""
     _reported_totals: Counter[str] = field(default_factory=Counter)
     _page: Page = field(default_factory=lambda: Page(f"(relay {secrets.token_hex(8)})", 1, None, None))
     _lock: Lock = field(default_factory=Lock)
@@ -299,7 +299,7 @@ class Lag(Struct, frozen=True):
 
     @property
     def slot(self) -> SlotLag | None:
-        """Of a log that is captured."""
+        """The slot's lag, for a captured log."""
         return None if self.marks is None else self.marks.slot
 
     def data(self) -> dict[str, Any]:
@@ -326,7 +326,7 @@ class Lag(Struct, frozen=True):
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
-        """For people. `revision`: of the job's mapping file as it is now; None if it cannot be read."""
+        """Warnings for people. `revision`: of the job's mapping file as it is now; None if it cannot be read."""
         if self.reason:
             yield f"changes: {self.reason}"
         if self.slot is not None:

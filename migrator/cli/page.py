@@ -63,7 +63,7 @@ def part_of_page(pages: Environment, name: str) -> Markup:
 
 
 def policy_of(style: str, script: str) -> str:
-    """Only this style and this script; no address, no form, no frame, no text that becomes code."""
+    """Content security policy: only this style and this script; no address, no form, no frame, no text that becomes code."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",
         "style-src": digest(style),
@@ -296,7 +296,7 @@ def _powers(low: float, high: float) -> Iterator[float]:
 
 
 def number_text(number: float) -> str:
-    """With three digits that count; whole above."""
+    """The number with three significant digits; without decimals above."""
     return f"{number:,.0f}" if number >= 100 else f"{number:,.3g}"
 
 

@@ -233,7 +233,7 @@ class Lines(_Progress):
         self._planning: dict[str, float] = {}
         """Time of the last log line on an entity with pages being planned."""
         self._rows: dict[str, tuple[int, int]] = {}
-        """By entity its rows done by now, and all."""
+        """By entity the rows done by now, and all its rows."""
         self._told_at = clock()
 
     def page_planned(self, entity: str, number: int) -> None:

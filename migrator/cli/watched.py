@@ -69,7 +69,7 @@ class Readiness:
         self._lock = Lock()
 
     def faults(self) -> dict[str, str]:
-        """By the store's name 'ok', or why not."""
+        """By the store's name 'ok', or its fault."""
         with self._lock:
             if time.monotonic() - self._asked_at >= KNOWN_FOR_S:
                 for name, ask in self._asks.items():

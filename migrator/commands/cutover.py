@@ -12,7 +12,7 @@ from migrator.cli import command_line as cli
 from migrator.cli import names
 
 PHASES = ("off", "shadow", "ramp", "live", "complete")
-"""Those of `migrator.mapping.model.evidence`, which a help does not wait for."""
+"""The phases of `migrator.mapping.model.evidence`, copied so that help does not import it."""
 
 
 def own_name() -> str:

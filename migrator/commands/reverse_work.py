@@ -79,7 +79,7 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
 
 
 def unkept_lines(unkept: Unkept) -> Iterator[str]:
-    """By name and number, never a value."""
+    """Lines by name and number, never a value."""
     for (type_, attribute), number in sorted(unkept.extra.items()):
         yield plain(
             f"no row keeps {type_}.{attribute}: {amount(number, 'item', 'have')} it, and no column does"
@@ -163,7 +163,8 @@ def check(session: JobSession, as_json: bool) -> int:
 
 
 def _unkept(session: JobSession) -> Unkept:
-    """Of the entities that services write, by the journal. Without any, no item can have more than its row."""
+    """Attributes that no row keeps, of entities that services write, by the journal. Without such entities, items have no
+    more than their rows."""
     if not (direct := session.on_record().direct):
         return Unkept()
     edges = ReverseEdges(session, direct)

@@ -54,7 +54,7 @@ class ProcessStanding(Struct, frozen=True):
     standing: Standing
     why: str = ""
     replaced: bool = False
-    """It has ended, and a process of its kind that began later is alive."""
+    """It has ended, and a later process of its kind is alive."""
 
     @property
     def is_at_work(self) -> bool:
@@ -265,7 +265,7 @@ def operations_data(operations: Operations, standing: Sequence[ProcessStanding])
 
 LONGEST = 200
 WITHIN_S = 10
-"""By when a process that is at work has heard of it: two of its heartbeats."""
+"""The time within which a running process reads it: two of its heartbeats."""
 
 
 @cli.belonging()
@@ -410,7 +410,7 @@ class JobStatus(Struct, frozen=True):
         }
 
     def warnings(self) -> Iterator[str]:
-        """For people, after the first lines."""
+        """Warnings for people, after the first lines."""
         if self.table_away:
             yield f"table: DynamoDB cannot be asked: {self.table_away}"
         yield from self.look.lag.warnings(self.revision)

@@ -120,7 +120,7 @@ def _drive(
     words: Sequence[str],
     cluster: PageEngine | None,
 ) -> int:
-    """Begins the run, or continues with it, and ends it. `words`: what other processes are given."""
+    """Begin or resume the run, and end it. `words`: the command line of other processes."""
     read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
     # Rows may be read elsewhere; changes are captured in the job's own source.
     opened = outer.another(

@@ -258,7 +258,7 @@ def check_capture(
 
 
 def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
-    """For a source with a captured log."""
+    """Check the lag of a captured log."""
     if lag is None:
         return
     if lag.lost:

@@ -80,7 +80,7 @@ class RunEdges(Struct, frozen=True):
 
 
 def dry_edges(stack: ExitStack, design: TableDesign) -> RunEdges:
-    """They write nowhere."""
+    """Edges that write nowhere."""
     journal = SqlJournal.in_memory()
     stack.callback(journal.close)
     return RunEdges(journal, DryStore(design), DRY_TABLE, sends_nothing)
@@ -242,7 +242,7 @@ def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
 
 
 def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
-    """The job as one of so many processes sees it. Raises: SettingsError if its limits do not allow for so many."""
+    """The job from the view of one of so many processes. Raises: SettingsError if its limits do not allow for so many."""
     least = least_connections(job)
     limit = job.source.max_connections
     if limit is not None and limit < processes * least:
@@ -291,7 +291,7 @@ def _wanted(job: Job, workers: int | None = None) -> int:
 
 
 def usable_cores() -> int:
-    """As many as this process may use, by its affinity and its container's quota. Source: cgroup v2, "cpu.max"."""
+    """Cores that this process may use, by its affinity and its container's quota. Source: cgroup v2, "cpu.max"."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     with suppress(OSError, ValueError):
@@ -526,7 +526,7 @@ def _refuse_unfit(session: JobSession, tell: Tell) -> None:
 def _changed(
     answered: Mapping[str, State], known: Mapping[str, Answered], own: Revision
 ) -> Iterator[tuple[str, str]]:
-    """By pattern that the table answers, why it would have another answer."""
+    """By pattern that the table answers, why its answer would change."""
     for name, state in sorted(answered.items()):
         if name in known and name not in own.answers:
             yield name, f"it is in {state.word}, and it is not in this mapping"

@@ -214,7 +214,7 @@ _CALLS = {
     "depth": "({of} ?? []).length",
     "geohash": "geohash({0}, {1})",
 }
-"""By filter the call of a value, its text or a list's texts. {1}: the filter's argument; {of}: the list."""
+"""By filter, the call for a value, its text or a list's texts. {1}: the filter's argument; {of}: the list."""
 
 
 _FUNCTIONS = {
@@ -224,7 +224,7 @@ _FUNCTIONS = {
     "limit": "limitOf",
     "any_of": "anyOf",
 }
-"""Of the functions that expressions call those that are called otherwise here."""
+"""Functions of expressions that have other names here."""
 
 
 class TypeScript(Expressions):
@@ -442,7 +442,7 @@ _SOLE: Mapping[str, frozenset[str]] = {
     "number": frozenset({"integer", "number"}),
     "binary": frozenset(),
 }
-"""By type of a key attribute the kinds of a value that is the whole key."""
+"""By type of a key attribute, the kinds of a value that is the whole key."""
 
 
 def vocabulary(model: Model, names: Identifiers, refusals: list[str]) -> list[ItemCode]:

@@ -115,7 +115,7 @@ class RowModel(Struct, frozen=True):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Of the row, of its items, and of their places in indexes."""
+        """Conditions of the row, of its items, and of their places in indexes."""
         of_items = [(item.when, *(entry.when for entry in item.entries)) for item in self.items]
         return (*self.entity.where, *(one for item in of_items for when in item for one in when))
 
@@ -452,7 +452,7 @@ class Expressions(ABC):
         """The value of an attribute."""
 
     def template(self, template: Template, up: bool | None = None) -> Piece:
-        """The template's text, none if a value of it has none."""
+        """The template's text; no code if one of its values has none."""
         if not template.refs:
             return Piece(self.literal("".join(map(str, template.parts))), TEXT)
         texts: list[str] = []

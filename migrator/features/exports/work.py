@@ -52,7 +52,7 @@ _DEFINITIONS: dict[str, dict[str, tuple[str, _File]]] = {
     "cdk-ts": {"table.ts": ("cdk-ts", cdk_typescript), **_TEMPLATE},
     "cdk-py": {"table.py": ("cdk-py", cdk_python), **_TEMPLATE},
 }
-"""By kind its files, each with the kind that its head names."""
+"""By kind its files, each with the kind in its heading."""
 _DESCRIBED: dict[str, tuple[str, Callable[[Model, Sequence[str]], str]]] = {
     "electrodb": ("electrodb.ts", electrodb_typescript),
     "json-schema": ("items.schema.json", json_schema),

@@ -90,7 +90,7 @@ def _key_names(tables: Sequence[SampledTable]) -> tuple[str, str]:
 
 
 def seen_in(table: SampledTable) -> dict[str, Seen]:
-    """By path, key attributes first, then as they come; places in maps behind the map."""
+    """Values by path, key attributes first, then in their order; places in maps after the map."""
     seen: dict[str, Seen] = {name: Seen() for name in table.key}
     for item in table.items:
         for name, wire in item.items():

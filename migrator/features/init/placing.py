@@ -1,4 +1,5 @@
-"""Where rows and questions go: each table's home in the base table, entries in indexes, and an access pattern a question."""
+"""Placement of rows and questions: each table's home in the base table, entries in indexes, and an access pattern per
+question."""
 
 from __future__ import annotations
 
@@ -135,7 +136,7 @@ _SINGULAR = tuple(
         r"s": "",
     }.items()
 )
-"""By how an English name ends in the plural, how it does in the singular; the first that fits."""
+"""English plural endings with their singular; the first match counts."""
 
 
 def singular(name: str) -> str:
@@ -552,7 +553,7 @@ class Access(Struct, frozen=True):
     order: Order = "exact"
     notes: tuple[str, ...] = ()
     filters: Dict[str, Any] = {}
-    """Of other attributes, as the mapping has them."""
+    """Conditions on other attributes, in the mapping's form."""
     parts: tuple[AccessPart, ...] = ()
 
     @property
@@ -652,7 +653,7 @@ class _Placing:
         self._index(table, needs, shared)
 
     def design(self, questions: Sequence[StatementQuestion]) -> PlacedTables:
-        """With each access named, by the order of its question."""
+        """The design, each access with a name, ordered by question."""
         places = {id(question): place for place, question in enumerate(questions)}
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):

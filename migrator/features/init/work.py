@@ -345,7 +345,7 @@ _ROWS_SIZED = 20_000
 """Tables of more rows are sized by a sample."""
 _ROWS_SAMPLED = 2_000
 QUESTIONS = 25
-"""For each pattern, when it is sized and when it is proved."""
+"""Questions per pattern, for sizing and for the proof."""
 _FEWEST, _ALL_QUESTIONS = 5, 20_000
 
 
@@ -610,7 +610,7 @@ class _Asking(Struct, frozen=True):
 # ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern answered by both sides ──
 
 ROWS = 100_000
-"""Of each entity at most so many rows are moved."""
+"""The most rows of each entity that are moved."""
 _SEED = 19
 """Fixed, so that each run draws the same questions."""
 _WORKERS = 2

@@ -13,7 +13,7 @@ from migrator.mapping.model.questions import plain_name
 from migrator.runtime.errors import SettingsError, amount
 
 LONGEST_BYTES = 8 * 1024 * 1024
-"""Of a model's file: a table of DynamoDB's largest definition, with samples, takes a part of that."""
+"""Limit of a model's file: DynamoDB's largest table definition, with samples, takes a part of that."""
 
 _VERSIONS = ("1.0", "3.0")
 _TABLE = re.compile(r"[A-Za-z0-9_.-]{3,255}")

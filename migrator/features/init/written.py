@@ -54,7 +54,7 @@ _UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400))
 
 
 def _rate(per_s: float) -> str:
-    """In the first unit in which it is one at least, as `frequency:` takes it."""
+    """The rate in the first unit in which it is at least one, in the form of `frequency:`."""
     unit, seconds = next(((unit, of) for unit, of in _UNITS if per_s * of >= 1), _UNITS[-1])
     number = per_s * seconds
     return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"

@@ -52,7 +52,7 @@ class UntriedError(Exception):
 
 
 class Bucket(Struct, frozen=True):
-    """Where a file for ImportTable is put: `key` in the bucket `name`."""
+    """The place of a file for ImportTable: `key` in the bucket `name`."""
 
     client: Any
     name: str
@@ -478,7 +478,7 @@ _DENIED = ("AccessDeniedException", "AccessDenied")
 
 
 def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By the right, a request that needs it and leaves nothing behind but an item."""
+    """By right, a request that needs it and leaves nothing behind but an item."""
     table, key = {"TableName": probe.table}, probe.key()
     item = {"PutRequest": {"Item": key}}
     return {
@@ -518,7 +518,7 @@ def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
 
 
 def _policy(probe: Probe, name: str, *rights: str) -> Mapping[str, Any]:
-    """As `migrator export --as iam` writes it."""
+    """The policy of `migrator export --as iam`."""
     place = TablePlace(probe.table, probe.client.meta.region_name)
     document: dict[str, Any] = json.loads(policy(name, Rights(rights), place, "probe"))
     return document

@@ -244,7 +244,7 @@ _RULES: tuple[tuple[_Those, Callable[[Any], str]], ...] = (
     (_texts, _truncated),
     (_lists, _reordered),
 )
-"""In this order: the narrower explanation first."""
+"""Ordered: narrower explanations first."""
 
 
 def pairs_of(

@@ -392,7 +392,8 @@ def _history(patterns: Sequence[PatternReport]) -> str:
 
 
 def found_nothing(run: RunReport) -> bool:
-    """Whether a verify compared all rows and items by the mapping as it is, and none differs. Refused rows have none."""
+    """Whether a verify compared all rows and items by the current mapping without a difference. Refused rows have no
+    items."""
     return (
         run.state == "done"
         and not run.scope

@@ -508,7 +508,7 @@ def _schema(found: MappingDifference) -> Iterator[str]:
 
 
 def work_lines(work: Work) -> Iterator[str]:
-    """By item type, and together."""
+    """Lines by item type, and the total."""
     for one in work.types:
         yield f"  {_type_work(work, one)}"
     rows = sum(work.rows.values())

@@ -32,7 +32,7 @@ EXPORT_US = 50
 """CPU of an item in an export, in microseconds, which packs and shuffles: 39 of plain rows, 48 with joins. Measured:
 docs/plan.md."""
 WORKER_VCPUS = 4
-"""Of a Spark worker, with 16 GB. Source: AWS Glue Developer Guide, "AWS Glue worker types", G.1X."""
+"""vCPUs of a Spark worker with 16 GB. Source: AWS Glue Developer Guide, "AWS Glue worker types", G.1X."""
 MOST_WORKERS = 100
 START_S = 120
 """Until a cluster works on pages; modelled, not measured. It is billed."""
@@ -43,8 +43,8 @@ _CENT = Decimal("0.01")
 
 
 class Host(Struct, frozen=True):
-    """Where commands run. `cores`: that processes may use; `on_server`: whether the journal is on a server, which several
-    hosts need."""
+    """The machine that runs commands. `cores`: usable by processes; `on_server`: whether the journal is on a server,
+    which several hosts need."""
 
     cores: int
     on_server: bool
@@ -219,7 +219,7 @@ def _local(design: Design) -> Iterator[Advice]:
 
 
 def write_units_per_s(design: Design, index: str, collection: ItemCollection) -> float | None:
-    """Of one partition, if changes are spread over a type's items; None if no rate is known."""
+    """Write units per second of one partition, if changes are spread over a type's items; None if no rate is known."""
     if not design.writes.source:
         return None
     total = 0.0

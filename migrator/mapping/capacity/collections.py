@@ -27,7 +27,8 @@ _HEAVY = 2_000
 _FEW = 2
 """Too few items of a sampled collection to estimate its size."""
 _MANY = 20
-"""Sampled items of one collection from which its size follows: of fewer the most is what chance drew most often."""
+"""Sampled items of one collection that are enough to estimate its size: with fewer, the largest estimate is mostly
+chance."""
 _HASHES = 2**32
 
 
@@ -173,7 +174,7 @@ def _hash(key: tuple[Any, ...]) -> int:
 
 
 def spread_of(numbers: Iterable[tuple[float, float]]) -> Spread:
-    """By nearest rank of (number, how often it is there)."""
+    """Percentiles by nearest rank of (number, its frequency)."""
     ordered = sorted(numbers)
     total = sum(weight for _, weight in ordered)
     if not total:
@@ -191,7 +192,7 @@ def _at(ordered: Sequence[tuple[float, float]], rank: float) -> int:
 
 
 PAGE_BYTES = 1024 * 1024
-"""Of one page of a Query. Source: AWS Developer Guide, "Query operations", pagination."""
+"""Bytes of one page of a Query. Source: AWS Developer Guide, "Query operations", pagination."""
 FOLLOWED = 20_000
 """Items that a query with a limit behind a filter is followed for."""
 

@@ -222,7 +222,7 @@ class KeyMask(Struct, frozen=True):
 
 
 def unmapped_columns(plans: Sequence[EntityPlan]) -> dict[str, tuple[str, ...]]:
-    """By table the columns, by their written names, that no entity reads of it."""
+    """By table its columns, by written name, that no entity reads."""
     read = defaultdict[TablePlace, set[str]](set)
     tables: dict[TablePlace, TableFacts] = {}
     for plan in plans:

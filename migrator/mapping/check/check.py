@@ -416,7 +416,7 @@ class Checked(Struct, frozen=True, dict=True):
         return (*self.entities, *self.direct)
 
     def named(self, names: Collection[str]) -> tuple[CompiledEntity, ...]:
-        """Those of `read` with these names."""
+        """The entities of `read` with these names."""
         return self._compiled([plan for plan in self.read_plans if plan.entity.written in names])
 
     def besides(self, names: Collection[str]) -> list[EntityPlan]:

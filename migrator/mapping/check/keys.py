@@ -257,7 +257,7 @@ def groups_text(mapping: Mapping) -> str:
 
 
 def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Warnings of what `atomic: true` cannot give."""
+    """Warnings of guarantees that `atomic: true` cannot give."""
     for pattern in mapping.patterns.values():
         if not pattern.atomic:
             continue

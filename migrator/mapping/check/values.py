@@ -422,7 +422,7 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
 
 def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
     """Whether texts that the filter makes equal are equal in the source: of CHAR(1), '' and ' '. Of longer texts it also
-    drops blanks before them, which the source tells apart."""
+    drops blanks before them, which the source distinguishes."""
     column = column_of(ref.paths[0], plan)
     if column is None or plan.loosely_typed or spec.mends != "trailing spaces":
         return False

@@ -228,7 +228,7 @@ def _shown(meant: Meant | None, *, whole: bool) -> str:
 
 
 def _changed_parts(entities: Sequence[EntityDifference]) -> dict[tuple[str, str], frozenset[str] | None]:
-    """By (entity as written, type) names of the parts that changed; None if every item may."""
+    """By (entity as written, type) names of the changed parts; None if every item may have changed."""
     changed: dict[tuple[str, str], frozenset[str] | None] = {}
     for entity in entities:
         for one in entity.types:

@@ -294,7 +294,7 @@ def _facts(plan: CollectionPlan | None) -> TableFacts | None:
 ItemType = tuple[str, str]
 """(entity as written, item type)."""
 ChangedParts = Mapping[ItemType, frozenset[str] | None]
-"""By item type the names of what changed; None if every item may have changed."""
+"""By item type the names of its changed parts; None if every item may have changed."""
 JUDGED = ("p99_ms", "calls_per_s", "redact")
 """Settings for judging and showing a pattern, which do not affect its answer."""
 
@@ -315,7 +315,7 @@ class PatternDifference(Struct, frozen=True):
 def pattern_differences(
     old: MappingModel, new: MappingModel, changed: ChangedParts, indexes: frozenset[str]
 ) -> Iterator[PatternDifference]:
-    """Of each pattern that something changes about. `indexes`: names of those that change."""
+    """The differences of each changed pattern. `indexes`: names of changed indexes."""
     for name in dict.fromkeys([*new.patterns, *old.patterns]):
         before, after = old.patterns.get(name), new.patterns.get(name)
         if before is None:
@@ -354,7 +354,7 @@ def _both(
 
 
 def reached(mapping: MappingModel, pattern: Pattern) -> set[ItemType]:
-    """The item types that the pattern's key can give; of those that it names, where it names some."""
+    """The item types that the pattern's key can match, limited to the named ones if it names some."""
     read = types_read(mapping, pattern).items()
     return {(entity, type_) for entity, types in read for type_ in types}
 
@@ -365,7 +365,7 @@ def _lost(old: MappingModel, before: Pattern, new: MappingModel, after: Pattern)
 
 
 def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
-    """Of each part of an item type, whether the pattern's answer is made from it."""
+    """For each part of an item type, whether it is in the pattern's answer."""
     attributes = {name for part in pattern.parts for name in part.attributes}
     attributes |= {condition.attribute for condition in pattern.filters}
     attributes |= set(pattern.near.at) if pattern.near else set()

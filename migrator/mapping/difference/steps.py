@@ -1,4 +1,4 @@
-"""The steps of a change to another mapping, in their order, gone on with where they were left; and its gate."""
+"""The steps of a change to another mapping, in their order and resumable; and its gate."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Known(Struct, frozen=True):
 
 
 class ChangeDirection(Struct, frozen=True):
-    """From which revision to which one; `resumed`: the change that is gone on with."""
+    """The revisions before and after; `resumed`: the change that is resumed."""
 
     before: str
     after: str

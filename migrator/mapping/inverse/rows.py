@@ -107,7 +107,7 @@ class RowScope(Struct, frozen=True, dict=True):
 
     @cached_property
     def _referring(self) -> dict[str, str]:
-        """By the path of a parent's column that a foreign key refers to, the row's own column, which is equal to it."""
+        """By the path of a parent's column in a foreign key, the row's own equal column."""
         paths: dict[str, str] = {}
         for join in self._joins:
             key = None if join.parent else _declared(self.table, join.table, join.on)
@@ -168,7 +168,7 @@ def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str
 
 
 def linked(table: TableFacts, list_plan: CollectionPlan) -> dict[str, str] | None:
-    """By the child's written column the root's that it equals; None if a child may be without such a root."""
+    """By the child's written column the equal column of the root; None if a child may exist without such a root."""
     key = _declared(list_plan.table, table, list_plan.link)
     columns = [] if key is None else [list_plan.table.column(name) for name in key.columns]
     if key is None or any(column is None or column.nullable or column.alike for column in columns):

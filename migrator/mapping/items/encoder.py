@@ -145,7 +145,7 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 
 
 class TextEncoder(Encoder, frozen=True):
-    """As Encoder, of items' texts."""
+    """As Encoder, for items as texts."""
 
     program: Program
     orders: Orders

@@ -1,4 +1,4 @@
-"""Filters of templates: what each takes, gives and promises; time buckets; the fan-out of `*`."""
+"""Filters of templates: their inputs, results and promises; time buckets; the fan-out of `*`."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class ItemParts(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all attributes that it may have, but the ticket."""
+        """Names of all possible attributes, except the ticket."""
         return tuple(_names([*self.base, *self.rest]))
 
     @property
@@ -171,7 +171,7 @@ def entries_of(table: TableDesign, design: ItemDesign) -> Iterator[Entry]:
 
 
 def keys_of(table: TableDesign, design: ItemDesign) -> tuple[Key, ...]:
-    """Of the table and of the indexes that its items are in."""
+    """Keys of the table and of the indexes that contain its items."""
     return (*base_key(table, design), *(key for entry in entries_of(table, design) for key in entry.keys))
 
 
@@ -415,7 +415,7 @@ class _Compiler:
 
 
 _NO_TICKET = 0
-"""In items of which the text alone is wanted."""
+"""Ticket of items that are only needed as text."""
 
 
 @dataclass

@@ -291,7 +291,7 @@ def _same(value: Any, allowed: Value) -> bool:
 
 
 _YEAR_2200 = 7_258_118_400
-"""In seconds since 1970. A number beyond is of another unit, and its item would never expire."""
+"""Seconds since 1970. A larger number has another unit, and its item would never expire."""
 
 
 def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | None]:

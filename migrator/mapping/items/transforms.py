@@ -88,7 +88,7 @@ def _shown(value: Any) -> Any:
 
 
 def _line(error: Exception) -> int:
-    """Where in the user's own code the error was raised, or passed last."""
+    """The line in the user's own code that raised the error, or passed it last."""
     steps = traceback.extract_tb(error.__traceback__)
     own = [step.lineno or 0 for step in steps if step.filename == steps[min(1, len(steps) - 1)].filename]
     return own[-1]

@@ -134,9 +134,9 @@ def _number(kind: Kind, raw: Any) -> Decimal:
 
 
 def _with_scale(number: Decimal, scale: int | None, allowed: Decimal) -> Decimal:
-    """`number` with the declared decimals, if it is no farther from them than `allowed`.
+    """`number` rounded to the declared decimals, if that changes it by at most `allowed`.
 
-    A float is so given back the decimals that its binary form blurred.
+    This restores the decimals that a float's binary form blurred.
     """
     if scale is None:
         return number
@@ -270,7 +270,7 @@ _BEYOND = (
 # maps.
 
 Decoder = Callable[[Any], Any]
-"""From a driver's value to the form that it has here."""
+"""From a driver's value to its Python form."""
 
 
 def encodable(raw: str) -> str:
@@ -315,7 +315,7 @@ def stored(value: Any) -> Value:
 
 
 def _list_decoder(kind: Kind) -> Decoder:
-    """Of an array, as its JSON text or as the driver's own list."""
+    """Decoder of an array, from its JSON text or the driver's own list."""
     element = kind.element or Kind("plain")
     of_json, of_driver = _of_json(element), _in_item(element)
 
@@ -343,7 +343,7 @@ def _map_decoder(kind: Kind) -> Decoder:
 
 
 def _set(_: Kind, raw: Any) -> list[str]:
-    """Of MySQL's SET: its members hold no comma, and come in the declared order."""
+    """Members of a MySQL SET, which contain no comma, and come in the declared order."""
     if not isinstance(raw, str):
         raise RowError("the value is not a set, but the column is declared as one")
     return [encodable(member) for member in raw.split(",")] if raw else []
@@ -400,7 +400,7 @@ def _plain_json(value: Any, level: int) -> Value:
 
 
 def _of_json(kind: Kind) -> Decoder:
-    """From a value that JSON gave to the form that a column of `kind` has in an item."""
+    """From a value of JSON to the form of a column of `kind` in an item."""
     if kind.name == "list":
         element = _of_json(kind.element or Kind("plain"))
         return lambda value: _elements(value, element)

@@ -343,7 +343,7 @@ class Estimate(Counts, frozen=True):
 
 
 def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
-    """What these items of so many rows take, each put once and none of them there before."""
+    """Cost of these items of so many rows, each put once as a new one."""
     estimate = Estimate(rows=rows, items=len(items))
     for item in items:
         size = item_bytes(item)

@@ -21,7 +21,7 @@ MAX_DEPTH = 100
 _DEEPEST = 10 * MAX_DEPTH
 _ENOUGH_WORDS = 2
 _QUOTED = re.compile(r"('.'|'<[^']*'|\".\")|'[^']*'|\"[^\"]*\"")
-"""In the first group: signs of YAML, which a message keeps."""
+"""The first group: signs of YAML, which a message keeps."""
 MAX_NODES = 1_000_000
 """More than any mapping needs; an alias of aliases of aliases reaches it at once."""
 

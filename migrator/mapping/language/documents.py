@@ -33,7 +33,7 @@ _HELD_AS: Dict[str, tuple[str, ...]] = {
     "set(binary)": ("BS",),
 }
 KEY_TYPES = ("S", "N", "B")
-"""Of DynamoDB's types, those that a key attribute can have."""
+"""DynamoDB's types of key attributes."""
 TYPE_NAMES: Dict[str, str] = {
     "S": "a text (S)",
     "N": "a number (N)",
@@ -60,7 +60,7 @@ def key_type(declared: str) -> str:
 
 
 def kind_of_type(declared: str) -> Kind:
-    """A set stays one (SetOf), whose members have an order here; lists and maps hold what JSON can."""
+    """The kind of a declared type: a set stays one (SetOf), with ordered members; lists and maps contain JSON values."""
     if match := _NUMBER.fullmatch(declared):
         return Kind("number", scale=int(match["scale"]))
     if match := _SET.fullmatch(declared):

@@ -985,7 +985,7 @@ class OldParser:
         self.at: Path = ("access_patterns", pattern.name, "old")
 
     def questions(self, form: forms.OldForm | Dict[str, forms.OldForm]) -> dict[str, DocumentQuestion]:
-        """By part of the answer."""
+        """Questions by part of the answer."""
         given = {"": form} if isinstance(form, forms.OldForm) else form
         parts = {part.name: part for part in self.pattern.parts}
         for name in sorted(parts.keys() ^ given.keys()):

@@ -159,7 +159,7 @@ def _column(table: TableFacts, column: str) -> _Column:
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIME = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?")
 _NUMBER = re.compile(r"-?0*(\d{0,6}(?:\.\d+)?)")
-"""In text only up to six digits after padding: longer ones can be a telephone's or a card's."""
+"""Numbers that a text may show: up to six digits after padding; longer ones can be a telephone's or a card's."""
 _SEPARATOR = re.compile("(#)")
 
 
@@ -192,7 +192,7 @@ def masked_keys(text: str, templates: Sequence[Template], allowed: frozenset[str
 
 
 def mask(text: str) -> str:
-    """A mask of four hex digits: the same for the same text, and shared by so many texts that it names none."""
+    """A mask of four hex digits: the same for the same text, and shared by so many texts that it identifies none."""
     return f"…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=2).hexdigest()}"
 
 

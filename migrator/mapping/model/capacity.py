@@ -152,7 +152,7 @@ class Bills(Struct, frozen=True):
 
     @property
     def on_demand(self) -> Decimal | None:
-        """Of reads and writes."""
+        """Cost of reads and writes."""
         return None if self.reads is None or self.writes is None else self.reads + self.writes
 
 

@@ -167,7 +167,7 @@ class DocumentRows(Protocol):
     """Rows in tables of DynamoDB; reading them costs read units."""
 
     def table_ids(self) -> Mapping[str, str]:
-        """By the id of each table, its name."""
+        """Names of tables by id."""
 
     def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
         """What one pass over all row trees takes, about, in pages of so many rows."""
@@ -240,7 +240,7 @@ class Questions(Protocol):
         """
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """For each call of `query`, which is not run, the source's objection; '' for none."""
+        """The source's objections by call of `query`, which is not run; '' for none."""
 
 
 class Source(CountedRows, Questions, Protocol):
@@ -296,7 +296,7 @@ class QueryPage(Struct, frozen=True):
 
 
 class ItemStore(Protocol):
-    """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
+    """The items of one table. Each call retries transient failures, and raises StoppedError if they persist."""
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
         """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
@@ -445,7 +445,7 @@ repair."""
 
 
 UNIMPORTED = UNREPAIRED - 1
-"""Of a table into which an import has not ended: keys of its rows are not remembered yet."""
+"""Ticket in a table during an import: keys of its rows are not remembered yet."""
 
 
 class Identity(Protocol):
@@ -481,7 +481,7 @@ class Files(Protocol):
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """The name on the command line."""
 
     def write(self, name: str, data: bytes) -> None:
         """The whole file or nothing of it; one that is there is replaced."""

@@ -153,7 +153,7 @@ def move_fault(before: State, after: State) -> str:
 Origin = Literal["service", "replay"]
 """Whether a service's own reads were compared, or parameters drawn by `shadow replay`."""
 SAMPLES_KEPT = 20
-"""Of each kind of difference of a pattern; the newest."""
+"""The newest samples of each kind of difference of a pattern."""
 WINDOWS_KEPT_S = 90 * 86_400.0
 """Older windows are dropped now and then, when new ones are kept."""
 
@@ -202,9 +202,9 @@ class Window(Struct, frozen=True):
 class Sample(Struct, frozen=True):
     """One difference, as texts with the pattern's redaction already done: nothing in it needs hiding.
 
-    `attributes` name the values of `row` (SQL's) and `item` (the table's), None if there is none. `why`: an error's
-    message. `at`: seconds since 1970. `subject`: a mark of its row, stable per row of the pattern; '' if the row's key is
-    not known.
+    `attributes` name the values of `row` (SQL's) and `item` (the table's), None if missing. `why`: an error's message.
+    `at`: seconds since 1970. `subject`: a mark of its row, stable per row of the pattern; '' if the row's key is not
+    known.
     """
 
     pattern: str
@@ -232,7 +232,7 @@ class Evidence(Protocol):
         of a pattern the newest SAMPLES_KEPT samples stay."""
 
     def windows(self, since: float, pattern: str | None = None) -> Sequence[Window]:
-        """Those that began at `since` or later, oldest first."""
+        """The windows that began at `since` or later, oldest first."""
 
     def samples(self, pattern: str | None = None) -> Sequence[Sample]:
         """The newest first."""
@@ -357,7 +357,7 @@ class Judgement(Struct, frozen=True):
         return not self.failing
 
     def as_json(self) -> str:
-        """For the audit."""
+        """JSON text for the audit."""
         return json.dumps([asdict(line) for line in self.lines], ensure_ascii=False)
 
 

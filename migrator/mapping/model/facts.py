@@ -44,7 +44,7 @@ by the driver's own type (none is declared), `unknown` a type that has no form i
 
 
 Alike = Literal["case", "trailing spaces"]
-"""In what two texts may differ that the source takes for one."""
+"""The difference between two texts that the source compares as equal."""
 
 
 # ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
@@ -252,7 +252,7 @@ class EntityPlan(Struct, frozen=True):
     transformed: tuple[str, ...] = ()
     """Paths from the entity's transform, which are not in the row tree."""
     loosely_typed: bool = False
-    """As SchemaFacts has it."""
+    """As in SchemaFacts."""
     changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
     """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from migrator.mapping.model.live import Writer
 from migrator.runtime.values import replace
 
-# ── Running services: every process that writes beside SQL or reads, from the journal ──
+# ── Running services: every process that writes in addition to SQL or reads, from the journal ──
 
 InstanceRole = Literal["dual_write", "read", "dual_write,read"]
 """A process that does both is one instance with both roles."""
@@ -98,7 +98,7 @@ class ServiceRegistry(Struct, frozen=True):
         return replace(self, known=tuple(instance for instance in self.known if instance.id not in gone))
 
     def age_s(self, instance: Instance) -> float:
-        """Of its last heartbeat."""
+        """Since its last heartbeat."""
         return max(0.0, self.now_s - instance.alive_at)
 
 
@@ -133,7 +133,7 @@ Standing = Literal["first", "newest", "new", "old"]
 
 
 class MarkedColumns(Struct, frozen=True):
-    """Of one table, the columns that marks hold, and those of which a change leaves one; None: of any."""
+    """The columns of marks of one table, and those with a change that leaves a mark; None: any change."""
 
     held: tuple[str, ...]
     watched: tuple[str, ...] | None
@@ -221,7 +221,7 @@ class Revisions(Protocol):
         """Whether another one is the newest."""
 
     def old(self, writers: Sequence[Writer]) -> list[Writer]:
-        """Those of the job's writers that work by another one than the newest."""
+        """Writers of the job by another revision than the newest."""
 
 
 _BEATS_A_SILENCE = 6

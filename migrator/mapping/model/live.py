@@ -139,7 +139,7 @@ Image: TypeAlias = Mapping[str, Any]
 """Relevant columns of a row by written name, values as the driver gives them when it reads the row itself."""
 
 LONGEST_WAIT_S = 300.0
-"""Of a mark that failed, until it is taken again."""
+"""The longest wait of a failed mark until it is taken again."""
 TICKETS_AN_EPOCH = 10**12
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +178,7 @@ MARKS_COUNTED = 50_000
 
 
 SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator verify --repair`"
-"""Of a log that misses changes."""
+"""Advice for a log that misses changes."""
 
 
 class SlotLag(Struct, frozen=True):
@@ -329,7 +329,7 @@ class MarkKeeper(Marks, Protocol):
 
 
 class Tickets(Protocol):
-    """The counter in the source, or in the journal of one that has none. A ticket is epoch * 10^12 + number."""
+    """The counter in the source, or in the journal if the source has none. A ticket is epoch * 10^12 + number."""
 
     def draw(self) -> int:
         """A number higher than all drawn before; committed before it is returned."""
@@ -429,7 +429,7 @@ class Memory(Protocol):
         intended keys are added; where it is higher, nothing is changed."""
 
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
-        """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
+        """Remember only the current keys, if the highest ticket still is `ticket`."""
 
     def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
         """`ticket`: of the reading in which the rows want the keys; the highest one of each request is kept."""
@@ -542,7 +542,7 @@ class Activity(Protocol):
     def look(self, tables: Sequence[str]) -> ActivityCounts: ...
 
     def views(self) -> set[str]:
-        """By their real names."""
+        """Views, by their real names."""
 
     def named(self) -> set[str]:
         """Tables of the source that the job names, as capture would name them: facts may say nothing of them."""
@@ -645,7 +645,7 @@ class StreamSource(Protocol):
         """Raises: TargetError if the table does not exist."""
 
     def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
-        """Where `records` begins; it is valid for 15 minutes.
+        """Iterator at the start of `records`; valid for 15 minutes.
 
         Raises: LostRecordsError if the stream no longer contains this position, or the shard.
         """
@@ -675,13 +675,13 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(Struct, frozen=True):
-    """Those of a stream's shards, and the time by the journal's clock at which they were read."""
+    """Checkpoints of a stream's shards, and the time by the journal's clock at which they were read."""
 
     now: float
     shards: tuple[Checkpoint, ...]
 
     def lags_s(self) -> dict[str, float]:
-        """By shard that is not finished, the seconds it is behind; also of one that waits for its parent or a reader."""
+        """By unfinished shard its lag in seconds; also of one that waits for its parent or a reader."""
         open_shards = (shard for shard in self.shards if not shard.is_finished)
         return {shard.shard: max(0.0, self.now - shard.passed_at) for shard in open_shards}
 
@@ -696,7 +696,7 @@ class StreamJournal(Protocol):
         """The stream that was begun with; '' for none."""
 
     def begin(self, stream: str) -> None:
-        """From now on it is this one, and nothing of it is processed yet. Checkpoints of the one before are forgotten."""
+        """Switch to this stream, with no shard processed yet. Checkpoints of the former one are forgotten."""
 
     def list_shards(self, stream: str, shards: Sequence[Shard], age_s: float) -> None:
         """The stream named these shards so many seconds ago.
@@ -819,14 +819,14 @@ class WaitingRow(Struct, frozen=True):
 
 
 TRIES = 8
-"""With pauses that double from half a second, these are about a minute."""
+"""About a minute, with pauses that double from half a second."""
 
 
 class ReverseJournal(Protocol):
     """Keys and waiting rows of one job and its table. Every method is one transaction, and may be done twice."""
 
     def remember(self, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
-        """These items hold the row, or held it. Kept until `forget`."""
+        """Record that these items contain the row, or did. Kept until `forget`."""
 
     def keys_of(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]: ...
 
@@ -847,7 +847,7 @@ class ReverseJournal(Protocol):
         """Stop waiting for rows of these tables, which no process makes from items any longer. Their keys stay."""
 
     def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
-        """Those due first come first. `tables`: whose rows; None: of all."""
+        """The waiting rows, those due first at the beginning. `tables`: of these only; None: of all."""
 
     def waiting_of(self, rows: Collection[RowId]) -> dict[RowId, WaitingRow]: ...
 
@@ -867,7 +867,7 @@ RowDifferenceKind = Literal["no item", "no row", "different", "claims", "misfit"
 or one is missing; `misfit`: an item of it fits no row."""
 
 MOST = 1_000_000
-"""Rows that may differ before the rest is not looked at: nothing is like what the items say then."""
+"""The most rows that may differ; the comparison then stops, as the items do not match at all."""
 
 
 class RowDifference(Struct, frozen=True):

@@ -445,7 +445,7 @@ class Mapping:
     text: str = field(default="", compare=False, repr=False)
 
     __hash__ = object.__hash__
-    """By identity, for caches: its dicts have no hash, and nothing changes them."""
+    """By identity, for caches: its dicts have no hash, and do not change."""
 
     @property
     def old_questions(self) -> list[DocumentQuestion]:

@@ -231,7 +231,7 @@ REASONS: Dict[str, tuple[str, str]] = {
     ),
     "write": ("it writes", "nothing: capture or dual writes keep rows and items in step"),
 }
-"""By its word, why a statement is not served, and what to do."""
+"""By keyword, why a statement is not served, and what to do."""
 
 NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
 """Reasons of statements that ask for nothing."""
@@ -239,7 +239,7 @@ NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
 _CATALOGUES = frozenset({"information_schema", "performance_schema", "pg_catalog", "sys"})
 _OF_THE_DATABASE = ("pg_", "sqlite_")
 CUT = "..."
-"""Where a statement is not whole."""
+"""Mark of a truncated statement."""
 _NO_LETTERS = re.compile(r"\W+")
 _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

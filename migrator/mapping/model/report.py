@@ -23,7 +23,7 @@ Found = Literal[
 
 
 class Verdict(Struct, frozen=True):
-    """`reasons`: one sentence each. `command`: what to run next, `purpose`: what for."""
+    """`reasons`: one sentence each. `command`: the next one to run, and its `purpose`."""
 
     standing: Standing
     title: str
@@ -172,7 +172,7 @@ class PatternReport(Struct, frozen=True):
 
     @property
     def age_s(self) -> float | None:
-        """Of its youngest comparison."""
+        """Age of its youngest comparison."""
         return min((line.age_s for line in self.coverage), default=None)
 
 

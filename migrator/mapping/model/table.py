@@ -185,10 +185,11 @@ NESTING_LEVELS = 32
 BATCH_WRITE_ITEMS = 25
 BATCH_WRITE_BYTES = 16 * 1024 * 1024
 TRANSACTION_ACTIONS = 100
-"""Of one TransactWriteItems, no two of them on one item."""
+"""Limit of one TransactWriteItems, with at most one action per item."""
 TRANSACTION_BYTES = 4 * 1024 * 1024
 STATEMENT_BYTES = 8192
-"""Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
+"""Limit of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch has
+items."""
 BATCH_GET_KEYS = 100
 QUERY_LIMIT = 2**31 - 1
 

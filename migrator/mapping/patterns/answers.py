@@ -121,7 +121,7 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
 
 
 def answer_of(mapping: MappingModel, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
-    """Per part of the answer the returned attributes of its items, in order; a missing attribute is None."""
+    """By part of the answer the returned attributes of its items, in order; a missing attribute is None."""
     type_attribute = mapping.table.type_attribute
     return {
         part.name: [
@@ -275,7 +275,7 @@ _KIND_OF: tuple[tuple[type, KindName], ...] = (
 
 
 def kinds_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Kind]:
-    """By attribute the kind that values of Python's own types are of."""
+    """By attribute the kind of its values, which have Python's own types."""
     found: dict[str, Kind] = {}
     for record in records:
         for name, value in record.items():
@@ -478,7 +478,7 @@ def _settled(value: Any) -> Any:
 
 
 def _sorted(values: list[Any]) -> list[Any]:
-    """As sets of DynamoDB are read."""
+    """The list in the order of DynamoDB's sets as read."""
     try:
         return sorted(values)
     except TypeError:

@@ -410,7 +410,7 @@ def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Par
 
 
 def _of_item(plan: EntityPlan, written: Written, part: Part) -> tuple[str, ...] | None:
-    """For each column of the row's key an attribute that holds it unchanged; None if one has none."""
+    """For each column of the row's key an attribute with its unchanged value; None if one has none."""
     attributes = []
     for column in plan.key:
         plain = Ref((column.name,))

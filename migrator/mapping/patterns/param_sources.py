@@ -1,4 +1,4 @@
-"""Where parameters come from: the columns and key templates that a pattern's key can reach; and a key's rows again."""
+"""Sources of parameters: the columns and key templates that a pattern's key can reach; and rows by key."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def _paired(template: Template, stored: Form, role: Role) -> Iterator[tuple[str,
 
 
 def _starred(ref: Ref, stored: Ref) -> Iterator[tuple[str, ParamSource]]:
-    """For a place both values, for a time its bounds; a shard takes no parameter."""
+    """Sources of a `*`: both values of a place, the bounds of a time; a shard takes no parameter."""
     way = FILTERS[ref.filters[0].name].way
     if way is not None and way.of == "place":
         yield from _values(ref, stored, "equal")
@@ -481,7 +481,8 @@ def _readings(template: Template, text: str, at: int = 0, place: int = 0) -> Ite
 
 
 def _ends(text: str, at: int, behind: Sequence[str | Ref]) -> Iterator[int]:
-    """Where a reference's text may end: before each occurrence of the constant text behind it. `behind`: the parts."""
+    """Possible ends of a reference's text: before each occurrence of the constant text after it. `behind`: the later
+    parts."""
     if not behind:
         yield len(text)
     elif isinstance(behind[0], Ref):

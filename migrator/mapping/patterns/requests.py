@@ -62,7 +62,7 @@ _KEYS = 256
 
 
 NO_KEY: Any = object()
-"""In place of a key's value that the mapping refuses to every row: no item has it."""
+"""In place of a key's value that the mapping refuses for every row: no item has it."""
 
 
 class Renderer:
@@ -526,7 +526,7 @@ def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> 
 _SIGNED_BYTES = 16
 _FORM = 1
 Start = Item | None
-"""Where one partition continues: the key attributes of the last item that was given; None before the first."""
+"""Position in one partition: the key attributes of the last returned item; None before the first."""
 
 
 class Cursor(Struct, frozen=True):

@@ -193,7 +193,7 @@ class OthersWork:
     _next_at: float = 0.0
 
     def done(self, entity: str, tally: Tally) -> None:
-        """Of this process, or before it began."""
+        """Count rows of this process, or of the time before it began."""
         self.known[entity] = self.known.get(entity, Tally()) + tally
 
     def look(self, journal: SqlJournal, run: Run, progress: Progress) -> None:

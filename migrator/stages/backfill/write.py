@@ -81,7 +81,7 @@ def may_give_up(changed: EntityDifference) -> bool:
 
 
 def former_keys(former: Encoder, source: Rows, page: Page) -> RootKeys:
-    """Of the rows of a page as they are now, by the older mapping; none of a row that it refuses."""
+    """Keys of a page's rows as they are now, by the older mapping; none for a row that it refuses."""
     rows = source.read_raw(former.entity.plan, former.raw, page.after, page.upto)
     encoded = encode_page(former, rows, 0, 0.0)
     return keys_by_root([*encoded.items, *encoded.expired])
@@ -98,7 +98,7 @@ def keys_by_root(items: Sequence[EncodedItem]) -> dict[Root, set[ItemKey]]:
 
 
 def stale_keys(had: RootKeys, *now: RootKeys) -> dict[Root, list[ItemKey]]:
-    """Those of `had` that are in none of `now`, in one order."""
+    """Keys of `had` that are in none of `now`, in a fixed order."""
     left = {root: keys.difference(*(side.get(root, ()) for side in now)) for root, keys in had.items()}
     return {root: sorted(keys, key=repr) for root, keys in left.items() if keys}
 
@@ -129,7 +129,7 @@ class ConcurrentWriter:
     findings: Sequence[Finding]
     """Of refused rows, and of rows with too many items for one transaction."""
     tickets: Mapping[Root, int]
-    """With which each row was last read."""
+    """The ticket of each row's last read."""
     refreshed: Refreshed | None = None
     """For rows with keys that another row had, or that another writer read later."""
     unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
@@ -334,7 +334,7 @@ class PageReading(Protocol):
     def page(self) -> Page: ...
 
     def __call__(self, raw: frozenset[int]) -> RawPage:
-        """With the server's own text at these places, which the source offers."""
+        """The page with the server's own text at these places, which the source offers."""
 
 
 NO_TICKET = 0

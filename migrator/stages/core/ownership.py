@@ -67,7 +67,7 @@ class OlderError(SettingsError):
 
 
 class OnRecord(Struct, frozen=True):
-    """What a journal records of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
+    """A journal's record of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
 
     journal: str
     phases: Mapping[str, PatternPhase] = {}

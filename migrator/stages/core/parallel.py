@@ -89,7 +89,7 @@ class RunPages(Protocol):
 
 
 OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
-"""Of a run, by the name of the process that works, which no other one has, until the event is set."""
+"""Opens the pages of a run, under the unique name of the process, until the event is set."""
 
 
 class PageClaims:
@@ -172,7 +172,7 @@ class TableWalk(Struct, frozen=True):
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
     def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
-        """The pages of one segment, from behind `start`. Raises: Interrupted after `stop`, with a page that is not given."""
+        """The pages of one segment, after `start`. Raises: Interrupted after `stop`, before the next page."""
         for page in self.store.scan(number, self.segments, start):
             if self.stop.is_set():
                 raise Interrupted(self.stopped)

@@ -40,7 +40,7 @@ class Limited(Protocol):
 
 
 class NoLimit:
-    """Of a process that writes nothing."""
+    """Limit of a process that does not write."""
 
     units_at_most = None
 
@@ -69,7 +69,7 @@ class Pace:
     clock: Callable[[], float] = time.monotonic
     throttle: Throttle = AS_SET
     parts: int = 1
-    """One of so many parts of the run's budgets is this process's; 0: it has none yet."""
+    """This process has one of so many parts of the run's budgets; 0: none yet."""
     _unshared: str = ""
     _own_units: float | None = None
     _strained: str = ""
@@ -107,7 +107,7 @@ class Pace:
 
     @property
     def held_s(self) -> float:
-        """For how long it was held so far, in all."""
+        """Total time for which it was held so far."""
         with self._lock:
             since = self._held_since
             return self._held_before_s + (0.0 if since is None else self.clock() - since)
@@ -272,7 +272,7 @@ class Presence:
         self._also()
 
     def _take(self, own: Share, parts: int) -> None:
-        """From now on one of so many parts."""
+        """Set the number of parts from now on."""
         if parts and parts != own.parts:
             for limit in self.limits:
                 limit.share(parts)

@@ -223,7 +223,7 @@ class Forget:
         )
 
     def forget(self, traces: RowTraces) -> Forgotten:
-        """Deletes what `look` found, as far as no late writer can need it; the rest goes another time."""
+        """Delete the traces found by `look` that no late writer can need; a later call deletes the rest."""
         self.check()
         if self.marks is not None and traces.hopeless:
             self.marks.finish(traces.hopeless)

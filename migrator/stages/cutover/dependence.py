@@ -57,7 +57,7 @@ class Dependence(Struct, frozen=True):
 
 
 def still_needed(dependence: Dependence, limits: CutoverSettings) -> list[Line]:
-    """The lines on what still depends on SQL, checked before a pattern is complete and before SQL goes."""
+    """The lines on remaining dependence on SQL, checked before a pattern is complete and before SQL goes."""
     rules = (_patterns, writers_lines, changes_lines, open_lines, marks_lines)
     lines = (*(ask(dependence) for ask in rules), _verify(dependence, limits))
     return [line for some in (*lines, _unread(dependence, limits)) for line in some]

@@ -63,7 +63,7 @@ class JobRecords(Protocol):
         """The revision that the job's writers work by; None if none is registered."""
 
     def digests(self) -> Mapping[str, str]:
-        """By the ids of the job's writers, the revisions that they work by."""
+        """Revisions of the job's writers, by writer id."""
 
 
 class OpenTable(Protocol):

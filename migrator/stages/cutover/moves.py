@@ -228,7 +228,7 @@ LONGEST_S = 6 * 3600.0
 """After an older move, only calls of this time are read at first: reading days of them every few seconds would be
 slow."""
 ENOUGH = 5000
-"""With fewer calls the watch reads further back; this many are enough to prove twice our narrowest default limit."""
+"""Calls that prove twice our narrowest default limit; with fewer the watch reads further back."""
 LAG_AGAIN_S = 300.0
 LONGEST_FAILED_S = 60.0
 _log = get_logger("watch")

@@ -52,7 +52,7 @@ from migrator.stages.design.sizing import Sized
 NEW_TABLE_UNITS = 4_000
 """Write units a second that a new table on demand takes at once. Source: AWS Developer Guide, "On-demand capacity mode"."""
 USED = 0.7
-"""Of provisioned capacity: what auto scaling aims at. Source: AWS Developer Guide, "DynamoDB auto scaling"."""
+"""Target utilization of auto scaling for provisioned capacity. Source: AWS Developer Guide, "DynamoDB auto scaling"."""
 _GB = 1024**3
 _MILLION = 1_000_000
 

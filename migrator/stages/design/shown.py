@@ -185,7 +185,7 @@ _WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
 
 
 Age = Literal["standing", "verified", "moved"]
-"""Of a difference in answers: it counts; or a later verify found nothing, or its pattern was moved since."""
+"""State of a difference in answers: it counts; or a later verify found nothing, or its pattern was moved since."""
 
 
 @dataclass
@@ -371,7 +371,7 @@ def _width_s(begun_s: float, now_s: float) -> int:
 
 
 def _places(counted: Iterable[int], width_s: int, now_s: float) -> range:
-    """Where spans begin: without gaps until now, at least 24 of them."""
+    """Starts of spans: without gaps until now, at least 24 of them."""
     places = sorted(counted)
     last = max(places[-1], int(now_s) // width_s * width_s)
     begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(places[0], last - width_s * _SPANS_AT_MOST))

@@ -48,7 +48,7 @@ _CALLS_BY_SQL = 10
 """For a pattern with too many rows to read: each call is also a statement of the application."""
 _ALL_CALLS = 4_000
 _FEWEST_CALLS = 20
-"""Of a pattern, however many patterns there are."""
+"""The fewest calls of a pattern, for any number of patterns."""
 _MORE = 1.25
 """A tenth of the drawn parameters are in no row, and are left out here."""
 
@@ -302,7 +302,7 @@ class Sizing:
         )
 
     def _by_sql(self, called: _Called) -> list[CallReads]:
-        """As many items as SQL gives rows, each of its type's mean size; only mappings of SQL have patterns."""
+        """Reads for as many items as SQL gives rows, each of its type's mean size; only mappings of SQL have patterns."""
         pattern = called.question.pattern
         reads = []
         for params in called.params:
@@ -317,7 +317,7 @@ class Sizing:
         return reads
 
     def _mean_bytes(self, index: str, type_: str) -> int:
-        """Of the index's entries of a type; of all if it is ''."""
+        """Mean bytes of the index's entries of a type; of all if it is ''."""
         of_types = [totals for name, totals in self._types.items() if type_ in ("", name)]
         if not index:
             return round(sum(one.bytes for one in of_types) / (sum(one.items for one in of_types) or 1.0))
@@ -341,6 +341,6 @@ def _add(sums: dict[str, float], name: str, number: float) -> None:
 
 
 def _line_bytes(item: Item, table: TableDesign) -> int:
-    """Of the item's line in a file that DynamoDB imports (see features/bulk/export.py)."""
+    """Bytes of the item's line in a file that DynamoDB imports (see features/bulk/export.py)."""
     wired = encode_item({**item, table.ticket_attribute: 0})
     return len(orjson.dumps(wired, default=base64_text)) + len('{"Item":}\n')

@@ -153,7 +153,7 @@ class Partitions(Struct, frozen=True):
     def _kept(
         self, entity: CompiledEntity, items: Sequence[Item], asked: AskedKey, keys: Collection[SourceKey]
     ) -> list[tuple[str, Item]]:
-        """Those in the collection, and all of the rows with these keys."""
+        """The items in the collection, and all of the rows with these keys."""
         source, whole = entity.table.source_attribute, frozenset(keys)
         return [
             (entity.name, item)
@@ -167,7 +167,7 @@ _ROWS = 60
 _COLLECTIONS = 4
 _ITEMS = 6
 _ITEMS_OF_ONE = 50
-"""Of a collection that was requested by its key."""
+"""Limit for a collection that was requested by its key."""
 _Place: TypeAlias = tuple[KeyOrder, ...]
 _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""

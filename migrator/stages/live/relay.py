@@ -309,7 +309,7 @@ class Relay:
             after = marks[-1].id
 
     def _work(self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked) -> None:
-        """Where it fails, in parts, so that a mark that cannot be processed stops no other."""
+        """Process the marks; after a failure in parts, so that a mark that cannot be processed stops no other."""
         try:
             works: Sequence[_Work] = self._together(reaches)
             self._refresh(works, worked)
@@ -528,7 +528,7 @@ class Relay:
                 yield from self._find(part[half:], roots)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
-        """As many roots as are refreshed at once: a parent of many children is processed in pages."""
+        """As many roots as are refreshed together: a parent of many children is processed in pages."""
         under_way, own = self._is_under_way(mark), self._revision
         number, after = _parsed(mark.cursor) if under_way else (0, None)
         root_keys: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)

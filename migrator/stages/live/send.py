@@ -201,7 +201,7 @@ class LiveEntity(Struct, frozen=True, dict=True):
 
     @cached_property
     def encoder(self) -> Encoder:
-        """It reads no place of the key raw: rows are named by those."""
+        """An encoder that reads no place of the key raw, since the key names the row."""
         return compile_encoder(self.compiled, self.offered - frozenset(self.compiled.key_places))
 
 

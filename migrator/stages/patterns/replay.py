@@ -265,7 +265,7 @@ _ROUNDS = (0.1, 0.3, 0.6, 1.0)
 _WHILE_ON_THEIR_WAY = (1.5, 2.0, 2.5, LONGEST)
 """Further shares, used as long as changes from before the first comparison wait for a relay."""
 _ERRORS_IN_A_ROW = 10
-"""After so many errors a pattern is given up: its side is down, and each further question would wait for a time-out."""
+"""Errors after which a pattern is given up: its side is down, and each further question would wait for a timeout."""
 
 
 class ReplayProgress(Protocol):

@@ -24,7 +24,8 @@ from migrator.stages.patterns.question import Question
 
 
 class Bounds:
-    """For one question. `at_most`: rows of a statement, or items read for a request. `late`: whether its time is over."""
+    """Bounds of one question. `at_most`: rows of a statement, or items read for a request. `late`: whether its time is
+    over."""
 
     def __init__(self, at_most: int, late: Callable[[], bool]) -> None:
         self.at_most = at_most

@@ -134,7 +134,7 @@ class ReadMetrics:
                 minute.changed = False
 
     def _count(self, writer: str) -> None:
-        """By the minute of counting, not of the event: a minute that is over and was written never changes again."""
+        """Count by the minute of counting, not of the event: a past minute that was written never changes again."""
         now_s = int(self.clock())
         begun_at = now_s // MINUTE_S * MINUTE_S
         for pattern, minute in list(self._now.items()):
@@ -231,11 +231,11 @@ class ReadTotals:
 
     def __init__(self) -> None:
         self.answers = Histograms(ANSWER_S)
-        """By (pattern, side)."""
+        """Latencies by (pattern, side)."""
         self.errors = Counts()
-        """By (pattern, side)."""
+        """Errors by (pattern, side)."""
         self.comparisons = Counts()
-        """By (pattern, verdict)."""
+        """Comparisons by (pattern, verdict)."""
         self.dropped = Counts()
         """Comparisons that were not made, by (pattern, why)."""
 

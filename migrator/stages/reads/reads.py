@@ -57,7 +57,7 @@ DEEPEST = 100_000
 
 
 class PagePosition(Struct, frozen=True):
-    """Where a page begins: `given` items or rows came before it; see Cursor for the others."""
+    """Start of a page: `given` items or rows came before it; see Cursor for the others."""
 
     given: int = 0
     starts: tuple[Start, ...] = ()

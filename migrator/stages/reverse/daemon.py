@@ -34,7 +34,7 @@ from migrator.stages.reverse.stage import ITEM_ALONE, Reverse, WrittenTable
 
 IDLE_S = 0.5
 _FAILURES = 5
-"""In a row: expired leases, and servers that did not come back."""
+"""Limit of consecutive failures: expired leases, and servers that did not come back."""
 _log = get_logger("reverse")
 
 
@@ -277,7 +277,7 @@ class ReverseDaemon:
         return records, passed_at
 
     def _is_settled(self) -> bool:
-        """Only findings wait, which time does not resolve."""
+        """Whether only findings wait, which time does not resolve."""
         tables = self.work.stage.tables if self.tables is None else self.tables
         waiting = self.work.stage.journal.waiting(None, (ITEM_ALONE, *tables))
         return all(one.is_finding for one in waiting)
@@ -305,7 +305,7 @@ class ReverseStatus(Struct, frozen=True):
 
     @property
     def findings(self) -> list[WaitingRow]:
-        """Those that a person must look at. The others wait a moment, as rows with frequent writes do."""
+        """The rows that a person must look at. The others wait a moment, as rows with frequent writes do."""
         return [one for one in self.waiting if one.is_finding]
 
     def is_well(self, longest_lag_s: float) -> bool:

@@ -65,7 +65,7 @@ class ItemReader(Protocol):
 
 
 ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[Item]]]
-"""Of a table's rows as they are in the source: the items that the mapping makes of each."""
+"""Of a table's current rows in the source: the items that the mapping makes of each."""
 
 
 class RowsByKey(Protocol):
@@ -76,7 +76,7 @@ class RowsByKey(Protocol):
 def items_by_row(
     source: RowsByKey, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
 ) -> dict[SourceKey, list[Item]]:
-    """Of a table's rows as they are in the source, those that take part: the items that the mapping makes of each."""
+    """The items of a table's current rows in the source that take part, by row."""
     made: dict[SourceKey, list[Item]] = defaultdict(list)
     for entity in entities:
         if entity.plan.table.name == table:
@@ -86,7 +86,7 @@ def items_by_row(
 
 
 def items_made(entity: CompiledEntity, tree: RowTree) -> list[Item]:
-    """None of a row that is refused."""
+    """The row's items; none if it is refused."""
     with suppress(RowError):
         return items_for(entity, tree)
     return []
@@ -223,7 +223,7 @@ class _Looks(Struct, frozen=True):
 
 
 SETTLED = RowState()
-"""For an item alone that was deleted, or now identifies its row."""
+"""State of an item alone that was deleted, or now identifies its row."""
 
 
 @dataclass
@@ -250,7 +250,7 @@ class Reverse:
         return {name: place for place, name in enumerate(ordered)}
 
     def work(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Of a page of a shard. Which rows its items hold is kept before anything is written: a crash repeats it."""
+        """Process a page of a shard. Its rows' keys are recorded before the first write: a crash repeats it."""
         touched = self._touched(records)
         self._remember(touched)
         self._settle(touched, check, _Looks(end=False))
@@ -374,7 +374,7 @@ class Reverse:
             return error
 
     def _made(self, rows: Collection[RowId]) -> dict[RowId, Collection[Item]]:
-        """By row that is in the source and takes part, the items that it makes."""
+        """By row that is in the source and takes part, its items."""
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
         for table, key in rows:
             if table != ITEM_ALONE:
@@ -481,7 +481,7 @@ class Reverse:
         check: Check,
         looks: _Looks,
     ) -> tuple[dict[RowId, WaitingRow], list[WaitingRow]]:
-        """Those that were deleted, as they waited before, and those that wait."""
+        """The deleted rows, as they waited before, and the waiting ones."""
         gone = [row for row, state in states.items() if state.waits == "gone"]
         sure = [row for row in gone if looks.of.get(row, 0) >= _LOOKS]
         changes = {row: self._change(row, None) for row in sure}
@@ -533,7 +533,7 @@ def _wants_another(one: WaitingRow) -> bool:
 
 
 def _again(row: RowId, before: Mapping[RowId, WaitingRow], now: float, one: WaitingRow) -> WaitingRow:
-    """With one try more than before, and a pause that doubles with each."""
+    """The waiting row with one more try, and a pause that doubles with each."""
     known = before.get(row)
     tries = known.tries + 1 if known and known.waits == one.waits else 1
     return replace(one, tries=tries, due_at=now + min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** (tries - 1)))

@@ -172,7 +172,7 @@ class RowVerify:
             self.progress.entity_done(entity.name)
 
     def _of_rows(self, entity: CompiledEntity, trees: Sequence[RowTree]) -> Doubts:
-        """Of a page of rows: those with missing items, or items that contradict any row."""
+        """Doubts of a page of rows: those with missing items, or items that contradict any row."""
         doubts: Doubts = {}
         made: dict[ItemKey, Item] = {}
         for tree in trees:
@@ -186,7 +186,7 @@ class RowVerify:
         return doubts
 
     def _of_items(self, items: Sequence[Item]) -> Doubts:
-        """Of a page of the table: rows that are not there, or do not make the item as it is."""
+        """Doubts of a page of the table: missing rows, and rows that do not make the item in its current state."""
         doubts: Doubts = {}
         stored: dict[ItemKey, Item] = {}
         keys: dict[str, set[SourceKey]] = defaultdict(set)
@@ -213,7 +213,7 @@ class RowVerify:
         return doubts
 
     def _count_unkept(self, made: Item, item: Item) -> None:
-        """Of two items of the same row. Attributes that only `made` has do not count."""
+        """Count differences of two items of the same row. Attributes that only `made` has do not count."""
         table = self.stage.inverse.table
         for one in differences(made, item, frozenset({*table.own_attributes, *table.kept})):
             if one.kind != "missing":
@@ -229,7 +229,7 @@ class RowVerify:
         return {row: {key} for row in rows if not _says_same((wanted or {}).get(row), there.get(row))}
 
     def _told(self, item: Item | None) -> Mapping[RowId, Told] | None:
-        """None of an item that no row makes."""
+        """The row's part in the item; None if no row makes it."""
         if item is None or not self.stage.is_ours(item):
             return {}
         try:
@@ -260,7 +260,7 @@ class RowVerify:
                 yield RowDifference(told[0], row[0], row[1], told[1])
 
     def _left_out(self, rows: Sequence[RowId]) -> set[RowId]:
-        """Those that the entity's `where` leaves out: no item is to hold them."""
+        """Rows that the entity's `where` leaves out: no item may have them."""
         own = {entity.plan.table.name for entity in self.entities}
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
         for table, key in rows:
@@ -323,7 +323,7 @@ def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> di
 
 
 def _plan(table: WrittenTable, names: Collection[str]) -> EntityPlan:
-    """Of the table's rows alone, all of them."""
+    """A plan of the table's own rows, all of them."""
     facts = table.facts
     columns = [column for column in facts.columns if column.name in {*names, *table.key}]
     key = tuple(column for name in table.key if (column := facts.column(name)) is not None)
@@ -332,7 +332,7 @@ def _plan(table: WrittenTable, names: Collection[str]) -> EntityPlan:
 
 
 def _decoded(column: Column, raw: Any) -> Any:
-    """As the heart decodes it; a value that the heart refuses is equal to none."""
+    """The core's decoded value; a value that it refuses is equal to none."""
     try:
         return decoder(column.kind)(raw)
     except NoFormError as error:

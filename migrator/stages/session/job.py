@@ -138,7 +138,7 @@ def _location(job: Job) -> JournalLocation:
 
 
 def refuse_absent_journal(job: Job) -> None:
-    """Of a run that is to be joined on this host. Raises: SettingsError. Nothing is made or moved."""
+    """Raises: SettingsError if the journal is missing, for a run to be joined on this host. Nothing is created or moved."""
     refuse_absent(_location(job), job.name)
 
 
@@ -191,7 +191,7 @@ class Target(Struct, frozen=True):
     objects: S3Objects | None = None
 
     def table_id(self) -> str:
-        """Of the table, which must be there and fit the mapping. Raises: TargetError."""
+        """Id of the table, which must exist and fit the mapping. Raises: TargetError."""
         return self.admin.existing(self.design)
 
     def pages(self) -> Iterator[list[Item]]:
@@ -467,7 +467,7 @@ def _is_over(job: Job) -> bool:
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
-    """Of old tables of DynamoDB's, which keep nothing of ours: the journal does."""
+    """Capture's edges of old DynamoDB tables, which keep no state of migrator: the journal does."""
     with open_journal(job, retry.stop, retry.backoff) as journal, ExitStack() as stack:
 
         def is_over() -> bool:

@@ -123,7 +123,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
     @cached_property
     def inverse(self) -> Inverse:
-        """With the table's name as the job has it, by which items are read."""
+        """The inverse with the job's name for the table, by which items are read."""
         return inverse_of(self.session, self.plans)
 
     @cached_property
@@ -141,11 +141,11 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return list(unreadable(self.inverse, self.entities, takes_rows=self.session.source.takes_rows))
 
     def two_ways(self) -> list[str]:
-        """Where these entities are direct, and no others."""
+        """Reasons why rows would be written both ways if these entities are direct, and no others."""
         return list(shared_tables(self.session.checked.besides(self.names), self.inverse))
 
     def notes(self) -> list[str]:
-        """What does not stand in the way, and may keep rows from being what their items say."""
+        """Notes on causes, not obstacles, that may keep rows from matching their items."""
         with closing(self.writer()) as rows:
             triggers = rows.changing_triggers([table.facts for table in self.tables.values()])
         return list(notes([table.facts for table in self.tables.values()], triggers))
@@ -163,7 +163,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return StreamReader(self.stream, shards, work, lease_s=self.session.job.tuning.lease_s)
 
     def begin(self, shards: StreamJournal) -> None:
-        """With what is written from here on."""
+        """Begin with the writes from here on."""
         begin(self.stream, shards)
 
     @contextmanager
@@ -177,7 +177,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
             yield Reverse(self.inverse, self.tables, *edges, settle_s, spellings)
 
     def verify(self, stage: Reverse, progress: Progress, settle_s: float) -> RowVerify:
-        """Of the rows that `stage` writes; it ends with Interrupted after the session's `stop`."""
+        """A verify of the rows that `stage` writes; it ends with Interrupted after the session's `stop`."""
         edges = (stage, self.source, self.entities, self.session.target.pages, self.session.stop, running_s)
         return RowVerify(*edges, progress, self.session.job.tuning.page_rows, settle_s)
 

@@ -82,7 +82,7 @@ class Service(Struct, frozen=True, dict=True):
 
     @cached_property
     def questions(self) -> dict[str, Question]:
-        """By pattern."""
+        """Questions by pattern."""
         checked = self.session.checked
         designs = Designs(checked.read_plans)
         return {
@@ -92,7 +92,7 @@ class Service(Struct, frozen=True, dict=True):
 
     @cached_property
     def hidden(self) -> dict[str, Hidden]:
-        """By pattern what is never shown."""
+        """Hidden parts by pattern."""
         checked = self.session.checked
         return hidden_by_pattern(checked.mapping, checked.read_plans)
 
@@ -199,7 +199,7 @@ def _begun(session: JobSession) -> Installation:
 
 
 def marking_role(service: Service, installation: Installation, options: WritingOptions) -> ServiceRole:
-    """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
+    """Role of a service that writes to SQL, with the source's capture at its start."""
     session = service.session
     unmarked = partial(session.unmarked_by, session.own_revision())
     at_once = session.live.sql_capture.at_once()
@@ -385,7 +385,7 @@ def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
 
 
 def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    """As long as its deadline, each of them."""
+    """Limits of shadows: their deadline for each."""
     shadow = job.reads.shadow
     connection_options = ConnectionOptions(
         name=name_of(job.name, "shadow"),

@@ -173,7 +173,7 @@ class JobSession:
 
     @property
     def mapping(self) -> MappingModel:
-        """As its file says. Raises: MappingError if its form has faults."""
+        """The mapping of its file. Raises: MappingError if its form has faults."""
         if self.parsed.faults:
             raise MappingError(self.parsed.faults)
         return self.parsed.mapping
@@ -211,7 +211,7 @@ class JobSession:
 
     @cached_property
     def live(self) -> Live:
-        """Capture's edges, by the source's connections where they have none of their own."""
+        """Capture's edges, by the source's connections if they have none of their own."""
         patience = self.live_patience or backoff_of(self.job)
         if self.own_live:
             opening = (self._outer or self).open_own_live(self.command, patience)
@@ -220,7 +220,7 @@ class JobSession:
         return self._open_until.enter_context(opening)
 
     def open_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
-        """The same under another name, and as patient."""
+        """Capture's edges under another name, and as patient."""
         return open_live(self.job, command, stop=self.stop.is_set, patience=patience, source=self.source)
 
     @contextmanager
@@ -251,7 +251,7 @@ class JobSession:
 
     @cached_property
     def table_id(self) -> str:
-        """Of the table, which must be there and fit the mapping. Raises: TargetError."""
+        """Id of the table, which must exist and fit the mapping. Raises: TargetError."""
         return self.target.table_id()
 
     @cached_property
@@ -285,7 +285,8 @@ class JobSession:
         return is_doing(self.journal, self.job.name, doing)
 
     def try_journal(self) -> str:
-        """Its name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
+        """The journal's name, after taking and returning the job's lease, and trying an operation on each of migrator's
+        tables."""
         with self.lease():
             self.journal.probe()
             return self.journal.name
@@ -390,7 +391,7 @@ class JobSession:
         return Revision(self._writing_digest(), revision, meaning, answers, marked, text)
 
     def revision_at_work(self) -> Revision:
-        """The same as the journal names it, where the newest one is written in other words."""
+        """This revision under the journal's name, if the newest one is the same in other words."""
         own = Revision(self._writing_digest(), self.checked.mapping.revision)
         return own.named_by(self.newest(), self.own_revision)
 
@@ -480,7 +481,7 @@ class JobSession:
         self._refuse_strange(control_state(target.store), older=older)
 
     def refuse_strange_start(self) -> None:
-        """The same before a service reads; a table that cannot be asked does not keep it from starting."""
+        """Raises: as refuse_strange, before a service reads; an unreachable table does not keep it from starting."""
         state = owner.state_at_start(lambda: control_state(self.target_with_short_wait.store))
         self._refuse_strange(state, older=True)
 
@@ -624,7 +625,7 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         return SqlOpenFindings(session.journal.database, session.job.name, session.table_id)
 
     def under(self, check: Callable[[], None]) -> ConcurrentEdges:
-        """The same, every request of which asks `check` as well as the heartbeat."""
+        """The edges with a target that also calls `check` before each request."""
         return replace(self, target=self.target.fenced(both(self.heartbeats.check, check)))
 
     def guard(self) -> None:
@@ -661,7 +662,7 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         )
 
     def entities_by_table(self) -> dict[str, str]:
-        """By captured table the entities whose items follow from its rows, with commas between: a metric's label."""
+        """By captured table the entities with items from its rows, separated by commas: a metric's label."""
         captured = self.live.capture.captured([edge.compiled.plan for edge in self.entities.values()])
         return {
             table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured

@@ -59,7 +59,7 @@ class Workload(Struct, frozen=True):
         return recorded_statements(ask, self.facts.dialect)
 
     def listed(self, path: Path) -> Listed:
-        """Of a team's list. Raises: SettingsError."""
+        """Statements of a team's list. Raises: SettingsError."""
         text = file_text(path, "--statements takes CSV or Markdown")
         return listed_questions(text, path, self.facts.dialect)
 
@@ -75,7 +75,7 @@ class Workload(Struct, frozen=True):
         return told_writes(self._written(path), self.facts)
 
     def clauses(self, mapping: MappingModel) -> dict[tuple[str, str], Clauses]:
-        """By pattern and part, what the clauses of its statement name, of SQL that can be read."""
+        """By pattern and part, the tables and columns of its statement's clauses, if the SQL is readable."""
         read = {
             (name, part): clauses_of(statement, self.facts)
             for name, pattern in mapping.patterns.items()
@@ -121,7 +121,7 @@ class Workload(Struct, frozen=True):
         return fan_outs(ask, self.facts.dialect, plans, rows, rows_exact)
 
     def have_rows(self, conditions: Sequence[tuple[TableFacts, Column, str]]) -> list[bool]:
-        """For each condition on a column, whether a row of its table fulfils it; False if that cannot be told."""
+        """For each condition on a column, whether a row of its table fulfils it; False if unknown."""
         selects, what = [self._first_row(*condition) for condition in conditions], "whether a row is there"
         try:
             return [bool(row) for row in self.source.first_row_of_each(selects, what)]

@@ -122,7 +122,7 @@ class Canonical:
         return True
 
     def text(self, item: WiredItem) -> bytes:
-        """Of one with attributes that no row makes, a text that no row has."""
+        """The text of an item; for one with attributes that no row makes, a text that no row has."""
         item |= self._fixed
         # DynamoDB keeps no order of a set's members; of a row they are in order.
         item |= {name: _with_sets_in_order(wired) for name, wired in item.items()}
@@ -181,7 +181,7 @@ DIGESTS_AT_MOST = 2**24
 _PARTS = 256
 _PIECE = 2**19
 Places: TypeAlias = "array[int]"
-"""Of digests in their order: four bytes of each, which all processes call the same."""
+"""Positions among the sorted digests, four bytes each; the same in all processes."""
 
 
 class Digests:
@@ -269,7 +269,7 @@ class Digests:
         yield from (whole[start : start + _PIECE] for start in range(0, len(whole), _PIECE))
 
     def add_pieces(self, pieces: Sequence[bytes]) -> None:
-        """Those of other digests."""
+        """Add pieces of other digests."""
         whole, begin = memoryview(b"".join(pieces[1:])), 0
         for part, count in zip(self._parts, array("I", pieces[0]), strict=True):
             part.frombytes(whole[begin : begin + count * part.itemsize])
@@ -281,7 +281,7 @@ class Digests:
 _Kind: TypeAlias = tuple[str | None, str]
 """A stored item's entity (None if no text names one) and type."""
 _Seen: TypeAlias = tuple[_Kind, Sequence[str | None], Found]
-"""Of a stored item its kind, the numbers that are added up, and what else is wanted of it."""
+"""Of a stored item its kind, its numbers to sum up, and another requested value."""
 _NONE: dict[str, Any] = {}
 
 
@@ -294,13 +294,13 @@ class _Page(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class DigestScan(TableScan):
-    """The same over items in DynamoDB's form; only those that `digests` does not match are traced."""
+    """A scan of items in DynamoDB's form; only those that `digests` does not match are traced."""
 
     store: ItemStore = field(kw_only=True)
     digests: Digests = field(kw_only=True)
 
     def look(self, number: int, into: Digests) -> ScanTotals:
-        """The totals of one segment, whose digests are added; nothing is traced. It ends early where they are too many."""
+        """The totals of one segment, whose digests are added, without tracing. It ends early if they are too many."""
         totals = ScanTotals()
         for page in self.store.scan_texts(number, self.walk.segments, self._seen_page):
             if self.walk.stop.is_set():
@@ -388,7 +388,7 @@ class DigestScan(TableScan):
         return self._number(name), begin, begin + f'{NO_TICKET}"'.encode()
 
     def digest(self, item: WiredItem) -> int:
-        """Of an item that no row makes, a digest that no row has."""
+        """The digest of an item; for one that no row makes, a digest that no row has."""
         return self.digests.of(self._text(item))
 
     def _text(self, item: WiredItem) -> bytes:
@@ -407,7 +407,7 @@ class DigestScan(TableScan):
     def _scanned(
         self, number: int, start: ItemKey | None, wanted: Callable[[WiredItem], Found]
     ) -> Iterator[tuple[list[_Seen[Found]], ItemKey | None]]:
-        """Of each page what was seen of its items, but for those that verify leaves alone, and where the next one starts."""
+        """Of each page the results for its items, without those that verify ignores, and the start of the next one."""
 
         see = partial(self._seen, wanted=wanted)
         for page in self.store.scan_encoded(number, self.walk.segments, see, start):
@@ -483,7 +483,7 @@ class DigestScan(TableScan):
 
     @cached_property
     def _canonical(self) -> dict[_Kind, Canonical]:
-        """By kind of those items that the entities' rows make."""
+        """By kind, for items that the entities' rows make."""
         encoders = {name: compile_texts(entity, frozenset(), {}) for name, entity in self.entities.items()}
         return {
             (name, design.type): Canonical(entity, design, encoders[name])
@@ -537,7 +537,7 @@ class Matched(Struct, frozen=True):
 def match_rows(
     encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float, places: Places
 ) -> Matched:
-    """Items whose TTL has passed are matched too, and none of them is missed. `places`: of what is matched."""
+    """Match the rows' items; those past their TTL are matched too, but not missed. `places`: of the matched ones."""
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
     texts = [text for text, _ in page.items]

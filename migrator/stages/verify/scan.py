@@ -41,7 +41,7 @@ class DirectItems(Struct, frozen=True):
         return item.get(table.type_attribute) in self.types or self.is_left(item.get(table.key[0].name))
 
     def is_left(self, partition_key: object) -> bool:
-        """Of an item without `_src`."""
+        """Whether verify ignores an item without `_src`, by its partition key."""
         return isinstance(partition_key, str) and partition_key.startswith(self.leave)
 
 
@@ -60,7 +60,7 @@ EXACT = Context(prec=200)
 
 
 def exact_sum(numbers: Sequence[bytes]) -> Decimal:
-    """Of numbers as they are in JSON, most of which are whole."""
+    """The exact sum of JSON numbers, most of which are integers."""
     try:
         return Decimal(sum(map(int, numbers)))
     except ValueError:
@@ -113,7 +113,7 @@ class TableScan:
         return next(iter(self.entities.values())).table
 
     def segment(self, number: int) -> ScanTotals:
-        """The totals of one segment, continued where an earlier start of this run stopped."""
+        """The totals of one segment, resumed from an earlier start of this run."""
         state = self.journal.segment(self.run, number)
         totals = ScanTotals.from_json(state.tally)
         if state.done:
@@ -128,7 +128,7 @@ class TableScan:
     def _pages(
         self, number: int, start: ItemKey | None
     ) -> Iterator[tuple[ScanTotals, Sequence[Item], ItemKey | None]]:
-        """Of each page the totals, the items to trace, and where the next one starts."""
+        """Of each page the totals, the items to trace, and the start of the next one."""
         for page in self.walk.pages(number, start):
             items = [item for item in page.items if not self._is_left_alone(item)]
             yield self._count(items), items, page.next_start
@@ -189,7 +189,7 @@ class Tracer(Struct, frozen=True):
     def _wanted_keys(
         self, entity: CompiledEntity, keys: Sequence[SourceKey]
     ) -> dict[SourceKey, set[ItemKey]]:
-        """Per existing row, the keys of the items that it makes (expired ones too)."""
+        """By existing row, the keys of the items that it makes (expired ones too)."""
         wanted: dict[SourceKey, set[ItemKey]] = {}
         for row in self.source.read_rows(entity.plan, keys):
             try:

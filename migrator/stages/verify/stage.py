@@ -165,7 +165,7 @@ _PAGES = 10
 _PLACES = 200
 """The places of a sample at most; a larger sample has several consecutive pages at each place."""
 _WALKED = 10
-"""Where the sample is at least 1/10 of the rows, all pages are planned and some of them chosen."""
+"""If the sample is at least 1/10 of the rows, all pages are planned and some of them chosen."""
 
 
 def plan_sample(
@@ -304,7 +304,7 @@ class VerifyOptions(Struct, frozen=True):
 
 
 SHARED_SEGMENTS = 4
-"""So many times more segments where several processes work, that none of them ends long after the others."""
+"""Factor of segments if several processes work, so that none of them ends long after the others."""
 _SCANS = 2
 """Segments at once of each of them: what is read is bound by Python."""
 _REST_S = 0.2
@@ -483,7 +483,7 @@ class Verify:
         claims: RunPages,
         is_over: Callable[[], bool],
     ) -> StoredDigests | None:
-        """The same, of a process that has joined, when it is there."""
+        """The look of a process that has joined, once available."""
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
             if DIGESTS in self.journal.planned(run) and not planned:
@@ -583,7 +583,7 @@ class Verify:
         return self.source, walk, self.journal, run, by_name, self.direct
 
     def _segments_of(self, run: Run) -> int:
-        """As many as the run has begun with."""
+        """The run's initial number of segments."""
         for name, others in ((DIGESTS, 1), (TABLE, 0)):
             _, planned = self.journal.page_counts(run, name)
             if planned > others:

@@ -39,7 +39,7 @@ RESERVED = frozenset(_RESERVED.split())
 
 
 class Names:
-    """Names of one scope, each given once."""
+    """Unique names of one scope."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken) | RESERVED
