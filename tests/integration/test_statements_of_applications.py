@@ -25,11 +25,12 @@ def filled(source: Capturing, application: Application) -> None:
     names = [part.split(" (")[0].removeprefix("CREATE TABLE ").strip('"') for part in tables]
     with source.service() as service:
         for table in (facts.tables[name] for name in names):
-            columns = ", ".join(quoted(column.real) for column in table.columns)
+            written = [column for column in table.columns if not column.generated]
+            columns = ", ".join(quoted(column.real) for column in written)
             mark = "?" if facts.dialect == "sqlite" else "%s"
-            marks = ", ".join([mark] * len(table.columns))
+            marks = ", ".join([mark] * len(written))
             for row in rows_of(table):
-                values = [row[column.real] for column in table.columns]
+                values = [row[column.real] for column in written]
                 service.execute(f"INSERT INTO {quoted(table.real)} ({columns}) VALUES ({marks})", values)
 
 

@@ -490,10 +490,7 @@ def _filter(column: Column, condition: QuestionCondition) -> Any:
     return condition.params[0] if has_scale or equal_form(column, None, several=False) == "" else None
 
 
-_OF_CHILDREN = (
-    "of a row that is not there SQL says 0 or NULL, and this nothing: take no answer for that; each change of {} writes its"
-    " parent's item"
-)
+_OF_CHILDREN = "each change of {} writes its parent's item"
 
 
 OWN_SORT = "META"

@@ -159,6 +159,10 @@ REASONS: Dict[str, tuple[str, str]] = {
         "a name in it matches no table of the source, or several",
         "write the table before each column",
     ),
+    "case": (
+        "it ignores the case of letters",
+        "keep the text in lower case in a column with a collation that respects case, and query LIKE 'x%' of that",
+    ),
     "catalogue": ("it queries the database's catalogue", "nothing: it is not an access pattern"),
     "columns": (
         "it compares two columns of a row",
@@ -218,6 +222,11 @@ REASONS: Dict[str, tuple[str, str]] = {
     "shape": (
         "it is more than one SELECT of rows (UNION, WITH, a subquery, HAVING, a window)",
         "split it, or query a warehouse",
+    ),
+    "some": (
+        "it aggregates only some of the rows of a parent",
+        "add a generated column, 1 for these rows and 0 for the others, and query its SUM; or query the rows and count"
+        " them",
     ),
     "unknown": ("it cannot be read as SQL of this database", "check the file"),
     "unordered": (

@@ -5,14 +5,14 @@ one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from migrator.mapping.model.facts import Column, SchemaFacts, TableFacts
+from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Aggregate
 from migrator.mapping.model.questions import (
     CUT,
@@ -336,38 +336,88 @@ def _function(select: exp.Select) -> exp.Expr:
     return functions[0]
 
 
-class OfOneParent(Struct, frozen=True):
-    """COUNT, SUM, MIN or MAX of the children of one parent, as a question for the parent. `by`: (the child's column, the
-    parent's); `sql`: the same answer as the parent's item, with a blank for each parameter in the order of `by`.
+class OfParents(Struct, frozen=True):
+    """COUNT, SUM, MIN or MAX of the children of each parent, as a question for the parents. `outputs`: columns of the
+    parent, and the total; `sql`: the same answer as the parents' items, with a blank for each parameter in the order of
+    `total.on`.
     """
 
     parent: str
     total: Total
+    outputs: tuple[Path, ...]
     sql: str
 
 
-def total_of_one(
+def total_of_parents(
     select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
-) -> OfOneParent | None:
-    """The total; None for any other statement. Requires a foreign key, so that no child is without its parent."""
+) -> OfParents | None:
+    """The total of one parent, or GROUP BY the foreign key of several or all; None for any other statement.
+
+    Requires a foreign key, so that no child is without its parent.
+    """
     table = scope.tables[scope.root]
-    asked = {condition.path[1] for condition in conditions if condition.bound == "=" and condition.params}
-    others = any(select.args.get(word) for word in ("group", "order", "limit"))
+    asked = {condition.path[1]: condition.bound for condition in conditions if condition.params}
+    others = any(select.args.get(word) for word in ("order", "limit", "offset"))
     lowered = any(condition.lowered or condition.path[0] for condition in conditions)
-    if others or lowered or scope.joined or len(asked) != len(conditions) or len(select.expressions) != 1:
+    if others or lowered or scope.joined or len(asked) != len(conditions):
         return None
-    foreign = next((key for key in parent_keys(facts, table) if set(key.columns) == asked), None)
-    output = select.expressions[0].unalias()
-    if foreign is None or type(output) not in _KINDS:
+    outputs = [output.unalias() for output in select.expressions]
+    grouped = _grouped(select, outputs, scope)
+    foreign = next(
+        (key for key in parent_keys(facts, table) if set(key.columns) == (grouped or set(asked))), None
+    )
+    if foreign is None or not _is_each(foreign, asked, table, is_grouped=bool(grouped)):
         return None
-    kind, column = _KINDS[type(output)], _counted(output, scope)
+    functions = [output for output in outputs if type(output) in _KINDS]
+    named = [scope.place(output)[1].name for output in outputs if isinstance(output, exp.Column)]
+    is_plain = len(functions) == 1 and len(named) == len(set(named)) == len(outputs) - 1
+    if not is_plain or not set(named) <= (grouped or set()):
+        return None
+    kind, column = _KINDS[type(functions[0])], _counted(functions[0], scope)
     if column is None or (kind != "count" and column == ALL):
         return None
     parent, on = facts.tables[foreign.table], tuple(zip(foreign.columns, foreign.referred, strict=True))
     what = "rows" if column == ALL else plain_name(column)
     alias = f"{kind}_{what}_of_{plain_name(table.name)}_by_{'_'.join(map(plain_name, foreign.columns))}"
     total = Total(free_name(alias, (fact.name for fact in parent.columns)), kind, column, table.name, on)
-    return OfOneParent(parent.name, total, _sql(facts, table, parent, total))
+    columns = dict(on)
+    paths = tuple(
+        ("", columns[scope.place(output)[1].name] if isinstance(output, exp.Column) else total.alias)
+        for output in outputs
+    )
+    return OfParents(parent.name, total, paths, _sql(facts, table, parent, total, paths, asked))
+
+
+def _grouped(select: exp.Select, outputs: Sequence[exp.Expr], scope: QueryScope) -> set[str]:
+    """Columns of GROUP BY; those of computed values are left out."""
+    group = select.args.get("group")
+    values = [value.unnest() for value in group.expressions] if group is not None else []
+    places = (
+        outputs[int(value.name) - 1] if isinstance(value, exp.Literal) and value.is_int else value
+        for value in values
+    )
+    names = [scope.place(value)[1].name for value in places if isinstance(value, exp.Column)]
+    return set(names) if len(names) == len(values) else set()
+
+
+def _is_each(foreign: ForeignKey, asked: Mapping[str, Bound], table: TableFacts, *, is_grouped: bool) -> bool:
+    """Whether the conditions name one parent; or, of a total for each, one, some or all of them."""
+    if not is_grouped:
+        return set(asked.values()) == {"="}
+    columns = [column for name in foreign.columns if (column := table.column(name)) is not None]
+    is_all = not asked and not any(column.nullable for column in columns)
+    return is_all or (set(asked) == set(foreign.columns) and set(asked.values()) <= {"=", "in"})
+
+
+def _aggregates_some(
+    select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
+) -> bool:
+    """Whether it aggregates some of the children of one parent: by FILTER, CASE or further conditions."""
+    asked = {condition.path[1] for condition in conditions if condition.bound == "=" and condition.params}
+    keys = parent_keys(facts, scope.tables[scope.root])
+    of_one = not select.args.get("group") and any(set(key.columns) <= asked for key in keys)
+    parts = any(output.find(exp.Filter, exp.Case) for output in select.expressions)
+    return of_one and (parts or not any(set(key.columns) == asked for key in keys))
 
 
 def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
@@ -382,8 +432,15 @@ def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
     return ALL if isinstance(function, exp.Count) and rows else None
 
 
-def _sql(facts: SchemaFacts, child: TableFacts, parent: TableFacts, total: Total) -> str:
-    """A SELECT that returns one row for an existing parent, and none otherwise."""
+def _sql(
+    facts: SchemaFacts,
+    child: TableFacts,
+    parent: TableFacts,
+    total: Total,
+    outputs: Sequence[Path],
+    asked: Mapping[str, Bound],
+) -> str:
+    """A SELECT that returns one row for each existing parent that is asked for."""
     quoted = Speller("", facts.dialect).quoted
 
     def named(table: TableFacts, name: str) -> str:
@@ -395,8 +452,17 @@ def _sql(facts: SchemaFacts, child: TableFacts, parent: TableFacts, total: Total
         f"children.{named(child, own)} = parent.{named(parent, theirs)}" for own, theirs in total.on
     )
     number = f"SELECT {total.kind.upper()}({what}) FROM {quoted(child.real)} AS children WHERE {on}"
-    asked = " AND ".join(f"parent.{named(parent, theirs)} = {{}}" for _, theirs in total.on)
-    return f"SELECT ({number}) AS {quoted(total.alias)} FROM {quoted(parent.real)} AS parent WHERE {asked}"
+    returned = ", ".join(
+        f"({number}) AS {quoted(total.alias)}" if name == total.alias else f"parent.{named(parent, name)}"
+        for _, name in outputs
+    )
+    select = f"SELECT {returned} FROM {quoted(parent.real)} AS parent"
+    compared = (
+        f"parent.{named(parent, theirs)} {'IN ({})' if asked[own] == 'in' else '= {}'}"
+        for own, theirs in total.on
+        if asked
+    )
+    return " WHERE ".join(filter(None, (select, " AND ".join(compared))))
 
 
 LONGEST = 20_000
@@ -514,9 +580,11 @@ class _StatementReader:
         if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
             if self.scope.parent_of:
                 raise NoQuestion("join", "a LEFT JOIN of children in an aggregate")
-            of_one = total_of_one(select, self.scope, conditions, self.facts)
-            if of_one is not None:
-                return self._of_one_parent(of_one, conditions)
+            of_parents = total_of_parents(select, self.scope, conditions, self.facts)
+            if of_parents is not None:
+                return self._of_parents(of_parents, conditions, is_grouped=bool(select.args.get("group")))
+            if _aggregates_some(select, self.scope, conditions, self.facts):
+                raise NoQuestion("some")
             self.total = total_of_each(select, self.scope, conditions)
         outputs = self._outputs(select)
         if not outputs:
@@ -774,9 +842,12 @@ class _StatementReader:
         if number is None or not isinstance(side, exp.Column):
             raise NoQuestion("search")
         column, loose = self.scope.place(side)[1], engine_of(self.facts.dialect).schema.loosely_typed
-        ignored = column.alike
-        if column.kind.name != "text" or "case" in ignored or loose:
-            raise NoQuestion("search", f"LIKE takes {column.name} in other letters as equal, a key does not")
+        if column.kind.name != "text":
+            raise NoQuestion("search", f"{column.name} is {column.kind.name}")
+        if loose:
+            raise NoQuestion("search", "LIKE ignores the case of ASCII letters here, a key does not")
+        if "case" in column.alike:
+            raise NoQuestion("case", f"by the collation of {column.name}")
         path = self.scope.path(side)
         self._param(number, f"{plain_name(path[1])}_prefix", "text")
         self.notes.append("the prefix must contain neither % nor _ nor \\")
@@ -978,22 +1049,29 @@ class _StatementReader:
                 read.add(joined.parent)
         return tuple(reversed(kept))
 
-    def _of_one_parent(
-        self, total: OfOneParent, conditions: Sequence[QuestionCondition]
+    def _of_parents(
+        self, total: OfParents, conditions: Sequence[QuestionCondition], *, is_grouped: bool
     ) -> StatementQuestion:
-        """The same question, for the parent."""
-        params = {condition.path[1]: self.params[int(condition.params[0])] for condition in conditions}
-        asked = [(theirs, params[own]) for own, theirs in total.total.on]
+        """The same question, for the parents."""
+        asked = {condition.path[1]: condition for condition in conditions}
+        params = {name: self.params[int(condition.params[0])] for name, condition in asked.items()}
+        pairs = [(own, theirs) for own, theirs in total.total.on if asked]
         return StatementQuestion(
             statement=self.statement,
-            sql=total.sql.format(*(f":{name}" for _, (name, _) in asked)),
+            sql=total.sql.format(*(f":{params[own][0]}" for own, _ in pairs)),
             table=total.parent,
-            params=tuple(param for _, param in asked),
-            conditions=tuple(QuestionCondition(("", theirs), "=", (name,)) for theirs, (name, _) in asked),
-            outputs=(("", total.total.alias),),
+            params=tuple(params[own] for own, _ in pairs),
+            conditions=tuple(
+                QuestionCondition(("", theirs), asked[own].bound, (params[own][0],)) for own, theirs in pairs
+            ),
+            outputs=total.outputs,
             total=total.total,
+            notes=(_OF_ALL if is_grouped else _OF_NONE,),
         )
 
+
+_OF_ALL = "a parent without rows is in the answer"
+_OF_NONE = "of a row that is not there SQL says 0 or NULL, and this nothing: take no answer for that"
 
 _SAID = {"this", "expression", "negate", "low", "high", "expressions", "query"}
 """Arguments of a condition in sqlglot's tree that are handled here; any other (BETWEEN SYMMETRIC) may change its meaning."""
@@ -1017,11 +1095,14 @@ def _is_null_test(part: exp.Expr) -> bool:
 
 
 _NOT = "a key cannot leave rows out: leave them out in the application"
+_ILIKE = "for whole texts in any letters query LOWER(column) = LOWER(?)"
 _OR = "OR of different conditions: run one query for each, and merge their rows"
 
 
 def _why_not(part: exp.Expr) -> tuple[str, str]:
     """(reason, details) for a condition that cannot be one on a key."""
+    if isinstance(part, exp.ILike):
+        return ("case", "") if isinstance(part.expression.unnest(), exp.DPipe) else ("search", _ILIKE)
     if part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo):
         return "search", ""
     return "condition", _OR if isinstance(part, exp.Or) else _NOT if part.find(exp.NEQ, exp.Not) else ""

@@ -148,14 +148,65 @@ def test_a_number_of_the_children_of_one_parent_is_asked_of_the_parent(
 
 
 @pytest.mark.parametrize(
+    ("sql", "bounds", "outputs"),
+    [
+        ("SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id", [], ["id", "count"]),
+        (
+            "SELECT SUM(total), customer_id FROM orders WHERE customer_id IN (?) GROUP BY 2",
+            ["in"],
+            ["sum", "id"],
+        ),
+        ("SELECT MAX(total) FROM orders o WHERE o.customer_id = ? GROUP BY o.customer_id", ["="], ["max"]),
+        (
+            "SELECT boss_id, COUNT(id) FROM staff WHERE boss_id IN (?, ?) GROUP BY boss_id",
+            ["in"],
+            ["id", "count"],
+        ),
+    ],
+)
+def test_total_grouped_by_a_foreign_key_is_of_parents(
+    sql: str, bounds: list[str], outputs: list[str], facts: SchemaFacts
+) -> None:
+    made = question(sql, facts)
+    assert made.total is not None
+    assert made.table == made.total.table.replace("orders", "customers")
+    assert [condition.bound for condition in made.conditions] == bounds
+    assert [name.split("_")[0] for _, name in made.outputs] == outputs
+    assert made.notes == ("a parent without rows is in the answer",)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FILTER (WHERE status = 'open') FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(*), COUNT(*) FILTER (WHERE status = 'open') FROM orders WHERE customer_id = ?",
+        "SELECT SUM(CASE WHEN status = 'open' THEN 1 ELSE 0 END) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(*) FROM orders WHERE customer_id = ? AND status = ?",
+        "SELECT SUM(total) FROM orders WHERE customer_id = ? AND status = 'open'",
+    ],
+)
+def test_total_of_some_children_says_the_way_out(sql: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == "some"
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "SELECT COUNT(*) FROM orders",
         "SELECT COUNT(*), MAX(total) FROM orders WHERE customer_id = ?",
         "SELECT COUNT(shipped_at) FROM orders WHERE customer_id = ?",
         "SELECT COUNT(DISTINCT status) FROM orders WHERE customer_id = ?",
-        "SELECT COUNT(*) FROM orders WHERE customer_id = ? AND status = ?",
         "SELECT COUNT(*) FROM orders WHERE customer_id > ?",
+        "SELECT status, COUNT(*) FROM orders GROUP BY status",
+        "SELECT status, COUNT(*) FROM orders WHERE customer_id = ? GROUP BY status",
+        "SELECT customer_id, status, COUNT(*) FROM orders GROUP BY customer_id, status",
+        "SELECT customer_id, COUNT(*) FROM orders WHERE id > ? GROUP BY customer_id",
+        "SELECT customer_id, COUNT(*) FROM orders GROUP BY customer_id ORDER BY 2",
+        "SELECT customer_id, COUNT(*) FROM orders GROUP BY customer_id LIMIT 5",
+        "SELECT boss_id, COUNT(*) FROM staff GROUP BY boss_id",  # a group of NULL
+        "SELECT customer_id, COUNT(*), SUM(total) FROM orders GROUP BY customer_id",
         "SELECT COUNT(*) FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.name = ?",
         "SELECT AVG(total) FROM orders WHERE customer_id = ?",
     ],
@@ -189,6 +240,7 @@ def test_bad_statements_are_named_and_never_an_error(sql: str, reason: str, fact
 NOT_READ = {
     "aggregate": "SELECT COUNT(*) FROM orders WHERE status = ?",
     "ambiguous": "SELECT id FROM missing",
+    "case": "SELECT id FROM products WHERE name ILIKE ? || '%'",
     "catalogue": "WITH x AS (SELECT 1 FROM pg_class) SELECT * FROM information_schema.tables, x",
     "columns": "SELECT id FROM orders WHERE placed_at < shipped_at",
     "computed": "SELECT id, total * 2 FROM orders WHERE id = ?",
@@ -203,6 +255,7 @@ NOT_READ = {
     "search": "SELECT id FROM products WHERE name LIKE ?",
     "session": "SET search_path = x",
     "shape": "SELECT id FROM orders UNION SELECT id FROM lines",
+    "some": "SELECT COUNT(*) FILTER (WHERE status = 'open') FROM orders WHERE customer_id = ?",
     "unsafe": "SELECT id FROM orders WHERE id = ? AND load_extension(?)",
     "unknown": "this is no SQL at all",
     "write": "UPDATE orders SET status = ? WHERE id = ?",
