@@ -134,7 +134,7 @@ def _next(view: PhaseView) -> str:
 
 
 def table_share(state: State) -> int:
-    """How many percent of the calls the table answers."""
+    """Percent of calls that the table answers."""
     route = ROUTES[state.phase]
     return 100 if route.answers == "table" else state.percent
 

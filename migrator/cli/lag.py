@@ -299,7 +299,6 @@ class Lag(Struct, frozen=True):
 
     @property
     def slot(self) -> SlotLag | None:
-        """The slot's lag, for a captured log."""
         return None if self.marks is None else self.marks.slot
 
     def data(self) -> dict[str, Any]:

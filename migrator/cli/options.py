@@ -326,7 +326,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
 
 @contextmanager
 def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
-    """Failures on the way, which do not stop the command."""
+    """Collects failures on the way, which do not stop the command."""
     failures: list[str] = []
     try:
         yield failures

@@ -255,7 +255,7 @@ class Curves(Struct, frozen=True):
 
 
 def curves_of(latency: Mapping[Side, Curve]) -> Curves:
-    """The curves of one pattern, on one scale."""
+    """Curves of one pattern, on one scale."""
     values = [max(ms, 0.001) for curve in latency.values() for _, ms in curve.points]
     ticks = list(_powers(min(values), max(values)))
     low, high = math.log10(ticks[0]), math.log10(ticks[-1])

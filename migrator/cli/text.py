@@ -190,7 +190,7 @@ def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
 
 
 def finding_line(finding: Finding) -> str:
-    """kind, entity and row, item, attribute, reason: on one line."""
+    """On one line: kind, entity and row, item, attribute, reason."""
     parts = [f"{finding.kind}:", finding.entity, finding.source_key]
     if finding.item_key or finding.item_type:
         parts += ["item", finding.item_type, finding.item_key]

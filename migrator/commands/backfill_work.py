@@ -159,7 +159,7 @@ def _with_others(
 
 
 def _words(session: JobSession, flags: BackfillFlags) -> list[str]:
-    """What another process of the same run is given."""
+    """The command line of another process of the same run."""
     options = {
         "--workers": flags.workers,
         "--limit": flags.limit,

@@ -118,7 +118,7 @@ class Children:
         self._ticker.stop(_LOOK_S)
 
     def _keep(self, part: ProcessPart) -> None:
-        """One process, and those that follow it."""
+        """Keep one process running, and those that replace it."""
         while not self._over.is_set():
             try:
                 process = self._processes[part.id] = self._started(part)
@@ -157,7 +157,7 @@ class Children:
                     process.stdin.close()
 
     def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
-        """When it has ended."""
+        """Wait for its end; whether it ended well."""
         lines = deque(process.stderr or (), maxlen=3)
         # At most a line of JSON: less than the buffer of an unread pipe.
         self.printed.append(process.stdout.read() if process.stdout else "")

@@ -463,7 +463,7 @@ def _show(result: ReplayResult, *, as_json: bool) -> None:
 
 
 def _no_lag() -> float:
-    """Between SQL and SQL nothing is on its way."""
+    """No change is in flight between SQL and SQL."""
     return 0.0
 
 
@@ -482,7 +482,7 @@ def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
 
 
 def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
-    """The named patterns, each once; all if none is named."""
+    """The named patterns, each once; all without names."""
     if not mapping.patterns:
         raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
     unknown = [name for name in names if name not in mapping.patterns]

@@ -232,7 +232,7 @@ def _need(found: Sequence[str]) -> None:
 
 
 def _turns(daemon: ReverseDaemon) -> bool:
-    """Whether it has to continue with other entities."""
+    """Whether to continue with other entities."""
     try:
         daemon.run()
     except DirectChangedError:

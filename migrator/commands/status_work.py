@@ -374,7 +374,7 @@ def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
 
 
 def is_dead(process: ProcessState) -> bool:
-    """Whether this machine knows that the process has ended."""
+    """Whether the process has ended, as far as this machine knows."""
     return has_ended(process.sees, process.pid, process.born)
 
 
@@ -508,7 +508,7 @@ def _watch(session: JobSession, every_s: float) -> int:
 
 
 def _watched(session: JobSession) -> list[str]:
-    """A journal that is away for a moment ends no watch."""
+    """A temporarily unreachable journal does not end a watch."""
     head = f"job {session.job.name}, {moment(time.time())}; Ctrl-C ends"
     try:
         return [head, *look_at(session).lines()]

@@ -123,7 +123,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
 
 
 def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
-    """The definition's lines of each part that differs, once."""
+    """The definition's lines of each differing part, once."""
     for part in dict.fromkeys(parts):
         lines = DEFINITIONS[form](part, designed)
         yield f"# {part}" if lines else f"# {part}: take it out"

@@ -73,7 +73,7 @@ class _VerifyRequest(Struct, frozen=True):
         return RunWork(kind="verify", scope=self.scope, sample=self.sample, source_url=url)
 
     def words(self, sample: str | None) -> list[str]:
-        """What another process of the same run is given."""
+        """The command line of another process of the same run."""
         seed = None if self.sample is None else self.sample.seed
         given = {"--sample": sample, "--seed": seed, "--source": self.options["source_url"]}
         return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]

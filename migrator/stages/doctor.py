@@ -156,7 +156,7 @@ def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel)
 def check_table(
     checkup: Checkup, state_of: Callable[[TableDesign], TableState | None], design: TableDesign, job: str
 ) -> bool:
-    """Whether the table is there."""
+    """Whether the table exists."""
     try:
         state = state_of(design)
     except MigratorError as error:
@@ -174,7 +174,6 @@ def check_table(
 
 
 def check_jobs(checkup: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
-    """A warning if the table contains records of another captured job."""
     with suppress(MigratorError):  # a table that cannot be read is reported by the check of permissions
         if others := sorted(set(ask()) - {job}):
             what = f"captured job {', '.join(others)} also writes it, and both would share one highest ticket"
@@ -258,7 +257,6 @@ def check_capture(
 
 
 def check_slot(checkup: Checkup, lag: SlotLag | None) -> None:
-    """Check the lag of a captured log."""
     if lag is None:
         return
     if lag.lost:

@@ -188,7 +188,7 @@ def runs_before(journal: SqlJournal, job: str) -> int:
 
 
 def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
-    """(done, planned by now)."""
+    """(pages done, pages planned by now)."""
     counts = [journal.page_counts(run, entity) for entity in journal.planned(run) - SCANS]
     return sum(done for done, _ in counts), sum(planned for _, planned in counts)
 

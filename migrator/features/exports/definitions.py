@@ -187,7 +187,6 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 def _insights(definition: Definition) -> dict[str, Any]:
-    """A resource of its own."""
     if "ContributorInsightsSpecification" not in definition:
         return {}
     label = _label(definition)
@@ -265,5 +264,4 @@ def _capacity(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set(**arguments: Any) -> dict[str, Any]:
-    """The arguments that have a value."""
     return {name: value for name, value in arguments.items() if value not in (None, {}, [])}

@@ -85,7 +85,7 @@ def quoted(text: str) -> str:
 
 
 def literal(value: object) -> str:
-    """A scalar of a mapping, a number as JavaScript holds it."""
+    """A scalar of a mapping in JavaScript."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return quoted(value) if isinstance(value, str) else str(value)
@@ -167,7 +167,6 @@ def _declarations() -> dict[str, str]:
 
 
 def runtime_names() -> frozenset[str]:
-    """Names that a module has anyway."""
     parts = "\n".join(_declarations().values())
     return frozenset({*_DECLARED.findall(parts), *_MODULE_NAMES.split()})
 

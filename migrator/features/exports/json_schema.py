@@ -72,7 +72,7 @@ def _named(model: Model) -> Iterator[tuple[str, RowModel, ItemType]]:
 
 
 def _pointer(name: str) -> str:
-    """A name in a JSON Pointer that is a URI's fragment."""
+    """A name in a JSON Pointer, as a URI's fragment."""
     escaped = name.replace("~", "~0").replace("/", "~1").encode()
     plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
     return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in escaped)

@@ -121,7 +121,6 @@ class RowModel(Struct, frozen=True):
 
     @property
     def expressions(self) -> Iterator[Expression]:
-        """The expressions of its items."""
         for item in self.items:
             yield from (key.template for key in item.keys)
             yield from (attribute.expression for attribute in item.attributes)
@@ -436,7 +435,7 @@ class Expressions(ABC):
         """A parameter that must be set."""
 
     def listed(self, name: str) -> str:
-        """A parameter that is a list."""
+        """A parameter with a list as its value."""
         return self.needed(name)
 
     @abstractmethod

@@ -166,7 +166,7 @@ class TableNames(Struct, frozen=True):
 
     @classmethod
     def of(cls, facts: SchemaFacts, written: Dict[str, EntityNames] = {}) -> TableNames:
-        """`written`: names of a mapping that is there, which stay."""
+        """`written`: names of the existing mapping, which stay."""
         words: dict[str, str] = {}
         types: dict[str, str] = {}
         entities: dict[str, str] = {}
@@ -191,7 +191,6 @@ def _untaken(name: str, taken: Iterable[str]) -> str:
 
 
 def joined_key(word: str, pieces: Sequence[str]) -> str:
-    """A key attribute: a word, and the values behind it."""
     return "#".join([word, *pieces])
 
 
@@ -271,7 +270,7 @@ class Needs(Struct, frozen=True):
     def _when(
         self, question: StatementQuestion
     ) -> Iterator[tuple[str, tuple[str | int | bool | None, ...] | None]]:
-        """Sorted by column, one condition for each."""
+        """Conditions sorted by column, one for each."""
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
             name = ".".join(filter(None, condition.path))

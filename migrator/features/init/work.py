@@ -173,7 +173,6 @@ def _proof_data(sheet: Sheet) -> dict[str, Any]:
 
 
 def proof_text(sheet: Sheet, name: str) -> str:
-    """The result of a pattern's proof, in words."""
     if (replay := sheet.proof.replays.get(name)) is None:
         return f"no: {sheet.proof.missing or sheet.proof.apart.get(name, '')}"
     if replay.different:
@@ -332,7 +331,7 @@ def _figures(tables: Sequence[SampledTable], varying: dict[str, list[str]]) -> l
 
 
 def _faults(text: str, file: str) -> list[str]:
-    """What is left to fix by hand."""
+    """Faults to fix by hand."""
     try:
         parsed = examine_mapping(text, file)
         check_mapping(parsed, facts_of(parsed.mapping))
@@ -389,7 +388,6 @@ class WrittenFiles(Struct, frozen=True):
         return self.mapping, self.job, self.worksheet
 
     def names(self) -> dict[str, EntityNames]:
-        """Names of tables in the replaced mapping."""
         try:
             return names_in(self.mapping.read_text(encoding="utf-8"), self.mapping.name)
         except (OSError, UnicodeDecodeError):

@@ -155,7 +155,6 @@ class _Reading:
                 yield f"        keep: {text_of(kept)}"
 
     def _item(self, name: Any, place: str, taken: set[str]) -> str:
-        """The item type of a facet with this name."""
         if not _is_name(name) or not name.strip():
             self.faults.append(
                 f"{place}.FacetName: {_shown(name)} is not a valid name: 1 to {_NAME_BYTES} printable characters"
@@ -249,7 +248,7 @@ def _word(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value in a message, short and on one line."""
+    """The value in a message: short, on one line."""
     text = (
         json.dumps(value, ensure_ascii=True, default=str)
         if not isinstance(value, (dict, list))

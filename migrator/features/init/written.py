@@ -378,7 +378,7 @@ def _of_columns(table: TableFacts) -> Iterator[str]:
 
 
 def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
-    """Texts in keys that may be longer than a key."""
+    """Warnings of texts in keys that may be longer than a key."""
     for name, entries in sorted(design.entries.items()):
         table = asked.facts.tables[name]
         pieces = {piece.path for entry in entries for piece in entry.partition[1] if not piece.path[0]}

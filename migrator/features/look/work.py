@@ -196,7 +196,7 @@ class Look(Struct, frozen=True):
         }
 
     def _named(self, items: Any) -> dict[str, list[SourceKey]]:
-        """The rows that stored items name as theirs, by entity."""
+        """Rows named by stored items, by entity."""
         named: dict[str, dict[SourceKey, None]] = defaultdict(dict)
         for item in items:
             root = self.table.root_of(item)

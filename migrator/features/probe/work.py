@@ -102,7 +102,7 @@ class Probe:
         return None
 
     def key(self, sort: str = "a") -> dict[str, Any]:
-        """A key that nothing has yet."""
+        """An unused key."""
         return {"pk": {"S": f"p{next(self._number)}"}, "sk": {"S": sort}}
 
     def put(self, item: Mapping[str, Any], **words: Any) -> Any:
@@ -705,7 +705,7 @@ def _wait(stop: Event, wait_s: float) -> None:
 
 @contextmanager
 def _table(client: Any, stop: Event) -> Iterator[str]:
-    """Deleted however the block ends."""
+    """A table that is deleted at the end of the block in any case."""
     name = f"migrator-probe-{secrets.token_hex(6)}"
     attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("pk", "sk", "gpk")]
     client.create_table(

@@ -222,7 +222,6 @@ def _exponent(number: Decimal) -> int:
 
 
 def _places(number: Decimal) -> int:
-    """Decimals without trailing zeros."""
     return max(0, -_exponent(number.normalize()))
 
 

@@ -305,7 +305,7 @@ def _failed(side: Side, named: str, standings: Standings) -> Iterator[_Point]:
 
 
 def _calls(pattern: PatternReport, side: Side) -> int:
-    """Calls by callers and by shadow reads, failed ones included."""
+    """Calls by callers and by shadow reads, with failed ones."""
     return pattern.answered.get(side, 0) + pattern.errors.get(side, 0)
 
 

@@ -160,7 +160,7 @@ def next_steps(model: ReportModel) -> Iterator[str]:
 
 
 def moved_words(model: ReportModel) -> Iterator[str]:
-    """Comparisons that are left out."""
+    """Comparisons left out of the report."""
     if moved := [
         f"{pattern.name} ({pattern.before_move:,})" for pattern in model.patterns if pattern.before_move
     ]:

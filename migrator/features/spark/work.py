@@ -277,7 +277,7 @@ def need_executors(cluster: Cluster, text: JobText, source_url: str = "") -> Non
 
 
 def faults_of(probes: Sequence[ExecutorReport], own_version: str) -> list[str]:
-    """Why executors cannot work, each reason once."""
+    """Why executors cannot work; each reason once."""
     faults = dict[str, None]()
     for told in probes:
         if told.version != own_version:

@@ -259,7 +259,7 @@ def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Itera
 
 
 def _unbounded(design: Design) -> Iterator[Advice]:
-    """For each place the types that fill its large item collections."""
+    """For each place the types in its large item collections."""
     for index in places_of(design.mapping):
         forms = forms_of(design.mapping, index)
         named: set[str] = set()
@@ -302,7 +302,7 @@ def _rewrites(rewrites: Sequence[Rewrite]) -> Iterator[Advice]:
 
 
 def changing_keys(columns: Sequence[KeyColumn], writes: WriteRates) -> Iterator[Advice]:
-    """Columns of keys that are updated, the most often first."""
+    """Key columns with updates, the most frequent first."""
     rated = [(writes.updates_per_s.get((key.table, key.column), 0.0), key) for key in columns]
     for rate, key in sorted(rated, key=lambda pair: (-pair[0], pair[1].table, pair[1].column, pair[1].type)):
         if rate > 0:

@@ -111,7 +111,6 @@ class ItemCollections:
             self._by_key = self._left(large)
 
     def _left(self, large: Set[tuple[Any, ...]]) -> dict[tuple[Any, ...], ItemCollection]:
-        """Large collections, and those that are chosen."""
         return {
             key: collection
             for key, collection in self._by_key.items()
@@ -119,7 +118,7 @@ class ItemCollections:
         }
 
     def _spread(self) -> tuple[int, Spread, Spread]:
-        """(how many collections there are, their bytes, their items)."""
+        """(number of collections, their bytes, their items)."""
         every = list(self._by_key.values())
         share = self._below / _HASHES
         chosen = (

@@ -398,7 +398,7 @@ class Checked(Struct, frozen=True, dict=True):
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Names of all that items of `read` may have."""
+        """Names of all possible attributes in items of `read`."""
         table = self.mapping.table
         designs = [(plan, design) for plan in self.read_plans for design in plan.entity.items]
         names = frozenset(

@@ -311,7 +311,6 @@ def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
 
 
 def patterns_reading(mapping: Mapping, names: Sequence[str]) -> list[str]:
-    """Patterns with answers from items of the named entities."""
     return [
         name for name, pattern in mapping.patterns.items() if set(types_read(mapping, pattern)) & set(names)
     ]

@@ -614,7 +614,7 @@ def _in_key(index: Index, key: StoredKey) -> set[str]:
 
 
 def _computed_of(key: StoredKey, names: set[str]) -> set[str]:
-    """Words of the SQL of those names that are computed columns."""
+    """Words in the SQL of those `names` that are computed columns."""
     computed = [key.entity.computed[name].sql for name in names if name in key.entity.computed]
     return {word for sql in computed for word in re.findall(r"\w+", sql)}
 

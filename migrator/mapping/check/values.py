@@ -462,7 +462,7 @@ def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
 
 
 def _is_fixed(ref: Ref, plan: EntityPlan) -> bool:
-    """Whether all texts of `ref` are as long."""
+    """Whether all texts of `ref` have the same length."""
     kind = kind_of(ref.paths[0], plan)
     return not ref.filters and (ref.format is not None or (kind is not None and kind.name == "uuid"))
 

@@ -203,7 +203,7 @@ def _type(
 
 
 def _without_renamed(before: Parts, after: Parts) -> tuple[Parts, Parts]:
-    """Without entries that are the same attributes under another index's name."""
+    """The parts without entries that are the same attributes under another index's name."""
     sides = [
         {name: meant for name, meant in parts.items() if name.startswith(ENTRY) and name not in others}
         for parts, others in ((before, after), (after, before))

@@ -347,7 +347,7 @@ def _gives(place: _Place, scope: RowScope) -> Iterator[GivenColumn | Lack]:
 
 
 def _columns_in(value: Expression, scope: RowScope) -> Iterator[str]:
-    """Columns of the row itself within values of several."""
+    """Columns of the row itself within composite values."""
     for use in uses_in(value):
         for path in use.ref.paths:
             if len(use.ref.paths) > 1 and (column := scope.table.column(path)) is not None and not column.sql:
@@ -360,7 +360,7 @@ def _own_column(ref: Ref, scope: RowScope) -> Column | None:
 
 
 def _of_climb(place: _Place, each: Each, scope: RowScope) -> Iterator[GivenColumn | Lack]:
-    """Of a climb's maps the last one is the row's own."""
+    """Columns of a climb's maps, the last of which is the row's own."""
     collected = scope.plan.collected(each.collection) if scope.collection is None else None
     if collected is not None and collected.collection.kind == "climb" and each.key is None:
         own = RowScope(scope.plan, scope.around, collected)
@@ -598,7 +598,7 @@ def _lists(scope: RowScope, design: ItemDesign) -> Iterator[ChildList]:
 
 
 def _constants(plan: EntityPlan) -> Row:
-    """Columns of which `where` allows one value alone."""
+    """Columns that `where` limits to one value."""
     row: Row = {}
     for column, allowed in plan.where:
         if allowed is None or len(allowed) != 1 or column.alike or column.sql:
@@ -989,5 +989,5 @@ def _merge(row: Row, more: Row, recovered: Collection[str] | None = None) -> Non
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two decoded values are one: true is not 1."""
+    """Whether two decoded values are the same: true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)

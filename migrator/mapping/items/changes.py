@@ -167,7 +167,7 @@ def _climb_use(plan: EntityPlan, climb: CollectionPlan) -> Captured:
 
 
 def _ordering(collection: CollectionPlan, alias: str) -> tuple[str, ...]:
-    """Columns of the alias that the list is ordered by."""
+    """Columns of the alias in the list's ORDER BY."""
     columns = []
     for path in collection.order_by:
         head, dot, name = path.partition(".")

@@ -333,7 +333,7 @@ def specs_of(ref: Ref) -> list[FilterSpec]:
 
 
 def takes_null(ref: Ref) -> bool:
-    """Whether a NULL gives the reference a value."""
+    """Whether the reference has a value for NULL."""
     return any(spec.null for spec in specs_of(ref))
 
 

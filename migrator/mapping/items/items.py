@@ -355,13 +355,13 @@ def key_text(table: TableDesign, item: Item) -> str:
 
 
 def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
-    """Writes the ticket of the reading into each item."""
+    """Write the ticket of the read into each item."""
     for item in items:
         item[table.ticket_attribute] = ticket
 
 
 def row_key(entity: CompiledEntity, row: RowTree) -> str:
-    """The row's key; '' if it holds what no key should."""
+    """The row's key; '' if it contains a value that keys must not have."""
     try:
         return entity.source_key(row)
     except TypeError:
@@ -378,7 +378,7 @@ Raises: KeyError if the image lacks a column of a key: it was left for another m
 
 
 def no_keys(image: Dict[str, Any]) -> frozenset[ItemKey]:
-    """ImageKeys of an entity whose keys are remembered."""
+    """ImageKeys of an entity with remembered keys."""
     return frozenset()
 
 

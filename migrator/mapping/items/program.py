@@ -130,7 +130,7 @@ class ItemParts(Struct, frozen=True):
 
     @property
     def index_keys(self) -> frozenset[str]:
-        """Plain attributes that are keys of an index by their names."""
+        """Plain attributes that are index keys by name."""
         return frozenset(part.name for part in self.rest if isinstance(part, Attribute) and part.key)
 
 
@@ -162,7 +162,7 @@ def parts_of(mapping: Mapped, plan: EntityPlan, design: ItemDesign) -> ItemParts
 
 
 def entries_of(table: TableDesign, design: ItemDesign) -> Iterator[Entry]:
-    """Without the attributes of the table's own key."""
+    """Index entries without the attributes of the table's own key."""
     indexes = {index.name: index for index in table.indexes}
     for entry in design.entries:
         own = indexes[entry.index].own_attributes(table)
@@ -438,7 +438,6 @@ class _Tuple:
                 self.decoded.add(self.places.lists[path.partition(".")[0]][0])
 
     def called(self, function: Callable[[Any], Any], paths: Iterable[str]) -> Callable[[Any], Any]:
-        """The function as an operation calls it."""
         self.read(paths)
 
         def call(row: Any) -> tuple[Any, bytes, int] | None:
@@ -448,7 +447,7 @@ class _Tuple:
         return call
 
     def plain_column(self, expression: Expression) -> int | None:
-        """The place of the column that it is, as it is."""
+        """The place of the plain column; None for any other expression."""
         place = self.places.columns.get(expression.column) if isinstance(expression, Ref) else None
         return place if place in self.kinds else None
 
@@ -512,7 +511,7 @@ def _by_decoder(kind: Kind) -> Callable[[Any], tuple[bytes, int, str | None]]:
 
 
 def _json(value: Value) -> tuple[bytes, int]:
-    """A value as JSON in DynamoDB's form, and its bytes."""
+    """A value as DynamoDB's JSON, and its bytes."""
     wired, size = encode_value(value)
     return orjson.dumps(wired, default=base64_text), size
 

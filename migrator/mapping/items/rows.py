@@ -169,7 +169,7 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
 
 
 def compile_value(expression: Expression, places: RowPlaces) -> Compiled:
-    """A function giving the attribute's value, None for NULL."""
+    """A function that returns the attribute's value, None for NULL."""
     if isinstance(expression, Ref):
         decoded = compile_ref(expression, places)
         return lambda row: values.attribute(decoded(row))

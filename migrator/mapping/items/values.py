@@ -46,7 +46,7 @@ class NotHeldError(NoFormError):
 
 
 def without_advice(error: RowError) -> str:
-    """The reason without what only a mapping can do about it."""
+    """The reason without advice that only concerns a mapping."""
     return str(error).partition("; write |text")[0]
 
 

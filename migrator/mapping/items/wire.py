@@ -338,7 +338,7 @@ class Estimate(Counts, frozen=True):
         return price.write * self.write_units / _MILLION
 
     def storage_cost(self, price: Price) -> Decimal:
-        """US dollars a month for keeping it."""
+        """US dollars per month for storing it."""
         return price.storage * self.stored_bytes / _GB
 
 

@@ -334,7 +334,7 @@ _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
 
 
 def text_of(value: object) -> str:
-    """A YAML scalar, or a flow sequence or mapping of such."""
+    """A YAML scalar, or a flow sequence or mapping of scalars."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{text_of(name)}: {text_of(one)}' for name, one in value.items())}}}"
     if isinstance(value, (list, tuple)):

@@ -528,7 +528,7 @@ class Manifest(Struct, frozen=True):
         return sum(part.json_bytes for part in self.parts)
 
     def data(self) -> bytes:
-        """The file: the same for equal manifests."""
+        """The file's content: the same for equal manifests."""
         fields = {"format": FORMAT, **asdict(self), "items": self.items, "json_bytes": self.json_bytes}
         return (json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()
 

@@ -270,7 +270,7 @@ class EntityPlan(Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[EntityPlan | CollectionPlan, ...]:
-        """All that rows are read of: itself, and its collections."""
+        """The entity itself and its collections: all that rows are read of."""
         return (self, *self.collections)
 
     def collected(self, alias: str) -> CollectionPlan | None:
@@ -355,7 +355,7 @@ class Lookup:
         object.__setattr__(self, "is_root", not self.columns)
 
     def begin(self, image: Dict[str, Any]) -> tuple[Any, ...]:
-        """The values that it begins from, of a row's image."""
+        """The start values in a row's image."""
         return (1,) if self.of_single else tuple(image[name] for name in self.values)
 
 

@@ -236,7 +236,7 @@ class Lifetimes(Struct, frozen=True):
 
     @property
     def beat_s(self) -> float:
-        """How often a heartbeat is renewed, so that some may fail."""
+        """Interval of heartbeats, short enough that some may fail."""
         return self.silent_s / _BEATS_A_SILENCE
 
     @property
@@ -342,7 +342,7 @@ class ProcessState(Struct, frozen=True):
 
     @property
     def usual_rate(self) -> float:
-        """Done a second since it began."""
+        """Done per second since it began."""
         return self.done / max(1.0, self.alive_at - self.since)
 
 

@@ -48,7 +48,7 @@ class Template(Struct, frozen=True):
 
     @property
     def sole(self) -> Ref | None:
-        """The reference that is all of it."""
+        """The reference that is the whole template."""
         return next(iter(self.refs), None) if len(self.parts) == 1 else None
 
     @property
@@ -406,11 +406,11 @@ class Entity(Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """The name that stands in the mapping file."""
+        """The name in the mapping file."""
         return self.name.partition("@")[0]
 
     def copies(self, type_: str) -> int:
-        """How many items of the type one row makes at most."""
+        """The most items of the type that one row makes."""
         return sum(item.type == type_ for item in self.items)
 
     @property

@@ -107,7 +107,7 @@ class StatementQuestion:
 
     @property
     def constants(self) -> tuple[QuestionCondition, ...]:
-        """Conditions that no parameter has a part in."""
+        """Conditions without parameters."""
         return tuple(condition for condition in self.conditions if not condition.params)
 
 
@@ -254,7 +254,7 @@ _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def is_of_the_database(schema: str, table: str) -> bool:
-    """Whether it is a table in which a database describes itself."""
+    """Whether it is a table of the database's own catalogue."""
     return schema.lower() in _CATALOGUES or table.lower().startswith(_OF_THE_DATABASE)
 
 
@@ -264,7 +264,7 @@ def plain_name(name: str) -> str:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """The name, with a number behind it where it is taken."""
+    """The name, with a number after it if taken."""
     names = set(taken)
     number, name = 1, wanted
     while name in names:

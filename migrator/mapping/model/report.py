@@ -411,6 +411,6 @@ class LookReport(Struct, frozen=True):
 
     @property
     def counts(self) -> dict[LookState, int]:
-        """Items by state, those that are as they should be last."""
+        """Items by state, correct ones last."""
         states = [item.state for item in self.items]
         return {state: states.count(state) for state in sorted(set(states), key=lambda s: (s in FINE, s))}

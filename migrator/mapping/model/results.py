@@ -52,7 +52,7 @@ class Request(Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """How many of them are sent."""
+        """Number of requests that are sent."""
         return len(self.sent[:1] if self.operation == "get" else self.sent)
 
 

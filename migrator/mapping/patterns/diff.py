@@ -381,7 +381,7 @@ def _kind(row: Any, item: Any) -> DiffClass:
 
 
 def as_text(row: Row) -> str:
-    """A row as text in which equal numbers are equal."""
+    """A row as text, the same for equal numbers."""
     return repr([_comparable(value) for value in row])
 
 

@@ -193,7 +193,7 @@ def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _entered(mapping: Mapping) -> frozenset[str]:
-    """Names of the indexes that any item writes the key of."""
+    """Names of the indexes with keys written by any item."""
     designs = (design for entity in mapping.entities.values() for design in entity.items)
     return frozenset(entry.index for design in designs for entry in design.entries)
 
@@ -543,7 +543,7 @@ def bindable(text: str, column: Column, plan: EntityPlan) -> Any:
 
 
 def is_held(number: int) -> bool:
-    """Whether any source has such a number in an integer column."""
+    """Whether an integer column of any source can hold the number."""
     return -(2**63) <= number < 2**64
 
 

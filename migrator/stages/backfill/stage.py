@@ -259,7 +259,6 @@ class Backfill:
                 self._rest(run)
 
     def result(self, run: Run, entities: Sequence[CompiledEntity], took_s: float) -> BackfillResult:
-        """The run's result in the journal."""
         return BackfillResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},

@@ -84,7 +84,7 @@ class OnRecord(Struct, frozen=True):
         return Kept(self.journal, phases, self.direct, self.direct_run)
 
     def contradicts(self, kept: Kept) -> bool:
-        """Whether the table keeps something newer than this journal."""
+        """Whether the table keeps newer records than this journal."""
         moved = any(self.version(name) < phase.version for name, phase in kept.phases.items())
         return moved or self.direct_run < kept.direct_run
 

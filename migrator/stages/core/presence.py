@@ -98,7 +98,7 @@ class Pace:
 
     @property
     def held(self) -> str:
-        """Why nothing begins just now; '' if it may."""
+        """Why nothing may begin now; '' if it may."""
         throttle = self.throttle
         if throttle.paused:
             why = f" ({throttle.reason})" if throttle.reason else ""
@@ -183,7 +183,7 @@ _log = get_logger("presence")
 
 
 def process_of(kind: ProcessKind) -> ProcessState:
-    """This process, which the journal does not know yet."""
+    """This process, before its registration in the journal."""
     pid = os.getpid()
     return ProcessState(
         *(kind, socket.gethostname(), pid, version("single-table-migrator")),

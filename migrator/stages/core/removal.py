@@ -280,7 +280,7 @@ class Forget:
             yield from items
 
     def _keys_of(self, items: Sequence[Item]) -> set[str]:
-        """The items' keys as findings hold them."""
+        """The items' keys, as in findings."""
         return {key_text(self.design, item) for item in items}
 
     # ── writers that may be late ──
@@ -308,7 +308,7 @@ class Forget:
 
 
 def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
-    """Kinds of traces in the journal that no writer needs."""
+    """Kinds of traces in the journal that writers do not need."""
     if traces.is_there or is_back:
         return OF_ANY_ROW
     needed = OF_LATE_WRITERS if is_late or traces.items else frozenset[str]()

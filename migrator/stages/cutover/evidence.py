@@ -68,7 +68,7 @@ class Aggregate(Struct):
         self.newest_at = max(window.begun_at, self.newest_at or 0.0)
 
     def calls(self, side: Side) -> int:
-        """Calls of the side, failed ones included."""
+        """Calls of the side, with failed ones."""
         return self.answered[side] + self.errors[side]
 
 

@@ -113,7 +113,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return _or_unknown(lambda: self.way_back(self.entities_of(pattern)))
 
     def entities_of(self, pattern: str) -> frozenset[str]:
-        """Whose items the pattern reads."""
+        """Entities with items that the pattern reads."""
         return frozenset(types_read(self.checked.mapping, self._pattern(pattern)))
 
     def back_lines(
@@ -196,7 +196,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def installation(self) -> Installation | None:
-        """The installation of capture, if there is one."""
         return self.capture.capture.installation()
 
     @cached_property
@@ -334,7 +333,7 @@ def _answered_since_s(newest: Newest | None, pattern: str) -> float:
 
 
 def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
-    """What `ask` returns; Unknown where source, table or journal is unavailable."""
+    """The result of `ask`; Unknown if source, table or journal is unavailable."""
     try:
         return ask()
     except (StoppedError, SourceError, TargetError) as error:

@@ -52,7 +52,7 @@ class Owning(Struct, frozen=True):
     check: Callable[[], None]
 
     def run(self) -> int:
-        """How many items were not ours before."""
+        """Number of newly adopted items."""
         return sum(self._entity(entity) for entity in self.entities)
 
     def _entity(self, entity: LiveEntity) -> int:

@@ -119,7 +119,7 @@ class CaptureStage(Struct, frozen=True):
         return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
 
     def limits(self) -> list[str]:
-        """Changes that leave no mark all the same."""
+        """Changes that leave no mark in any case."""
         return self.capture.limits(self.marked_by)
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:

@@ -113,7 +113,7 @@ class Ahead:
         self._upto = self._read = self._spared = 0
 
     def keys(self, roots: Iterable[Root]) -> dict[Root, set[ItemKey]]:
-        """Item keys that pending marks know of these roots."""
+        """Item keys of these roots in pending marks."""
         return {
             root: {key for number in numbers for key in self._pending[number].left[root]}
             for root in roots
@@ -435,7 +435,7 @@ class Relay:
         return reach if isinstance(reach, Reach) else None
 
     def _reach(self, mark: Mark) -> Reach | str:
-        """Returns the reason if the mark cannot be processed."""
+        """The roots that the mark reaches; a reason if it cannot be processed."""
         if mark.fault:
             return f"{mark.fault}; run `migrator verify --repair`, and relay with --discard-marks"
         if mark.root is not None:

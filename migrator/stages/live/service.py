@@ -177,7 +177,7 @@ class Strict(Struct, frozen=True):
         why = f"{what}; roll it back, and raise longest_transaction_s where it may"
 
         def check() -> None:
-            """Lets nothing be sent when the pre-marks may be ripe already."""
+            """Raises if the pre-marks may be ripe already, so that sending stops."""
             self.check()
             if self.clock() >= begun_at + self.longest_s:
                 raise StoppedError(why)

@@ -295,7 +295,7 @@ class SharedLeases(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The place is the parent's."""
+        """The place belongs to the parent."""
         if in_child:
             self._current, self._lock = None, Lock()
 

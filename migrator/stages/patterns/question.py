@@ -250,7 +250,7 @@ class ReadMeter:
         return self._kept(request, self._store.batch_get(request))
 
     def units(self, table: TableDesign) -> float:
-        """The read units that DynamoDB takes for items of these sizes."""
+        """DynamoDB's read units for items of these sizes."""
         return sum(_read_units(request, page, table) for request, page in self.read)
 
     @property

@@ -213,7 +213,7 @@ class Budget:
         self._lock = Lock()
 
     def take(self) -> bool:
-        """Whether there is one left, which then is taken."""
+        """Take one if any is left; whether one was."""
         with self._lock:
             now = self.clock()
             self._left = min(self._most, self._left + max(0.0, now - self._at) * self.per_s)
@@ -242,7 +242,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether none may run now."""
+        """Whether tasks are blocked now."""
         with self._lock:
             return self._failed >= self.after and self.clock() < self._open_until
 
@@ -514,7 +514,7 @@ class Shadow:
         return
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The parent's shadows are the parent's."""
+        """Shadows stay with the parent."""
         if in_child and self._running:
             self._begin_anew()
             self._pool.start()

@@ -437,7 +437,7 @@ class Reverse:
         check: Check,
         looks: _Looks,
     ) -> dict[RowId, WaitingRow]:
-        """The rows that were deleted, each as it waited for that."""
+        """The deleted rows, each as it waited for that."""
         before = self.journal.waiting_of(states)
         now = self.journal.now()
         waiting = self._put(states, before, now, check, looks)

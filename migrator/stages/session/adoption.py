@@ -42,7 +42,7 @@ def guard(session: JobSession) -> None:
 
 
 def known_tickets(session: JobSession) -> list[int]:
-    """The highest tickets that the journal and the table know of."""
+    """The highest tickets known to the journal and the table."""
     target = session.target
     table = target.admin.state(target.design)
     if table is None:

@@ -195,7 +195,7 @@ class Target(Struct, frozen=True):
         return self.admin.existing(self.design)
 
     def pages(self) -> Iterator[list[Item]]:
-        """Every item of the table, by one scan of it."""
+        """Every item of the table, by one scan."""
         return (page.items for page in self.store.scan(0, 1))
 
     def stripping(self) -> DynamoStripping:
@@ -325,7 +325,7 @@ def design_for(job: Job, design: TableDesign) -> TableDesign:
 
 
 def jobs_of(target: Target) -> frozenset[str]:
-    """The captured jobs that the table keeps something of."""
+    """The captured jobs with records in the table."""
     return frozenset(control_state(target.store).jobs)
 
 

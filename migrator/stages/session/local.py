@@ -9,7 +9,7 @@ from migrator.dynamodb.embedded import EmbeddedServer
 
 
 def running() -> tuple[EmbeddedServer | None, str]:
-    """The first that runs, and a line for a person."""
+    """The first running server, and a line for a person."""
     server = next(filter(None, map(embedded.running, _folders())), None)
     return server, embedded.status(server)
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def shards_of(session: JobSession) -> SqlStreamJournal:
-    """How far each shard of the table's stream is processed."""
+    """Progress in each shard of the table's stream."""
     return SqlStreamJournal(session.journal.database, session.job.name, session.design.name)
 
 
@@ -151,7 +151,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return list(notes([table.facts for table in self.tables.values()], triggers))
 
     def sql_writers(self, *, refuse: bool) -> SqlWriterStatus:
-        """`refuse`: makes the triggers that are missing."""
+        """`refuse`: create the missing triggers."""
         tables = following(self.tables.values(), self.plans, self.session.plans)
         return sql_writers(self.session.live.capture, self.session.job.name, tables, refuse=refuse)
 

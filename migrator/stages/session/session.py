@@ -168,7 +168,7 @@ class JobSession:
 
     @cached_property
     def parsed(self) -> ParsedMapping:
-        """The mapping, faults included."""
+        """The mapping, with its faults."""
         return self._other_revision or read_mapping(self.job.mapping)
 
     @property
@@ -184,7 +184,7 @@ class JobSession:
 
     @cached_property
     def checked(self) -> Checked:
-        """The mapping laid over the source."""
+        """The mapping planned for the source."""
         return with_writes(checked_on(self.source, self.parsed), self.job.direct, self.job.keep)
 
     @property
@@ -345,7 +345,6 @@ class JobSession:
 
     @property
     def open_findings(self) -> SqlOpenFindings:
-        """What the job's relays found and still holds."""
         return SqlOpenFindings.of_relays(
             self.journal.database, self.job.name, self.journal.runs(self.job.name)
         )

@@ -64,14 +64,14 @@ class Workload(Struct, frozen=True):
         return listed_questions(text, path, self.facts.dialect)
 
     def merged(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Each form of them once."""
+        """Each form of the statements once."""
         return merged(statements, self.facts.dialect)
 
     def question(self, statement: Statement) -> StatementQuestion | Unserved:
         return question_of(statement, self.facts)
 
     def writes(self, path: Path) -> WriteRates:
-        """What a file of statements with rates says of changes."""
+        """Rates of changes in a file of statements with rates."""
         return told_writes(self._written(path), self.facts)
 
     def clauses(self, mapping: MappingModel) -> dict[tuple[str, str], Clauses]:

@@ -155,7 +155,7 @@ def _merged(seen: Iterable[tuple[str, ...]], names: Sequence[str]) -> Sequence[s
 
 
 def _attribute(name: str, value: Any) -> bytes:
-    """An attribute's text, but for the brace that ends it."""
+    """An attribute's text without its final brace."""
     return orjson.dumps({name: value})[1:-2]
 
 
@@ -199,7 +199,7 @@ class Digests:
         self._matched = bytearray()
 
     def empty(self) -> Digests:
-        """None yet, by the same key."""
+        """Empty digests with the same key."""
         return Digests(self._key)
 
     def of(self, text: bytes) -> int:
@@ -225,7 +225,7 @@ class Digests:
         return sum(map(len, self._parts))
 
     def sort(self) -> None:
-        """Between the last `add` and the first question."""
+        """Call after the last `add` and before the first lookup."""
         self._parts = [array("q", sorted(part)) for part in self._parts]
         self._begins = [0, *accumulate(map(len, self._parts))]
         self._matched = bytearray(self.count())
@@ -252,7 +252,7 @@ class Digests:
         return missing
 
     def match_places(self, places: Places) -> None:
-        """What another process has matched, of the same digests."""
+        """Add matches of another process with the same digests."""
         matched = self._matched
         for place in places:
             matched[place] = 1
@@ -374,7 +374,7 @@ class DigestScan(TableScan):
         return _Page(self._totals(seen), [digest for _, _, digest in seen])
 
     def _number(self, name: str) -> re.Pattern[bytes]:
-        """What finds the numbers of an attribute in texts."""
+        """Pattern of the numbers of an attribute in texts."""
         pattern = self._numbers.get(name)
         if pattern is None:
             pattern = self._numbers[name] = re.compile(re.escape(_begin_of_number(name)) + rb'([^"]*)"')
@@ -469,7 +469,7 @@ class DigestScan(TableScan):
             one.is_learned = True
 
     def orders(self, entity: CompiledEntity) -> Orders:
-        """The order of attributes by type, as the table gives them."""
+        """The order of attributes by type, as in the table."""
         own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity.name)
         return {where: order for orders in own for where, order in orders.items()}
 

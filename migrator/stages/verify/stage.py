@@ -110,7 +110,7 @@ class SegmentLook(Struct, frozen=True):
         return page, _seen(totals), _took_ms(started)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
-        """What all segments have left; None if digests are too many."""
+        """The digests of all segments; None if too many."""
         totals = {}
         for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
             if number > 0:
@@ -576,7 +576,6 @@ class Verify:
         return DigestScan(*self._scanned(run, entities), store=self.store, digests=digests)
 
     def _scanned(self, run: Run, entities: Sequence[CompiledEntity]) -> _Scanned:
-        """What a scan of the table needs."""
         segments, options = self._segments_of(run), self.options
         walk = TableWalk(self.store, segments, options.workers, self.stop, _STOPPED)
         by_name = {entity.name: entity for entity in entities}

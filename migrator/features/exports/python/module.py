@@ -85,7 +85,7 @@ _Stored: TypeAlias = tuple[str, str, str]
 
 
 def _merged(name: str, several: Sequence[ItemAttribute], items: int) -> _Stored:
-    """An attribute that so many items may have."""
+    """An attribute that several items may have."""
     if several[0].stored:
         return name, "Any", f"item.get({literal(name)})"
     kinds = {one.kind for one in several}
@@ -179,7 +179,7 @@ class RowCode:
 
     @cached_property
     def of_arguments(self) -> PythonCode:
-        """Code over the row's values as arguments, that builders take."""
+        """Code over the row's values as arguments of builders."""
         return PythonCode(
             {value.path: self._given(value, "") for value in self.row.values}, self.model.around
         )
@@ -512,7 +512,6 @@ def _order(name: str) -> tuple[int, str]:
 
 @cache
 def _names(code: str) -> frozenset[str]:
-    """Names that code reads."""
     names = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name))
     return frozenset(node.id for node in names if isinstance(node.ctx, ast.Load))
 
