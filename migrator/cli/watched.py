@@ -182,7 +182,7 @@ _NO_FILES_S = 0.1
 
 
 def serve(monitored: Monitored, host: str, port: int) -> None:
-    """Serves from threads of their own until the process ends. Raises: SettingsError if the port cannot be had."""
+    """Serves from threads of their own until the process ends. Raises: SettingsError if the port is not available."""
     registry = CollectorRegistry()
     registry.register(monitored.metrics)
     is_local = _is_local(host)

@@ -1,1 +1,1 @@
-"""What is optional: one folder each, with its commands, its work and its words. None imports another."""
+"""Optional features: one folder each, with its commands, its work and its words. None imports another."""

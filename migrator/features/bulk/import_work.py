@@ -158,7 +158,7 @@ class Import:
         return bool(self.opened.installation)
 
     def run(self, run: Run) -> Imported:
-        """Imports, or continues with what the run has begun.
+        """Import, or resume the run's import.
 
         Raises: RefusedError if DynamoDB did not take all of it, with findings; TargetError if the table exists and this
         run did not make it; Interrupted, StoppedError: the same run continues later.

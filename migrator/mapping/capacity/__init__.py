@@ -1,1 +1,1 @@
-"""What a design takes: reads of its patterns, item collections, writes, money; and what does not fit. Pure."""
+"""Capacity of a design: reads of its patterns, item collections, writes, money; and exceeded limits. Pure."""

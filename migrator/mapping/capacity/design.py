@@ -54,7 +54,7 @@ def asking(mapping: MappingModel, index: Index, type_: str) -> list[Pattern]:
 
 
 def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
-    """(index, type) of entries that the key of no pattern can match."""
+    """(index, type) of entries that no pattern's key can match."""
     unasked = []
     for index in mapping.table.indexes:
         asked = {
@@ -177,7 +177,7 @@ def has_time(forms: Sequence[Form]) -> bool:
 
 
 class KeyMask(Struct, frozen=True):
-    """Masks partition keys: of what a pattern redacts wholly, of others the parts that may name a person."""
+    """Masks partition keys: wholly if a pattern redacts them, else the parts that may name a person."""
 
     templates: Mapping[str, Sequence[Template]]
     secret: frozenset[tuple[str, str]]

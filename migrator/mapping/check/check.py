@@ -283,7 +283,7 @@ def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
-    """A tombstone has only the table's keys, so it appears in an index only if the index is made of these."""
+    """A tombstone has only the table's keys, so it appears in an index only if the index has no other keys."""
     if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
         return
     what = (
@@ -451,7 +451,7 @@ def check_mapping(
 
 
 def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple[Fault, ...]:
-    """The faults of form, and of access patterns against the items. `plans`: what is known of a source, if there is one."""
+    """The faults of form, and of access patterns against the items. `plans`: of a source, if one is given."""
     mapping, document = parsed.mapping, parsed.document
     all_faults = [
         *parsed.faults,

@@ -373,7 +373,7 @@ def _item_types(mapping: Mapping) -> set[str]:
 
 
 def _closed(prefix: Template, separator: str) -> bool:
-    """Whether a prefix ends where a value ends, so that it matches no longer name."""
+    """Whether a prefix ends at the end of a value, so that it does not match longer names."""
     last = prefix.parts[-1] if prefix.parts else ""
     if isinstance(last, str):
         return last.endswith(separator)

@@ -47,7 +47,7 @@ def _escaped(sql: str) -> str:
 
 
 def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
-    """A warning where a number may have more digits than DynamoDB holds; '' if its text is taken."""
+    """A warning if a number may have more digits than DynamoDB stores; '' if its text is used."""
     if kind.name != "number" or (kind.precision or 0) <= NUMBER_DIGITS:
         return ""
     if ref is not None and keeps_every_value(ref.filters):

@@ -16,8 +16,8 @@ from migrator.mapping.model.table import ItemKey
 from migrator.runtime.errors import SettingsError
 
 ORDER: tuple[ChangeStep, ...] = ("indexes", "newest", "items", "gone", "verify", "unasked")
-"""Indexes are there before items have their attributes; no item of the older mapping is written once the newer one is the
-newest, so what is written and deleted after that stays; the verify proves all of it; and an index goes last."""
+"""Indexes are added before items get their attributes. Once the newer mapping is the newest, no item of the older one is
+written, so later writes and deletes stay. The verify proves all of it, and indexes are removed last."""
 ANSWERED: tuple[Phase, ...] = ("ramp", "live", "complete")
 """Phases in which the table answers calls."""
 ROUNDS = 3

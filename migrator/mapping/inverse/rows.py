@@ -633,7 +633,7 @@ class LostColumn(Struct, frozen=True):
 
 
 class TableInverse(Struct, frozen=True):
-    """What the items contain of the rows of one table.
+    """The part of one table's rows in the items.
 
     `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' if each has).
     `mend`: the line of the mapping that would keep the lost columns, and `at` where it belongs. `left_out`: the entity's

@@ -1,10 +1,7 @@
-"""Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for what it does not do.
-
-Both executors make the same: the native one (_native.pyx) what `encode_item(items_for(entity, row))` makes, without the
-dicts in between. It leaves every row with a value that its operations do not take to `items_for`, which also shows why a
-row is refused.
-Without a compiler the package has no native executor, and items_for() makes all.
-"""
+"""Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for the rest. Both executors make the
+same: the native one (_native.pyx) makes the result of `encode_item(items_for(entity, row))` without the dicts in between.
+It leaves every row with a value that its operations do not accept to `items_for`, which also gives the reason if a row is
+refused. Without a compiler the package has no native executor, and items_for() makes all."""
 
 from __future__ import annotations
 

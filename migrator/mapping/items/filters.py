@@ -246,26 +246,24 @@ _Kind = TypeVar("_Kind", Kind, Kind | None)
 
 
 class FilterSpec(Struct, frozen=True):
-    """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function of
+    """All facts about a filter; no other code knows a filter by name. `make(args, surroundings)` returns the function of
     decoded values.
 
-    What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
-    which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values;
-    `of_array`: also of those in one value that is a list, and what it gives is a whole attribute.
-    `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
-    `of_bytes`: whether it takes bytes, which have no text.
-    `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
-    of the mapping, and what the map does not list is refused. `of_schema`: whether a schema's name may have it.
+    Input: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for which it
+    returns its argument (otherwise NULL stays NULL). `of_list`: whether it reduces a list's values to one; `of_array`:
+    also those in one value that is a list, with a whole attribute as result. `nested`: whether it accepts lists and maps.
+    `undecodable`: whether it accepts values without a form in their kind. `of_bytes`: whether it accepts bytes, which
+    have no text. `fixed`: whether it only accepts text of fixed width (a format, or a date). `of_map`: whether its
+    argument names a map of the mapping, which refuses unlisted values. `of_schema`: whether a schema's name may have it.
     `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
 
-    What it promises: `same_kind`: that it gives a value of the kind that it is given, and not what `gives` says.
-    `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made from its
-    `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
-    `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
-    never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
-    that its text names ({0} is its argument). `cuts`: to which unit it cuts a time, by its arguments. `moment`: that its
-    text is the whole time, as ISO 8601.
-    `mends`: in what texts may differ of which it makes one.
+    Promises: `same_kind`: that its result has the kind of its input, not that of `gives`. `closed`: that its text cannot
+    contain the separator ('same': as its input), except one made from its `alphabet`. `width`: that all its texts have
+    the same length ('fixed'), or none is longer than its input ('given'). `order`: that its texts sort as its input does
+    ('kept') or the other way round. `injective`: that two values never give one result; `whole`: that with such arguments
+    two values of these kinds do not. `unit`: the bucket of time that its text names ({0} is its argument). `cuts`: to
+    which unit it cuts a time, by its arguments. `moment`: that its text is the whole time, as ISO 8601. `mends`: the
+    differences between texts that it maps to one.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]

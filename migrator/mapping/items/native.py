@@ -1,4 +1,4 @@
-"""The native executor of item programs, where it is installed: without a compiler the package is built without it."""
+"""The native executor of item programs, if installed: without a compiler the package is built without it."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ _KEY_TEXTS: frozenset[KindName] = frozenset({"integer", "text", "uuid", "date", 
 _WITH_MAPS: frozenset[KindName] = frozenset({"json", "list", "map", "plain", "unknown"})
 
 Operation: TypeAlias = tuple[str, bytes, int, int, tuple[Any, ...]]
-"""What it does, the name as JSON with a comma before it and a colon behind it (of a literal: all of it), the bytes that
+"""Its action, the name as JSON with a comma before it and a colon behind it (of a literal: all of it), the bytes that
 DynamoDB counts for that, the attribute's rank in the order that is requested, and its other operands:
 
 - `literal`, `source`: nothing.

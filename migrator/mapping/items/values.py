@@ -453,7 +453,7 @@ def decoder(kind: Kind) -> Decoder:
 
 
 def fitting(value: Any) -> Any:
-    """`value`, if it is none of those. Raises: RowError."""
+    """`value`, unless it is Undecodable. Raises: RowError."""
     if type(value) is Undecodable:
         raise RowError(value.reason)
     return value

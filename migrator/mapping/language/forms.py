@@ -149,7 +149,7 @@ OldsForm = Annotated[OldForm | dict[Name, OldForm], ByShape("query get batch_get
 
 
 class CompareForm(Form):
-    """What makes two values the same although they differ."""
+    """Differences that a comparison of two values ignores."""
 
     ignore: list[Name] = []
     tolerance: dict[Name, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}

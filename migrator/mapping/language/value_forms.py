@@ -18,7 +18,7 @@ Names = Annotated[list[Name], Field(min_length=1)]
 
 
 def written_as(pattern: str) -> Any:
-    """What the JSON Schema says of such a text."""
+    """The JSON Schema of such a text."""
     return Field(json_schema_extra={"pattern": f"^({pattern})$"})
 
 
@@ -96,7 +96,7 @@ DocumentType = Annotated[
     like(_DOCUMENT_TYPE, f"write a type: {_TYPES}, list, map, set(text), set(number), set(binary), any"),
     written_as(_DOCUMENT_TYPE),
 ]
-"""Of a column of an old DynamoDB table: what stands under which of its types, see mapping/language/documents.py."""
+"""The type of a column of an old DynamoDB table; mapping/language/documents.py has the stored types."""
 Transform = Annotated[
     str, like(_TRANSFORM, "write module:function, such as shop.rows:with_total"), written_as(_TRANSFORM)
 ]

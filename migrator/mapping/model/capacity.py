@@ -117,8 +117,8 @@ class Rewrite(Struct, frozen=True):
 
 
 class WriteRates(Struct, frozen=True):
-    """Changes of rows a second, by table, and of columns by update: (table, column). `source`: where they are from, ''
-    for nowhere, and then `why`."""
+    """Changes of rows a second, by table, and of columns by update: (table, column). `source`: their origin, '' for none,
+    and then `why`."""
 
     per_s: Mapping[str, float] = {}
     updates_per_s: Mapping[tuple[str, str], float] = {}

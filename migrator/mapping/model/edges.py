@@ -335,7 +335,7 @@ class ItemStore(Protocol):
         """The item of `Key`, or none. `request` as above."""
 
     def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
-        """The stored items among up to 100 `Keys`, in any order; UnprocessedKeys are asked again."""
+        """The stored items among up to 100 `Keys`, in any order; UnprocessedKeys are requested again."""
 
 
 class ObjectStore(Protocol):
@@ -401,9 +401,11 @@ class KeptPhase(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What a fresh journal of one job must not contradict. `journal`: the id of the journal that knows the rest;
-    `phases`: of patterns that are, or were, live or complete; `direct`: entities that the service writes itself, as
-    recorded by run `direct_run` of the journal (0: none ever did)."""
+    """State that a fresh journal of one job must not contradict.
+
+    `journal`: the id of the journal that knows the rest; `phases`: of patterns that are, or were, live or complete;
+    `direct`: entities that the service writes itself, as recorded by run `direct_run` of the journal (0: none ever did).
+    """
 
     journal: str
     phases: Mapping[str, KeptPhase] = {}
@@ -413,7 +415,7 @@ class Kept(Struct, frozen=True):
 
 class ControlState(Struct, frozen=True):
     """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' if not known;
-    `jobs`: what is kept, by job; `version`: counts the changes of it, 0 if none is kept; `is_there`: whether the item
+    `jobs`: kept state by job; `version`: counts the item's changes, 0 if none is kept; `is_there`: whether the item
     exists."""
 
     ticket: int = 0

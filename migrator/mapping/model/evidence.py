@@ -176,7 +176,7 @@ class Window(Struct, frozen=True):
     shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
     shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
     `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
-    microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of what the pattern's answer was made of
+    microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of the pattern's answer
     (mapping/difference/difference.py).
     """
 
@@ -291,7 +291,7 @@ class Phases(Protocol):
         is flagged, and does not stop the others."""
 
     def move(self, move: Move, version: int) -> PatternPhase:
-        """The pattern's new phase. `version`: what the mover saw.
+        """The pattern's new phase. `version`: the one that the mover read.
 
         Raises: MovedError if the pattern's version has changed; of two movers one wins. SettingsError if its
         phase was edited by hand.

@@ -303,7 +303,7 @@ class Marks(Protocol):
 
 class TriedMarks(Marks, Protocol):
     def probe(self) -> None:
-        """Raises: SourceError, SettingsError if this user may not do with marks what a relay does; none is changed."""
+        """Raises: SourceError, SettingsError if this user lacks a relay's rights on marks; no mark is changed."""
 
 
 class KeptMark(Struct, frozen=True):
@@ -425,8 +425,8 @@ class Memory(Protocol):
     """Keys that cannot be computed again, and keys that two roots want. Each method is one transaction."""
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
-        """What was remembered of each root before. Where its ticket is not higher, it now is `ticket`, and the
-        intended keys are added; where it is higher, nothing is changed."""
+        """The remembered keys of each root before. If its ticket is not higher, it becomes `ticket`, and the intended
+        keys are added; if it is higher, nothing is changed."""
 
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         """Remember only the current keys, if the highest ticket still is `ticket`."""
@@ -452,9 +452,9 @@ class OpenFindings(Protocol):
     kind for each row, item key and attribute. Each method is one transaction."""
 
     def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
-        """What was found is open; what was open of the roots that were processed, and was not found again, is closed.
+        """Open the findings; close open ones of the processed roots that were not found again.
 
-        `tickets`: of the reading of each root; what a newer reading has found stays as it is.
+        `tickets`: of the read of each root; findings of a newer read stay unchanged.
         """
 
     def close_marks(self) -> None:
@@ -478,8 +478,8 @@ WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
 
 
 class Writer(Struct, frozen=True):
-    """A process that writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
-    both in seconds of the journal's clock; `fenced`: told to stop."""
+    """A process that writes items. `since`: start of its oldest work in progress, `alive_at` its last heartbeat, both in
+    seconds of the journal's clock; `fenced`: asked to stop."""
 
     id: str
     kind: WriterKind
@@ -489,7 +489,7 @@ class Writer(Struct, frozen=True):
 
     @property
     def process(self) -> str:
-        """What the ids of all writers of one process have in common: a relay is a writer in each of its threads."""
+        """The common part of the ids of one process's writers: a relay is a writer in each of its threads."""
         return self.id[:8]
 
 
@@ -501,7 +501,7 @@ class Writers(Protocol):
         'conditional'."""
 
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
-        """Renews the heartbeat; `begins`: what is under way from now on begins now. Says whether it was fenced."""
+        """Renew the heartbeat; `begins`: all work in progress begins now. Returns whether it was fenced."""
 
     def leave(self, writer: Writer) -> None: ...
 
@@ -537,7 +537,7 @@ class ActivityCounts(Struct, frozen=True):
 
 
 class Activity(Protocol):
-    """What the source itself knows of changes. Raises, from every method: SourceError if it cannot be asked."""
+    """The source's own statistics of changes. Raises, from every method: SourceError if it is unreachable."""
 
     def look(self, tables: Sequence[str]) -> ActivityCounts: ...
 
@@ -545,17 +545,17 @@ class Activity(Protocol):
         """Views, by their real names."""
 
     def named(self) -> set[str]:
-        """Tables of the source that the job names, as capture would name them: facts may say nothing of them."""
+        """Tables of the source that the job names, by capture's names: facts may not contain them."""
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
-        """What takes the right to write these tables away, as somebody runs it by hand."""
+        """Statements that revoke the right to write these tables, for a person to run."""
 
     def drops(self, tables: Sequence[str]) -> list[str]:
-        """What takes these tables away, in its order."""
+        """Statements that drop these tables, in their order."""
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """Marks by table, '' for rows that are to be looked at, and changes of these tables that are none yet; capture must
-        be installed."""
+        """Marks by table, '' for rows to process, and changes of these tables that are not marks yet; capture must be
+        installed."""
 
 
 FRESH_S = 23 * 3600.0
@@ -701,15 +701,13 @@ class StreamJournal(Protocol):
     def list_shards(self, stream: str, shards: Sequence[Shard], age_s: float) -> None:
         """The stream named these shards so many seconds ago.
 
-        One that is new is known to have been absent when it was asked before, so that all its records are younger.
-        Finished ones that it has not named for days are forgotten.
+        A new one was absent from the list before, so that all its records are younger. Finished ones that it has not
+        listed for days are forgotten.
         """
 
     def claim(self, stream: str, owner: str, lease_s: float) -> Checkpoints:
-        """The shards that are the reader's for so long, by `allotted`; what it had beyond them is free at once.
-
-        Call it between two batches only: what it loses must not be under way.
-        """
+        """Claim shards for the reader, by `allotted`; those beyond become free at once. Call it between two batches only:
+        lost shards must not be in progress."""
 
     def renew(self, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]) -> set[str]:
         """The shards that still are the reader's, now for so long from now on; how far each of them is passed."""
@@ -718,7 +716,7 @@ class StreamJournal(Protocol):
         """The checkpoint: `sequence`, `passed_at`, `is_finished`. False, with nothing kept, where another reader has it."""
 
     def leave(self, stream: str, owner: str) -> None:
-        """The reader has ended: what it had may be claimed at once."""
+        """The reader has ended: its shards may be claimed at once."""
 
     def read(self, stream: str) -> Checkpoints:
         """All shards that are known."""
@@ -734,8 +732,8 @@ def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: floa
     """The shards that one of so many readers is to hold: an equal part, those that it has before others, the oldest
     first.
 
-    Only shards whose parents are finished or gone: an item's changes go on in a child of the shard that they were in, so
-    that they would be processed in another order otherwise.
+    Only shards with finished or missing parents: an item's changes continue in a child of their shard, and would
+    otherwise be processed out of order.
     """
     unfinished = {shard.shard for shard in shards if not shard.is_finished}
     ready = [shard for shard in shards if shard.shard in unfinished and shard.parent not in unfinished]
@@ -759,7 +757,7 @@ source's own."""
 
 @dataclass(frozen=True, slots=True)
 class IntendedRow:
-    """What the row with this key is to be. `values`: of all columns that are written, the key's among them; None: no row."""
+    """The intended row with this key. `values`: of all written columns, with the key's; None: no row."""
 
     table: TableFacts = field(repr=False)
     key: Row = field(repr=False)
@@ -787,7 +785,7 @@ class RowWriter(Protocol):
         """
 
     def move_counters(self, tables: Sequence[TableFacts]) -> None:
-        """What the source numbers new rows by goes past the highest number that a row has."""
+        """Raise the source's counters for new rows above the highest number in a row."""
 
 
 # ── state of a rollback ──
@@ -795,9 +793,9 @@ class RowWriter(Protocol):
 RowId: TypeAlias = tuple[str, SourceKey]
 """A table by its written name, and the row's key as text."""
 Waits = Literal["gone", "refused", "misfit", "claims", "changing"]
-"""`gone`: no item holds the row, and it goes once all shards have passed that time. `refused`: by the source. `misfit`: an
-item of it fits no row. `claims`: its items say different things, or one is missing. `changing`: its items were others at
-each reading, or changed while it waited."""
+"""`gone`: no item holds the row, and it goes once all shards have passed that time. `refused`: by the source. `misfit`:
+an item of it fits no row. `claims`: its items contradict each other, or one is missing. `changing`: its items differed at
+each read, or changed while it waited."""
 
 
 class WaitingRow(Struct, frozen=True):
@@ -814,7 +812,7 @@ class WaitingRow(Struct, frozen=True):
 
     @property
     def is_finding(self) -> bool:
-        """Whether a person must look at it: no change that is likely to come resolves it."""
+        """Whether a person must look at it: no likely change resolves it."""
         return self.waits == "misfit" or self.tries >= TRIES
 
 
@@ -834,14 +832,14 @@ class ReverseJournal(Protocol):
         """Rows that any of these items holds, or held."""
 
     def wait(self, rows: Collection[WaitingRow]) -> None:
-        """Each in place of what was said of its row before."""
+        """Record the waiting rows, each in place of its former record."""
 
     def done(self, rows: Collection[RowId]) -> None:
         """Remove the rows from the waiting ones."""
 
     def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
-        """The rows are deleted: neither they nor their keys are kept of those that still wait as it says here. Of another
-        one a process has found an item meanwhile."""
+        """Forget deleted rows with their keys, if they still wait as given. Another process has found an item of any
+        other row meanwhile."""
 
     def withdraw(self, tables: Collection[str]) -> None:
         """Stop waiting for rows of these tables, which no process makes from items any longer. Their keys stay."""
@@ -863,8 +861,8 @@ class ReverseJournal(Protocol):
 # ── result of comparing rows with the rows that items make ──
 
 RowDifferenceKind = Literal["no item", "no row", "different", "claims", "misfit"]
-"""`no item`: no item holds the row; `no row`: items hold a row that is not there; `claims`: its items say different things,
-or one is missing; `misfit`: an item of it fits no row."""
+"""`no item`: no item holds the row; `no row`: items hold a row that is not there; `claims`: its items contradict each
+other, or one is missing; `misfit`: an item of it fits no row."""
 
 MOST = 1_000_000
 """The most rows that may differ; the comparison then stops, as the items do not match at all."""
@@ -894,8 +892,8 @@ class Unkept(Struct, frozen=True):
 
 
 class RowsVerified(Struct, frozen=True):
-    """`counts`: by table and kind. `differences`: the first of them. `is_cut`: so many differ that the rest was not looked
-    at. `unkept`: what is lost when items are made of these rows again."""
+    """`counts`: by table and kind. `differences`: the first of them. `is_cut`: too many differ, and the rest was not
+    compared. `unkept`: attributes that are lost when items are made from these rows again."""
 
     rows: Mapping[str, int]
     items: int

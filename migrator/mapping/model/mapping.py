@@ -1,4 +1,4 @@
-"""What a mapping says, as plain frozen values: expressions, access patterns with their requests, entities, the whole."""
+"""A mapping as plain frozen values: expressions, access patterns with their requests, entities, the whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Filter(Struct, frozen=True):
 class Ref(Struct, frozen=True):
     """A column (or, for filters of several values, columns) by path, with its format and filters.
 
-    `every`: written with a `*`, it stands for many texts, each of them asked (access patterns only).
+    `every`: with a `*`, for many texts, with a request for each (access patterns only).
     """
 
     paths: tuple[str, ...]
@@ -32,7 +32,7 @@ class Ref(Struct, frozen=True):
 
     @property
     def column(self) -> str:
-        """The path of the one column that it is as it stands; '' if it has a format, filters or several columns."""
+        """The path of a plain column; '' if it has a format, filters or several columns."""
         return self.paths[0] if len(self.paths) == 1 and self == Ref(self.paths) else ""
 
 
@@ -94,7 +94,7 @@ class Stored(Struct, frozen=True):
 Expression: TypeAlias = Ref | Template | Const | MapOf | Each | Stored
 
 SCHEMA_PATH = "@schema"
-"""The path that means the schema a row was read from; it stands for a constant in each schema's entity."""
+"""The path of the schema that a row was read from; a constant in each schema's entity."""
 
 
 class Condition(Struct, frozen=True):
@@ -108,8 +108,8 @@ class Condition(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """A reference where it stands. `at`: the mapping's words that lead to it; `collection`: the list whose rows an `each`
-    around it goes over; `in_text`: whether it is a part of a template."""
+    """A reference in its place. `at`: the mapping's words that lead to it; `collection`: the list of rows that an `each`
+    around it iterates over; `in_text`: whether it is a part of a template."""
 
     ref: Ref
     at: tuple[str, ...] = ()
@@ -213,10 +213,8 @@ class Part(Struct, frozen=True):
 
 
 class CompareRules(Struct, frozen=True):
-    """What makes two values of an attribute the same although they differ.
-
-    `tolerance`: how far two numbers may be apart. `normalise`: what is done to both values before, step by step.
-    """
+    """Differences that a comparison of two values of an attribute ignores. `tolerance`: the allowed distance of two
+    numbers. `normalise`: steps applied to both values before."""
 
     ignore: frozenset[str] = frozenset()
     tolerance: Dict[str, Decimal] = {}
@@ -276,7 +274,7 @@ class Pattern(Struct, frozen=True):
 
     @property
     def star(self) -> Ref | None:
-        """What is written with a `*` in the partition key, and so asked many times."""
+        """The reference with a `*` in the partition key, for many requests."""
         return next((ref for template in self.key for ref in template.refs if ref.every), None)
 
     @property
@@ -338,11 +336,9 @@ class IndexEntry(Struct, frozen=True):
 
 
 class Expiry(Struct, frozen=True):
-    """When an item expires: a path to a timestamp, plus days.
-
-    `per_s`: units of a whole number that are a second (1, or 1000). `zero`: what a whole number 0 means; '' if the
-    mapping does not say, and it is a moment like any other.
-    """
+    """The expiry time of an item: a path to a timestamp, plus days. `per_s`: units per second of a whole number (1, or
+    1000). `zero`: the meaning of a whole number 0; '' if the mapping does not define it, and it is a moment like any
+    other."""
 
     path: str
     days: int = 0
@@ -383,11 +379,11 @@ class Computed(Struct, frozen=True):
 
 
 class Entity(Struct, frozen=True):
-    """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
+    """`name` is the mapping's, with @schema after it if the mapping reads several; `transform`: module:function.
 
-    `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
-    them through a view. `version` is among `attributes`. `table` is '' for a single entity: one row that is always
-    there, whose collections are all rows of their tables.
+    `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads them
+    through a view. `version` is among `attributes`. `table` is '' for a single entity: one row that is always there,
+    whose collections are all rows of their tables.
     """
 
     name: str
@@ -430,8 +426,8 @@ class DocumentTable(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole mapping file. `revision` is a digest of what it says: two equal revisions make equal items. `text`: as it
-    is written, '' if that is not known. `documents`: the old tables, where the source is tables of DynamoDB's."""
+    """A whole mapping file. `revision` is a digest of its meaning: two equal revisions make equal items. `text`: as
+    written, '' if not known. `documents`: the old tables, if the source is DynamoDB tables."""
 
     name: str
     revision: str
@@ -454,7 +450,7 @@ class Mapping:
 
     @property
     def schemas_read(self) -> tuple[str, ...]:
-        """Schemas that the mapping may mean: those that it lists, and what stands before the dot of a table."""
+        """Schemas that the mapping may mean: those that it lists, and those before the dot of a table."""
         if self.documents:
             return ()  # a name of a table of DynamoDB's may have a dot in it
         tables = [
@@ -472,4 +468,4 @@ class Mapping:
 
 
 TRANSFORM = "transform"
-"""The alias under which items name what a transform gave."""
+"""The alias under which items name a transform's values."""

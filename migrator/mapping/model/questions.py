@@ -22,13 +22,10 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "prefix", "is null", "is not nu
 
 
 class Statement(Struct, frozen=True):
-    """One statement as it was recorded. `calls`: in all, or a second where a rate is given; `times`: how often it stands
-    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None if
-    that is not known.
-
-    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget. `line`: where it begins in
-    a file of SQL, 0 for elsewhere.
-    """
+    """One statement as it was recorded. `calls`: in total, or per second if a rate is given; `times`: its occurrences
+    with other constants or spacing. `name`: its name in the file, '' for none. `per_s`: calls per second, None if not
+    known. Of a team's list: its question in `words`, `who` asks it, and `p99_ms`, its budget. `line`: where it begins in
+    a file of SQL, 0 for elsewhere."""
 
     sql: str
     calls: float = 1.0
@@ -63,7 +60,7 @@ class Joined(Struct, frozen=True):
 
 
 class Total(Struct, frozen=True):
-    """A number made of the children of a row: by which column they point to it."""
+    """A number computed from the children of a row, with their column that points to it."""
 
     alias: str
     kind: Aggregate
@@ -74,13 +71,13 @@ class Total(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StatementQuestion:
-    """What one statement asks: rows of `table`, with values of their parents.
+    """The question of one statement: rows of `table`, with values of their parents.
 
-    `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`: (path,
-    whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose NULLs the
-    statement puts at the other end than the source's default. `limit`: a number or a parameter's name. `notes`: what the
-    pattern's statement does otherwise than the recorded one. `with_parent`: the parent is in the answer also if it has no
-    row of `table`.
+    `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`:
+    (path, whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose
+    NULLs the statement puts at the other end than the source's default. `limit`: a number or a parameter's name. `notes`:
+    differences between the pattern's statement and the recorded one. `with_parent`: the parent is in the answer also if
+    it has no row of `table`.
     """
 
     statement: Statement
@@ -127,7 +124,7 @@ class OrderTerm(Struct, frozen=True):
 
 
 class Clauses(Struct, frozen=True):
-    """What the clauses of a statement of any shape name: columns that decide which rows it gives.
+    """Names in the clauses of a statement of any shape: columns that decide its rows.
 
     `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or '';
     `once`: tables that the statement names once.
@@ -143,7 +140,7 @@ class Clauses(Struct, frozen=True):
 
 
 class Unserved(Struct, frozen=True):
-    """A statement that no access pattern answers: `reason` is one of REASONS, `what` says more of this one."""
+    """A statement that no access pattern answers: `reason` is one of REASONS, `what` has the details."""
 
     statement: Statement
     reason: str
@@ -276,10 +273,8 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 def parent_alias(
     root: TableFacts, parent: str, child: TableFacts, table: str, on: Iterable[tuple[str, str]]
 ) -> str:
-    """What the parent is called in every row tree of `root`: the same for every question.
-
-    `parent`: the alias of `child`, '' for the root itself.
-    """
+    """The parent's alias in every row tree of `root`: the same for every question. `parent`: the alias of `child`, '' for
+    the root itself."""
     pairs = tuple(on)
     own = tuple(column for column, _ in pairs)
     ways = [key for key in child.foreign_keys if key.table == table]
@@ -299,7 +294,7 @@ def row_key(table: TableFacts) -> tuple[str, ...]:
 
 
 def parent_keys(facts: SchemaFacts, table: TableFacts) -> tuple[ForeignKey, ...]:
-    """Foreign keys to the row key of another table, in an order of their own."""
+    """Foreign keys to the row key of another table, in a fixed order."""
     whole = [
         key
         for key in table.foreign_keys
@@ -315,14 +310,14 @@ def column_at(facts: SchemaFacts, question: StatementQuestion, path: Path) -> Co
 
 
 class NumberSpan(Struct, frozen=True):
-    """The least and the largest whole number of a column, decimals cut away; None of no rows."""
+    """The least and the largest whole number of a column, without decimals; None without rows."""
 
     least: int | None
     most: int | None
 
 
 class Figures(Struct, frozen=True):
-    """What was measured of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
+    """Measurements of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
     and the columns that group; `fan_out`: the most rows of one parent, by table and columns; `exact`: tables that were
     counted, the others were estimated; `filled`: columns that may be NULL, and are in no row of these tables."""
 
@@ -333,14 +328,14 @@ class Figures(Struct, frozen=True):
     exact: frozenset[str] = frozenset()
     filled: frozenset[TableColumn] = frozenset()
     writes: Dict[str, float] = {}
-    """Changes of rows a second by real name of the table, where statements tell."""
+    """Changes of rows per second by real name of the table, if statements show them."""
     updated: Dict[str, frozenset[str]] = {}
     """Columns that statements update, by real names, of each table to which some write."""
 
 
 class Wanted(Struct, frozen=True):
-    """What is to be measured for a design: `spans`: columns by table; `totals`: (table, column, grouping columns);
-    `fan_out`: (table, columns); `filled`: columns by table of which it matters whether any row has NULL."""
+    """Measurements that a design needs: `spans`: columns by table; `totals`: (table, column, grouping columns);
+    `fan_out`: (table, columns); `filled`: columns by table that may or may not contain NULL."""
 
     spans: Dict[str, tuple[str, ...]]
     totals: tuple[tuple[str, str, tuple[str, ...]], ...]

@@ -1,6 +1,6 @@
 """The model of a report: gathered by its stage, rendered from one model for terminals, programs and browsers.
 
-All values are texts that may be shown: redacted, or masked, where they must be.
+All values are texts that may be shown: redacted or masked as required.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Standing = Literal["clean", "different", "unproven"]
 Found = Literal[
     "verify", "backfill", "relay", "gone", "strip", "direct", "export", "import", "service", "replay"
 ]
-"""What found a difference: a run that looked at rows and items, reads of a service, or a replay."""
+"""The finder of a difference: a run over rows and items, reads of a service, or a replay."""
 
 
 class Verdict(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Cell(Struct, frozen=True):
 
 
 class ShownDifference(Struct, frozen=True):
-    """One difference. `at`: seconds since 1970, 0 if it was not noted. `cells` is empty where no values are known."""
+    """One difference. `at`: seconds since 1970, 0 if it was not noted. `cells` is empty if no values are known."""
 
     group: str
     at: float = 0.0
@@ -134,7 +134,7 @@ class PatternReport(Struct, frozen=True):
     comparisons from before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of
     callers and of shadows. `mended`: of the different ones those from before the last verify, which found nothing; the
     last of them was at `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`:
-    of the whole time. `budget_ms`: what DynamoDB's p99 may be; None if the mapping sets none."""
+    of the whole time. `budget_ms`: limit of DynamoDB's p99; None if the mapping sets none."""
 
     name: str
     phase: str
@@ -177,7 +177,7 @@ class PatternReport(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """What was compared from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
+    """Comparisons from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
 
     begun_at: int
     same: int = 0
@@ -196,7 +196,7 @@ class Timeline(Struct, frozen=True):
 
 
 class WorkSpan(Struct, frozen=True):
-    """What backfills and relays wrote from `begun_at` on, and the longest lag that was seen in this time."""
+    """Writes of backfills and relays from `begun_at` on, and the longest lag in this time."""
 
     begun_at: int
     items: int = 0
@@ -225,7 +225,7 @@ class PhaseMove(Struct, frozen=True):
 
 
 class Facet(Struct, frozen=True):
-    """One item type of an entity: what its key attributes are made of, and which other attributes it has."""
+    """One item type of an entity: the parts of its key attributes, and its other attributes."""
 
     entity: str
     type: str
@@ -261,7 +261,7 @@ class View(Struct, frozen=True):
     more: int = 0
 
     def columns(self, type_: str) -> list[str]:
-        """The attributes that any of the shown items of the type has, so that theirs stand below each other."""
+        """The attributes that any of the shown items of the type has, so that they are aligned."""
         items = [item for found in self.collections for item in found.items if item.type == type_]
         return list(dict.fromkeys(name for item in items for name in item.attributes))
 
@@ -394,7 +394,7 @@ class ExampleItem(Struct, frozen=True):
 
 class LookReport(Struct, frozen=True):
     """An item collection of the table (`index` '') or an index, as it may be shown. `refused`: rows that may belong to it
-    and make no item. `is_cut`: more items are stored behind these. `notes`: what was not looked at, and why."""
+    and make no item. `is_cut`: more items are stored after these. `notes`: parts that were not read, and why."""
 
     job: str
     table: str

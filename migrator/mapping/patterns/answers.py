@@ -185,7 +185,7 @@ class Records(list[dict[str, Value]]):
     def typed(self) -> list[dict[str, Any]]:
         """The rows with values of Python's own types, equal from both sides.
 
-        For an attribute that is a plain column: datetime (aware where the column's type has a zone), date, time, UUID,
+        For an attribute that is a plain column: datetime (aware if the column's type has a zone), date, time, UUID,
         Decimal, float. All other values, and those without a form in their type, do not change.
         """
         return [_typed_record(record, self._kinds) for record in self]

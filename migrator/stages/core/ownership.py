@@ -248,8 +248,8 @@ def _renamed(former: str) -> str:
 
 
 def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: AnotherJournalError if the table was written with another journal; the message contains what the table
-    keeps of it."""
+    """Raises: AnotherJournalError if the table was written with another journal; the message contains the table's records
+    of it."""
     kept = state.jobs.get(job)
     if kept is None or kept.journal == journal.journal:
         return

@@ -168,7 +168,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def _answers(self) -> Mapping[str, str]:
-        """Digests as in windows: from the mapping alone, independent of what a process sees of the source."""
+        """Digests as in windows: from the mapping alone, independent of a process's view of the source."""
         return answer_digests(self.checked.mapping, ())
 
     def _pattern(self, name: str) -> Pattern:

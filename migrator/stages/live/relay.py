@@ -51,7 +51,7 @@ MOST = 50_000
 TRIAL = 10_000
 """Marks that are read before it is judged whether that spares takes."""
 SPARED_MIN = 0.1
-"""The least share of them that was acknowledged without a take of its own."""
+"""The least share of marks ahead that was acknowledged without a take of its own."""
 
 Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 StepKey: TypeAlias = tuple[int, str]

@@ -231,7 +231,7 @@ def refuse_other_table(
     to.
 
     Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
-    table or the journal cannot be asked, the answers continue.
+    table or the journal is unreachable, the answers continue.
     """
     if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
         return

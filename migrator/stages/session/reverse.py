@@ -77,10 +77,8 @@ def inverse_of(session: JobSession, plans: Sequence[EntityPlan]) -> Inverse:
 def written_tables(
     inverse: Inverse, plans: Sequence[EntityPlan], others: Sequence[EntityPlan]
 ) -> dict[str, WrittenTable]:
-    """A table with an entity of its own by that one's key; one whose rows stand in lists by its primary key.
-
-    None that one of `others` is made of: its rows are the truth.
-    """
+    """Tables to write: those with an entity of their own by its key; those with rows in lists by their primary key.
+    Tables of `others` are left out: their rows are the truth."""
     listed = (child.table for design in inverse.designs for child in design.lists)
     tables = {table.name: WrittenTable(table, table.primary_key) for table in listed}
     for plan in (one for one in plans if not one.is_single):
@@ -202,7 +200,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
 
 def gatherer_of(session: JobSession) -> EvidenceGatherer:
-    """What gathers the evidence of a job. Raises: where source or capture cannot be asked."""
+    """The gatherer of a job's evidence. Raises: an error if source or capture is unreachable."""
     return EvidenceGatherer(
         job=session.job.name,
         limits=session.job.cutover,

@@ -1,4 +1,4 @@
-"""Opens what a service has: the adapter with its marks, strict mode and flush, and its reads."""
+"""Opens the parts of a service: the adapter with its marks, strict mode and flush, and its reads."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 
 
 class Service(Struct, frozen=True, dict=True):
-    """The edges of a process of a service, and what it may ask."""
+    """The edges of a process of a service, and its questions."""
 
     session: JobSession
     heartbeat: Heartbeat
@@ -101,11 +101,8 @@ class Service(Struct, frozen=True, dict=True):
 def open_service(
     path: Path, name: str = "", version: str = "", stop: Event | None = None
 ) -> Iterator[Service]:
-    """Everything that an adapter needs, from a job file. DynamoDB is not asked for anything yet.
-
-    `name`, `version`: what the service calls itself; the job's name where it has none. Raises: what a wrong job, mapping,
-    source or journal raises.
-    """
+    """Everything that an adapter needs, from a job file. It sends no request to DynamoDB yet. `name`, `version`: of the
+    service; by default the job's name. Raises: the errors of a faulty job, mapping, source or journal."""
     job = read_job(path)
     opened = JobSession(
         *(job, "service"),
@@ -323,9 +320,8 @@ CALLERS_TIMEOUT_S = 20.0
 
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
-    """Raises: StoppedError, SettingsError if the journal cannot be asked; TargetError if an index of a pattern that
-    is not off is not there: a service should not start then.
-    """
+    """Raises: StoppedError, SettingsError if the journal cannot be asked; TargetError if an index is missing of a pattern
+    that is not off: a service should not start then."""
     session, heartbeat = service.session, service.heartbeat
     job, settings, mapping = session.job, session.job.reads, session.checked.mapping
     revision = mapping.revision

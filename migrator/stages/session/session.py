@@ -1,4 +1,4 @@
-"""`JobSession`: every edge of one job, each opened when it is first asked for, and closed as its block ends."""
+"""`JobSession`: every edge of one job, each opened at first use, and closed as its block ends."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class JobSession:
         own_live: bool = False,
         gone: Collection[str] = (),
     ) -> Iterator[JobSession]:
-        """The job, or the same with other limits (`job`), with this session's journal, and its own source and table until
-        the block ends. Raises: where the mapping does not fit the source, as checked_on does."""
+        """A session of the job, or of the job with other limits (`job`), with this session's journal, and its own source
+        and table until the block ends. Raises: as checked_on, if the mapping does not fit the source."""
         opened = JobSession(
             job or self.job,
             command,
@@ -225,7 +225,7 @@ class JobSession:
 
     @contextmanager
     def strained(self) -> Iterator[JobSource]:
-        """The source on a connection of its own, which none of the work's can keep waiting; made when it is first asked."""
+        """The source on a connection of its own, which the work cannot block; opened at first use."""
         options = ConnectionOptions(
             name=name_of(self.job.name, "pace"),
             pool_size=1,
@@ -377,10 +377,8 @@ class JobSession:
     # ── revisions of the mapping ──
 
     def own_revision(self) -> Revision:
-        """What the job's mapping and the columns that it reads are now; entities that are not direct alone.
-
-        What is written together is part of it: a relay that knows nothing of a group would write its items one by one.
-        """
+        """The revision of the job's mapping and of the columns that it reads now; without direct entities. Groups written
+        together are part of it: a relay without knowledge of a group would write its items one by one."""
         checked, plans = self.checked, self.plans
         answers = answer_digests(checked.mapping, checked.read_plans)
         # With the current columns: another type of one gives other items, though the mapping means the same.
@@ -403,7 +401,7 @@ class JobSession:
         return SqlRevisions(self.journal.database, self.job.name, self.own_revision())
 
     def unmarked_by(self, own: Revision) -> Sequence[str] | None:
-        """What marks by the job's newest mapping are made of and marks by `own` are not; None if that is not known."""
+        """Parts of marks by the job's newest mapping that marks by `own` lack; None if not known."""
         return own.unmarked(self.newest())
 
     # ── capture ──
@@ -428,7 +426,7 @@ class JobSession:
         return self.capture.need_installation(self.plans, is_old=is_old)
 
     def capture_status(self) -> CaptureStatus:
-        """What is captured in the source, asked once, and whether triggers or services leave its marks."""
+        """The state of capture in the source, read once, and whether triggers or services leave its marks."""
         with self.open_live("doctor", ONCE) as live:
             return self.capture_by(live).status(self.plans)
 
@@ -441,11 +439,11 @@ class JobSession:
         return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})
 
     def unverified(self, installation: Installation | None) -> str:
-        """What the table may miss, and what to do; '' for nothing."""
+        """The changes that the table may miss, and what to do; '' for none."""
         return capture.unverified(installation, partial(self.journal.unverified_run, self.job.name))
 
     def changes_counted(self) -> ActivityCounts:
-        """What the source counts of changes in the tables that entities read."""
+        """The source's counts of changes in the tables that entities read."""
         return self.live.activity.look([table.name for table in self.live.capture.captured(self.plans)])
 
     # ── whether source, journal and table belong together ──
@@ -534,14 +532,14 @@ class JobSession:
             yield ConcurrentEdges(self, live, self.target.fenced(heartbeats.check), heartbeats)
 
     def purge(self, check: Callable[[], None], *, dry_run: bool, table_id: str = "") -> Purge:
-        """What takes tombstones away, each by its ticket: a request that arrives an hour late deletes nothing else.
-        `table_id`: if the caller knows it."""
+        """Removes tombstones, each by its ticket: a request that arrives an hour late deletes nothing else. `table_id`:
+        if the caller knows it."""
         store = ConditionalWrites(self.target.store if dry_run else self.target.store.fenced(by_condition))
         writers = self.writers_of(table_id or self.table_id)
         return Purge(store, writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
 
     def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
-        """What forgets a row. `live`: capture's edges where it is installed; None if no change leaves a mark."""
+        """Forgets a row. `live`: capture's edges if installed; None if changes leave no mark."""
         tuning, writers, target = self.job.tuning, self.writers, self.target.fenced(check)
         entities = {entity.name: entity for entity in self.checked.entities}
         marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(self.plans))
@@ -571,7 +569,7 @@ class JobSession:
 def open_alone(
     name: str, url: str, mapping: Path, tuning: Tuning, stop: Event
 ) -> Iterator[JobSession | None]:
-    """A session from a database into a server of its own, of which nothing stays; None if none can be started.
+    """A session from a database into a server of its own, which leaves nothing behind; None if none can be started.
 
     Raises: StoppedError if it does not come up.
     """

@@ -1,4 +1,4 @@
-"""Opens the source that a job or a URL names, without what a table or a journal needs."""
+"""Opens the source that a job or a URL names, without the requirements of a table or a journal."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ _AWS = TargetSettings()
 
 
 class SourceWork(Struct, frozen=True):
-    """What a command is about to do with the source: under which name, how many at once, and how patiently.
-
-    `apart`: how many other pools share the limit of connections.
-    """
+    """A command's use of the source: under which name, how many connections, and how patiently. `apart`: how many other
+    pools share the limit of connections."""
 
     name: str = name_of()
     workers: int = 1
@@ -38,7 +36,7 @@ class SourceWork(Struct, frozen=True):
 
 
 def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProviders:
-    """The providers that a URL is read from; files stand below `folder`, secrets are read with the target's profile."""
+    """The providers that a URL is read from; files are below `folder`, secrets are read with the target's profile."""
 
     def secret(name: str) -> str:
         from migrator.dynamodb.client import read_secret  # only a URL in a secret needs AWS

@@ -54,7 +54,7 @@ class Workload(Struct, frozen=True):
             raise SettingsError(f"{path}: {error}") from None
 
     def recorded(self) -> list[Statement]:
-        """What the server recorded. Raises: SettingsError if it does not record, or not for this user."""
+        """The statements that the server recorded. Raises: SettingsError if it does not record, or not for this user."""
         ask = partial(self.source.query, what="the statements that it recorded")
         return recorded_statements(ask, self.facts.dialect)
 
@@ -85,16 +85,16 @@ class Workload(Struct, frozen=True):
         return {of: clauses for of, clauses in read.items() if clauses is not None}
 
     def unknown_name(self, mapping: MappingModel, pattern: str, part: str) -> str:
-        """The table or column that the statement names and the source does not have; '' if that is not what is wrong."""
+        """The table or column that the statement names and the source does not have; '' for any other fault."""
         statement = mapping.patterns[pattern].statements[part]
         return unknown_name(statement, self.facts) if isinstance(statement, str) else ""
 
     # ── rows ──
 
     def figures(self, wanted: Wanted, rows_exact: int, statements: Sequence[Statement] = ()) -> Figures:
-        """`statements`: what they say of changes is a figure too.
+        """`statements`: their rates of changes are figures too.
 
-        Raises: SettingsError if this user may not read some tables, with what lets it.
+        Raises: SettingsError if this user may not read some tables, with the required right.
         """
         try:
             ask = partial(self.source.first_row_of_each, what="the figures of its tables")
@@ -157,7 +157,7 @@ class Workload(Struct, frozen=True):
         return True
 
     def spelled(self, name: str) -> str:
-        """The name as a statement has it, quoted where that is necessary."""
+        """The name as in a statement, quoted if necessary."""
         return self._speller.name(name)
 
     @property

@@ -1,9 +1,7 @@
-"""Stored items and what rows become, compared as JSON by digests: attributes are compared only where digests find no equal.
-
-One scan leaves 64 bits of each stored item. An item that a row becomes is equal to a stored one where its digest is among
-them; every other one is read by its key and compared attribute by attribute. Stored items whose digest no row has are
-scanned once more and traced back to their rows.
-"""
+"""Stored items and the items of rows, compared as JSON by digests: attributes are compared only if digests find no equal.
+One scan leaves 64 bits of each stored item. An item of a row is equal to a stored one if its digest is among them; every
+other one is read by its key and compared attribute by attribute. Stored items whose digest no row has are scanned once
+more and traced back to their rows."""
 
 from __future__ import annotations
 
@@ -286,7 +284,7 @@ _NONE: dict[str, Any] = {}
 
 
 class _Page(Struct, frozen=True):
-    """What was seen of a page of stored items."""
+    """Result of a page of stored items."""
 
     totals: ScanTotals
     digests: Sequence[int]
@@ -318,7 +316,7 @@ class DigestScan(TableScan):
         return [page, *[None] * (len(texts) - 1)] if texts else []
 
     def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
-        """What is seen of a page's items. The totals count a row's items by their types alone: they are only used where each
+        """The result of a page's items. The totals count a row's items by their types alone: they are only used if each
         of them is equal to one that a row makes."""
         ticket, begin, none = self._ticket
         if whole.count(begin) == len(texts) != whole.count(none):
@@ -382,7 +380,7 @@ class DigestScan(TableScan):
 
     @cached_property
     def _ticket(self) -> tuple[re.Pattern[bytes], bytes, bytes]:
-        """What finds a ticket, how each begins, and the one that rows have here."""
+        """A pattern for tickets, the start of each, and the ticket of rows here."""
         name = self.table.ticket_attribute
         begin = _begin_of_number(name)
         return self._number(name), begin, begin + f'{NO_TICKET}"'.encode()
@@ -522,11 +520,11 @@ class StoredDigests(Struct, frozen=True):
 
 
 _ROWS_A_CHECK = 256
-"""One in so many rows goes by items_for() all the same: what the native executor did wrong, it did wrong on both sides."""
+"""One in so many rows is also made by items_for(): a fault of the native executor would be the same on both sides."""
 
 
 class Matched(Struct, frozen=True):
-    """What a page's rows become. `left`: rows with an item that no stored one is equal to, and some for items_for()."""
+    """Result of matching a page's rows. `left`: rows with an item without an equal stored one, and some for items_for()."""
 
     items: int
     expired: int

@@ -23,8 +23,8 @@ from migrator.stages.verify.digests import Places, StoredDigests, match_rows
 class PageCheck(Struct, frozen=True):
     """Pages of one entity of one run, one with each call; called from many threads, and by many processes at once.
 
-    `check` raises when the run has lost its lease. `begin`: returns when the next page may begin. `look`: digests of what is
-    stored; without it each item is read by its key.
+    `check` raises when the run has lost its lease. `begin`: returns when the next page may begin. `look`: digests of the
+    stored items; without it each item is read by its key.
     """
 
     source: Rows
@@ -62,7 +62,7 @@ class PageCheck(Struct, frozen=True):
         return page, tally, round((time.monotonic() - started) * 1000)
 
     def _differing(self, projected: Projection[Item], places: Places) -> list[Finding]:
-        """What is found of items that are read by their keys and compared attribute by attribute."""
+        """Findings of items that are read by their keys and compared attribute by attribute."""
         entity, look = self.entity, self.look
         expected = projected.items
         if look is not None:

@@ -216,7 +216,7 @@ _EXACT_KINDS = frozenset({"integer", "number"})
 def check_totals(
     source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
 ) -> list[NotCompared]:
-    """Writes a finding for each total that differs; returns what was left out."""
+    """Write a finding for each total that differs; returns the totals left out."""
     left = _left_out(journal, run)
     left_out: list[NotCompared] = []
     findings: list[Finding] = []
@@ -261,7 +261,7 @@ class _TypeTotals(Struct, frozen=True):
     lost: int
 
     def count(self, left_out: list[NotCompared]) -> Iterator[Finding]:
-        """A finding when the table holds another number of this type than SQL says."""
+        """A finding if the table has another number of this type than SQL."""
         conditions = self._conditions(self.design.when)
         if conditions is None:
             left_out.append(
@@ -347,7 +347,7 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 def check_keys(
     source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
-    """Writes a finding for each entity with several rows of the same key; returns what was left out.
+    """Write a finding for each entity with several rows of the same key; returns the entities left out.
 
     In one snapshot with the rows, the source counts distinct keys as texts, which items carry, and as values, by which
     rows are found; a declared uniqueness is not relied on.
@@ -373,7 +373,7 @@ def check_keys(
 
 
 def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
-    """Tables of which the user sees far fewer rows than the catalogue's statistics say."""
+    """Tables with far fewer rows visible to the user than in the catalogue's statistics."""
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
     left_out = []
     for name, table in tables.items():

@@ -60,7 +60,7 @@ from migrator.stages.verify.scan import (
 def look_of(
     source: Rows, scan: DigestScan, totals: dict[int, ScanTotals], *, is_shared: bool
 ) -> StoredDigests | None:
-    """What was scanned, ready to be compared; None if digests are too many."""
+    """The scanned digests, ready to be compared; None if too many."""
     if scan.digests.count() > DIGESTS_AT_MOST:
         return None
     scan.digests.sort()
@@ -228,7 +228,7 @@ def _by_chance(
 
 
 def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
-    """Random keys; where the source finds less than half of them, keys at equal distances, found by one walk through the
+    """Random keys; if the source finds less than half of them, keys at equal distances, found by one walk through the
     key's index."""
     seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)
     keys = source.random_keys(plan, places, rows, seed)
@@ -306,7 +306,7 @@ class VerifyOptions(Struct, frozen=True):
 SHARED_SEGMENTS = 4
 """Factor of segments if several processes work, so that none of them ends long after the others."""
 _SCANS = 2
-"""Segments at once of each of them: what is read is bound by Python."""
+"""Segments at once per process: reads are bound by Python."""
 _REST_S = 0.2
 
 
@@ -396,8 +396,8 @@ class Verify:
                 self._rest(run)
 
     def work(self, run: Run, entities: Sequence[CompiledEntity], name: str) -> PageCall:
-        """What is done with each page of an entity, or each segment, on any host that has a stage of this run. All of
-        DIGESTS is processed before entities, and all of these before TABLE. Asked by one thread."""
+        """The work on each page of an entity, or each segment, on any host that has a stage of this run. All of DIGESTS
+        is processed before entities, and all of these before TABLE. Asked by one thread."""
         if name == DIGESTS:
             segments = self._agreed(run, entities)
             assert segments is not None, "segments are planned by what is agreed on"
@@ -441,7 +441,7 @@ class Verify:
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
     ) -> tuple[StoredDigests | None, StoredRead]:
-        """Digests of what is stored; None if each item is read by its key. Also how that is, as it is planned."""
+        """Digests of the stored items, None if each item is read by its key; and how they are read, as planned."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
@@ -500,7 +500,7 @@ class Verify:
         claims: RunPages,
         is_over: Callable[[], bool],
     ) -> StoredDigests | None:
-        """Scans segments that no other process has claimed; when all are done, what they have left."""
+        """Scan segments that no other process has claimed; when all are done, return their digests."""
         look = self._agreed(run, entities)
         if look is None:
             return None
@@ -511,7 +511,7 @@ class Verify:
         return look.loaded(self.source)
 
     def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
-        """How segments are scanned, by what the run's processes agree on; None while they agree on nothing."""
+        """How segments are scanned, by the agreement of the run's processes; None before it."""
         found = agreed(self.journal, run)
         if found is None:
             return None
