@@ -227,7 +227,7 @@ WORTH_ROWS = 200_000
 """A process takes some seconds of CPU to start, and some 150 MB; below that one is nearly as fast."""
 MOST_UNASKED = 8
 UNITS_OF_ONE = 2_000
-"""Write units, or rows, a second that one process reaches anywhere: below its limit another one gains nothing."""
+"""Write units, or rows, per second that one process reaches anywhere: below its limit another one gains nothing."""
 
 
 def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:

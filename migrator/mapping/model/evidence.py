@@ -223,7 +223,7 @@ class Sample(Struct, frozen=True):
 class Evidence(Protocol):
     """Comparisons of one job. Each method is one transaction.
 
-    Raises, from every method: StoppedError if the journal cannot be asked; SettingsError naming the pattern, if its
+    Raises, from every method: StoppedError if the journal is unreachable; SettingsError naming the pattern, if its
     content cannot be read.
     """
 
@@ -283,7 +283,7 @@ class Move(Struct, frozen=True):
 class Phases(Protocol):
     """The phases of one job. Every method is one transaction.
 
-    Raises, from every method: StoppedError if the journal cannot be asked.
+    Raises, from every method: StoppedError if the journal is unreachable.
     """
 
     def all(self) -> Mapping[str, PatternPhase]:

@@ -105,7 +105,7 @@ class ServiceRegistry(Struct, frozen=True):
 class Instances(Protocol):
     """The instances of one job. Every method is one transaction.
 
-    Raises, from every method: StoppedError, SettingsError if the journal cannot be asked.
+    Raises, from every method: StoppedError, SettingsError if the journal is unreachable.
     """
 
     def enter(self, instance: Instance) -> Instance:
@@ -313,8 +313,8 @@ class WorkMinute(Struct, frozen=True):
 class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
-    `done`: rows or marks since it began; `left`: as many wait. `rate`: done a second lately; `fall`: by how much `left`
-    shrank a second lately, below 0 if it grew. `silent_s`: time since it last finished a unit of work. `held`: why it
+    `done`: rows or marks since it began; `left`: as many wait. `rate`: done per second lately; `fall`: by how much `left`
+    shrank per second lately, below 0 if it grew. `silent_s`: time since it last finished a unit of work. `held`: why it
     waits on purpose, `trouble`: what it retries; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
     `id`, `since` and `alive_at` (its clock's seconds).
     """

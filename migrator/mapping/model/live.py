@@ -781,7 +781,7 @@ class RowWriter(Protocol):
         Rows that want each other's values of a unique index are then tried together, if a column of it is nullable; and
         rows that refer to each other, if a foreign key is nullable or deferred. A row is deleted only if no other row
         refers to it: no ON DELETE of a key acts. `check` is called before each transaction.
-        Raises: SourceError; what `check` raises.
+        Raises: SourceError; the errors of `check`.
         """
 
     def move_counters(self, tables: Sequence[TableFacts]) -> None:

@@ -50,7 +50,8 @@ from migrator.mapping.model.capacity import (
 from migrator.stages.design.sizing import Sized
 
 NEW_TABLE_UNITS = 4_000
-"""Write units a second that a new table on demand takes at once. Source: AWS Developer Guide, "On-demand capacity mode"."""
+"""Write units per second that a new table on demand takes at once. Source: AWS Developer Guide, "On-demand capacity
+mode"."""
 USED = 0.7
 """Target utilization of auto scaling for provisioned capacity. Source: AWS Developer Guide, "DynamoDB auto scaling"."""
 _GB = 1024**3

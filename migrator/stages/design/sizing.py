@@ -147,7 +147,7 @@ class Sizing:
         self._narrower = narrower(mapping)
 
     def sized(self) -> Sized:
-        """Raises: what the source raises."""
+        """Raises: the source's errors."""
         pool = RowSample(self.source, self.entities, self.bounds.seed)
         rows = {entity.name: pool.count(entity.name) for entity in self.entities}
         sampled = {name for name, number in rows.items() if number > self.bounds.rows_exact}

@@ -162,10 +162,10 @@ class SampledParams(Struct, frozen=True):
 
 
 def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
-    """`samples` sets of parameters, or fewer if the rows give too few. Without parameters the same set is repeated: a move
-    counts answers, and the data may change between two.
+    """`samples` sets of parameters, or fewer if the rows give too few. Without parameters the same set is repeated: a
+    move counts answers, and the data may change between two.
 
-    Raises: what the source raises.
+    Raises: the source's errors.
     """
     sources = origins_of(mapping, pattern, pool.by_entity)
     rng = random.Random(f"{seed}/{pattern.name}")

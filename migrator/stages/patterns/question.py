@@ -321,7 +321,7 @@ class Question:
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        """Rows by part, from one side only. Raises: what the side raises."""
+        """Rows by part, from one side only. Raises: the side's errors."""
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:

@@ -125,7 +125,7 @@ class ShadowedCall(Protocol):
     def pattern(self) -> Pattern: ...
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        """The side's answer, requested again in the background. Raises: what the side raises."""
+        """The side's answer, requested again in the background. Raises: the side's errors."""
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         """Both sides' answers part by part. Raises: SideError."""

@@ -211,7 +211,7 @@ class WhileDirect(Struct, frozen=True):
     written: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Raises: DirectChangedError; what `check` raises."""
+        """Raises: DirectChangedError; the errors of `check`."""
 
         def is_still_direct() -> None:
             check()

@@ -320,7 +320,7 @@ CALLERS_TIMEOUT_S = 20.0
 
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
-    """Raises: StoppedError, SettingsError if the journal cannot be asked; TargetError if an index is missing of a pattern
+    """Raises: StoppedError, SettingsError if the journal is unreachable; TargetError if an index is missing of a pattern
     that is not off: a service should not start then."""
     session, heartbeat = service.session, service.heartbeat
     job, settings, mapping = session.job, session.job.reads, session.checked.mapping
