@@ -48,7 +48,7 @@ NAMES = {"way back"}
 """Texts that are names: a line of evidence, which JSON and the audit have."""
 LONGEST = 30
 _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in CONSTRUCTIONS.items()}
-_NOT_OURS = ("docs/decisions/", "docs/licences.md")
+_NOT_OURS = ("docs/decisions/", "docs/licences.md", "tests/")
 
 
 def texts(path: str) -> Iterator[tuple[int, str]]:
@@ -58,7 +58,7 @@ def texts(path: str) -> Iterator[tuple[int, str]]:
         fenced = False
         for number, line in enumerate(content.splitlines(), start=1):
             fenced ^= line.lstrip().startswith("```")
-            if not fenced and (path.endswith(".yaml") or not line.startswith("    ")):
+            if not fenced and (not path.endswith(".md") or not line.startswith("    ")):
                 yield number, re.sub(r"`[^`]*`", "", line)
         return
     for node in ast.walk(ast.parse(content)):
@@ -102,7 +102,15 @@ def found(path: str) -> Iterator[tuple[int, str]]:
 
 
 def files() -> list[str]:
-    kinds = ("*.md", "docs/words.yaml", "migrator/*.py")
+    kinds = (
+        "*.md",
+        "*.yaml",
+        "migrator/*.py",
+        "migrator/*.html",
+        "migrator/*.j2",
+        "migrator/*.txt",
+        "migrator/*.toml",
+    )
     listed = _git("ls-files", "--cached", "--others", "--exclude-standard", *kinds)
     return [
         path for path in listed.splitlines() if not path.startswith(_NOT_OURS) and (ROOT / path).is_file()

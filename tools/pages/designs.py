@@ -30,6 +30,7 @@ from migrator.mapping.model.results import Request
 from migrator.mapping.model.table import Item, RowTree, TableDesign
 from migrator.mapping.patterns.params import read_params
 from migrator.mapping.patterns.requests import request_for
+from migrator.runtime.errors import amount
 from migrator.settings.job import SourceSettings
 from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
@@ -310,7 +311,7 @@ def _steps(request: Request) -> Iterator[str]:
     elif len(request.sent) > 1 and request.sort:
         yield f"merged by {', '.join(request.sort)}"
     if request.limit is not None:
-        yield f"{request.limit} item(s) at most"
+        yield f"{amount(request.limit, 'item')} at most"
 
 
 def _answer(pattern: Pattern, number: int, query: GoldenQuery) -> AnswerView:

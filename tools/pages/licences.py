@@ -23,7 +23,7 @@ FOOT = """
 - psycopg is under the LGPL: migrator imports it as it stands, and another build of it can be put in its place.
 - Wheels bring C libraries with them, which say nothing here: psycopg-binary libpq and what that needs (OpenSSL, MIT
   Kerberos, OpenLDAP, Cyrus SASL, keyutils: permissive or LGPL), cryptography OpenSSL. Their texts are with those projects.
-- The image holds Python (PSF-2.0) and Debian's base, too; their licences lie under `/usr/share/doc` in it.
+- The image holds Python (PSF-2.0) and Debian's base; their licences lie under `/usr/share/doc` in it.
 - The example shop (`docker/shop/requirements.lock`) and the tools of development (`requirements.lock`) are in neither.
 """
 _BY_CLASSIFIER = {

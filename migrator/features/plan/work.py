@@ -510,7 +510,7 @@ def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None)
     return environment.get_template("plan.html").render(
         plan=capacity,
         other=other,
-        beside=list(compared(capacity, other)) if other else [],
+        compared=list(compared(capacity, other)) if other else [],
         would=would_do(capacity),
         bills=list(bill_lines(capacity)),
         choice=choice_text(capacity),

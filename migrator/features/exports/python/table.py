@@ -155,7 +155,7 @@ class _Near:
 @dataclass(frozen=True)
 class _Question:
     """An access pattern with its parameters. `keys`: whole keys, of a query its partitions; `order`: the sort attributes of
-    what is asked, `position`: all that name a place in it; `parts`: item types by part, '' for any."""
+    what it reads, `position`: all that name a place in it; `parts`: item types by part, '' for any."""
 
     operation: str
     keys: Sequence[Item]
@@ -565,7 +565,7 @@ class _Writable(_Table):
         self._transact(doing, actions)
 
     def _put_action(self, item: Item, source: tuple[str, Sequence[Any]]) -> Item:
-        """A put where nothing is, or only what a migration left there, or what has expired."""
+        """A put that replaces nothing but what a migration left there, or what has expired."""
         names = {"#key": _KEY[0], "#type": _TYPE}
         free = "attribute_not_exists(#key) OR #type = :gone"
         bound: Item = {":gone": "_tombstone"}

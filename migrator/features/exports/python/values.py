@@ -533,7 +533,7 @@ def _read_plain(value: Any) -> Any:
 
 
 def _read_list(read: Any, value: Any) -> Any:
-    """The list with each value restored, in lists in it, too."""
+    """The list with each value restored, also in inner lists."""
     if not isinstance(value, (list, tuple)):
         return value
     return [_read_list(read, inner) if isinstance(inner, (list, tuple)) else read(inner) for inner in value]
@@ -552,7 +552,7 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[_Record]):
-    """One page of an answer. `next`: the cursor of the next page, None where there is none."""
+    """One page of an answer. `next`: the cursor of the next page, None without one."""
 
     items: list[_Record]
     next: str | None = None
