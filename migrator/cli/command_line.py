@@ -239,7 +239,7 @@ class CommandLine:
         return _COMMAND.sub(completed, text)
 
     def again(self, text: str) -> str:
-        """The text of an error, whole, and behind it the command that it calls the same one."""
+        """The full text of an error, followed by the command that it calls the same one."""
         completed = self.whole(text)
         if self.context is None or "job" not in self.context.params or _SAME not in completed:
             return completed

@@ -238,7 +238,7 @@ def open_line(counts: Mapping[str, int]) -> str:
 
 
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
-    """How far items are behind rows, for people. `counts`: of findings that are open, by kind."""
+    """How far items are behind rows, for people. `counts`: open findings by kind."""
     if not state.waiting + state.unripe:
         return (
             "no change is pending"

@@ -33,7 +33,7 @@ PACKAGE = "single-table-migrator"
 
 
 class SentRequests(Protocol):
-    """What became of the requests to a table."""
+    """Results of the requests to a table."""
 
     consumed: Counts
     throttled: Counts
@@ -62,7 +62,7 @@ gauge = partial(Family, GaugeMetricFamily)
 counter = partial(Family, CounterMetricFamily)
 histogram = partial(Family, HistogramMetricFamily)
 Part = Callable[[], Iterator[Family]]
-"""What one thing that is measured gives."""
+"""Result of one measurement."""
 
 
 class ProcessMetrics(Collector):

@@ -252,7 +252,7 @@ def remaining_lines(remaining: Sequence[str]) -> Iterator[str]:
 
 
 def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
-    """What of the row stays elsewhere, and has to be removed there."""
+    """Traces of the row elsewhere, which must be removed there."""
     remaining = [
         "point-in-time recovery of the table (up to 35 days), its backups, exports and stream (24 hours)",
         "backups, replicas and binary logs of the source, and of the journal's database; pages of them that are not"

@@ -129,7 +129,7 @@ def _print_install(stage: CaptureStage, plans: Sequence[EntityPlan], form: str, 
 
 
 def _print_text(form: str, text: str, *, as_json: bool) -> None:
-    """What would run, as a file for the people that change the source."""
+    """The statements as a file, for the people that change the source."""
     if as_json:
         print_json({form: text})
     else:

@@ -139,7 +139,7 @@ def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) ->
 def remove_instances(session: JobSession, ids: Sequence[str]) -> None:
     """Removes instances from the list, once the audit names the person who evicted them; those heard of meanwhile stay.
 
-    One that lives all the same comes back with its next heartbeat.
+    One that is alive comes back with its next heartbeat.
     """
     for instance in session.service_registry().silent:
         if instance.id in ids:

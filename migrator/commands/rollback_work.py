@@ -222,7 +222,7 @@ class _Back(Struct, frozen=True):
     names: Collection[str]
     options: BackOptions
     dropped: list[Line] = []
-    """What of items no row keeps, for the audit."""
+    """Attributes that no row keeps, for the audit."""
 
     def steps(self, check: Callable[[], None]) -> GoingBack:
         drain, look = (self.drain, self.look) if self.handed else (None, None)

@@ -420,7 +420,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def each(self, values: Piece, element: Piece) -> Piece:
-        """The list of what `element` makes of each of the values."""
+        """The list of `element`'s results for the values."""
 
     @abstractmethod
     def call(self, name: str, *arguments: str) -> str:

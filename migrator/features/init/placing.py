@@ -146,7 +146,7 @@ def singular(name: str) -> str:
 
 
 class EntityNames(Struct, frozen=True):
-    """What one table is called: as an entity, as an item type, and in keys."""
+    """Names of one table: as an entity, as an item type, and in keys."""
 
     entity: str
     type: str
@@ -424,7 +424,7 @@ def _leading(table: TableFacts) -> frozenset[Path]:
 
 
 def _held(column: Column, value: str | int | bool | None) -> str | int | bool | None:
-    """The value that items hold exactly where SQL finds the column equal to the constant; None if they do not."""
+    """The value that items hold exactly if SQL finds the column equal to the constant; None if they do not."""
     kind = column.kind
     if isinstance(value, str):
         if kind.name == "text":
@@ -461,7 +461,7 @@ _FEWEST_TELLING = 1_000
 def filters_of(
     facts: SchemaFacts, question: StatementQuestion, conditions: Iterable[QuestionCondition]
 ) -> dict[str, Any] | None:
-    """The conditions, and what the question requires, as a query's filter; None if items cannot be filtered so."""
+    """The conditions and requirements of the question, as a query's filter; None if items cannot be filtered so."""
     table = facts.tables[question.table]
     made: dict[str, Any] = {name: {"exists": True} for name in question.required}
     for condition in conditions:

@@ -201,7 +201,7 @@ _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
 
 
 class Proposal(Struct, frozen=True):
-    """A mapping without a fault. `decisions`: what only people can decide, one sentence each."""
+    """A mapping without a fault. `decisions`: decisions left to people, one sentence each."""
 
     text: str
     design: PlacedTables

@@ -1,4 +1,4 @@
-"""What each step of `migrator recover` does; every one may be done twice."""
+"""The steps of `migrator recover`; each may run twice."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Cluster(Struct, frozen=True):
         stop: Callable[[], bool],
         rest: Callable[[], None],
     ) -> list[SliceOutcome]:
-        """What became of each slice; `rest` is done meanwhile. After `stop` tasks are killed, and nothing is returned.
+        """Results of the slices; `rest` is called in between. After `stop` tasks are killed, and nothing is returned.
 
         Raises: StoppedError if Spark gave up a task, as it does when its process was killed too often.
         """
@@ -373,7 +373,7 @@ def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[i
 
 @dataclass
 class Failures:
-    """What failed since a page was last done."""
+    """The failures since the last finished page."""
 
     rounds: int = 0
 

@@ -1,4 +1,4 @@
-"""Ways to fill a table, and what of a design does not fit DynamoDB, now or soon; each with a way out."""
+"""Ways to fill a table, and the parts of a design that do not fit DynamoDB, now or soon; each with a way out."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _at(ordered: Sequence[tuple[float, float]], rank: float) -> int:
 PAGE_BYTES = 1024 * 1024
 """Bytes of one page of a Query. Source: AWS Developer Guide, "Query operations", pagination."""
 FOLLOWED = 20_000
-"""Items that a query with a limit behind a filter is followed for."""
+"""Limit of items for which a query with a limit and a filter is followed."""
 
 _HOLDS: dict[Operator, Callable[..., bool]] = {
     "equal": lambda value, wanted: bool(value == wanted),
@@ -208,7 +208,7 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
 
 
 class CallReads(Counts, frozen=True):
-    """What one call reads. `pages`: requests that are paid for."""
+    """Reads of one call. `pages`: requests that are paid for."""
 
     items: int = 0
     bytes: int = 0

@@ -122,7 +122,7 @@ class TableDifference(Struct, frozen=True):
 
 
 class MappingDifference(Struct, frozen=True):
-    """All of it. Empty where both revisions make the same items and ask the same questions of them.
+    """All of it. Empty if both revisions make the same items and ask the same questions of them.
 
     `renamed`: entities that are new, by the name that the old revision has for the same rows with the same base keys.
     """
@@ -446,7 +446,7 @@ def answer_digests(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[s
 
 
 def items_digest(mapping: MappingModel, plans: Sequence[EntityPlan]) -> str:
-    """Equal where `mapping diff` finds no difference but in patterns. `plans`: all entities, on the source as it is."""
+    """Equal if `mapping diff` finds no difference but in patterns. `plans`: all entities, on the source as it is."""
     table, meant = mapping.table, meanings(mapping, plans)
     design = [
         [table.name, table.type_attribute, table.ttl, table.own_attributes],

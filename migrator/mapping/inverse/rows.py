@@ -214,7 +214,7 @@ Where = tuple[str | int, ...]
 class GivenColumn(Struct, frozen=True):
     """A column that an item, or a map in a list of it, gives back.
 
-    `read(item, contents)` gives the decoded value. Raises: ValueError for what no row makes.
+    `read(item, contents)` gives the decoded value. Raises: ValueError for a value that no row makes.
     """
 
     column: str
@@ -510,7 +510,7 @@ def _pattern(template: Template, scope: RowScope) -> re.Pattern[str] | None:
 
 
 Row = dict[str, Any]
-"""A row by written column names, each value in the decoded form of the heart."""
+"""A row by written column names, each value in the decoded form of the core."""
 
 
 class ChildList(Struct, frozen=True):

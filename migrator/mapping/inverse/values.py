@@ -99,7 +99,7 @@ def _decoded(kind: Kind) -> Reading:
 
 
 def _spelled(kind: Kind) -> Reading:
-    """Of texts that the heart writes in one way: any other way was made by no row."""
+    """For texts that the core writes in one way: any other way was made by no row."""
     form = values.PYTHON_FORMS[kind.name][1]
 
     def read(text: str) -> Any:
@@ -138,7 +138,7 @@ _IN_ATTRIBUTES: dict[str, tuple[tuple[type, ...], Callable[[Kind], Reading]]] = 
 
 
 def text_reader(kind: Kind) -> Reading | Loss:
-    """Reads a value of the kind out of the text that the heart makes of it."""
+    """Reads a value of the kind from its text in the core's form."""
     if kind.name == "plain":
         return Loss("type", "a text may have been a number")
     if kind.name not in _OF_TEXTS:

@@ -55,7 +55,7 @@ class Content(Struct, frozen=True):
 
 
 def content_of(value: Any, over: int) -> Content | None:
-    """What S3 is to keep of an attribute's value; None if the value is NULL or takes `over` bytes at most."""
+    """The content of an attribute's value to keep in S3; None if the value is NULL or takes `over` bytes at most."""
     if value is None or value is values.JSON_NULL:
         return None
     data, form = _bytes(value)

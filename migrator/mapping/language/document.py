@@ -144,7 +144,7 @@ def plain_of(text: str) -> Any:
 
 # libyaml if the package was built with it, as its wheels are: some 17 times as fast.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """What plain words mean in YAML 1.2's core schema, with `_` between digits; all others are text."""
+    """Meaning of plain words in YAML 1.2's core schema, with `_` between digits; all others are text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 

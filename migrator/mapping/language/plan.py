@@ -314,7 +314,7 @@ class _Planner:
         return any(set(key) <= names for key in table.proved)
 
     def _need_unique(self, table: TableFacts, names: set[str], at: Path, instead: str) -> None:
-        """A fault where two rows of the table may match: a join would then double rows, and a climb would have two lines."""
+        """A fault if two rows of the table may match: a join would then double rows, and a climb would have two lines."""
         if self._unique(table, names):
             return
         why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")

@@ -31,7 +31,7 @@ class TypeSize(Struct, frozen=True):
 
 
 class PatternReads(Struct, frozen=True):
-    """What one call of a pattern reads on average, and at most of those that were tried. `why`: why none was."""
+    """Reads of one call of a pattern on average, and at most of those that were tried. `why`: why none was."""
 
     pattern: str
     index: str
@@ -101,7 +101,7 @@ class FanOut(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """What one change of a row of `table` rewrites. `roots`: rows of the entity, None if they were not counted (`why`).
+    """Rewrites by one change of a row of `table`. `roots`: rows of the entity, None if they were not counted (`why`).
 
     `items` and `units`: of the ninety-ninth percentile of such changes; of all on average without percentiles.
     """
@@ -157,7 +157,7 @@ class Bills(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What filling the table takes. `pages`: SELECTs of the source; `hours`: by the table's write units a second;
+    """Cost of filling the table. `pages`: SELECTs of the source; `hours`: by the table's write units a second;
     `json_bytes`: of the files of an import; `no_import`: why there can be none ('')."""
 
     rows: int

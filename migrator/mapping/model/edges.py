@@ -170,7 +170,7 @@ class DocumentRows(Protocol):
         """Names of tables by id."""
 
     def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
-        """What one pass over all row trees takes, about, in pages of so many rows."""
+        """Estimated cost of one pass over all row trees, in pages of so many rows."""
 
     def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
         """A line for each table that is read as a whole in addition to the roots, because no index finds its rows."""
@@ -210,7 +210,7 @@ class ComputingSource(Protocol):
         """The source's error for the SQL of a computed column; '' for none."""
 
     def volatile_parts(self, column: Column) -> list[str]:
-        """What in that SQL gives another value though the row is the same, each with why."""
+        """The part of that SQL that gives another value for the same row, each with why."""
 
 
 class QueryCall(Struct, frozen=True):
@@ -317,12 +317,12 @@ class ItemStore(Protocol):
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScanPage[Found]]:
-        """What `each` gives of every item in DynamoDB's form."""
+        """Results of `each` for every item in DynamoDB's form."""
 
     def scan_texts(
         self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
     ) -> Iterator[ScanPage[Found]]:
-        """What `see` gives of the texts of each page's items."""
+        """Results of `see` for the texts of each page's items."""
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
@@ -339,7 +339,7 @@ class ItemStore(Protocol):
 
 
 class ObjectStore(Protocol):
-    """Objects that items point to. Every call retries what can pass and raises StoppedError when it does not."""
+    """Objects that items point to. Each call retries transient failures, and raises StoppedError if they persist."""
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         """Store each object under its name; one that is there already stays as it is."""

@@ -117,7 +117,7 @@ class ForeignKey:
 
 
 class UniqueConflict(Struct, frozen=True):
-    """SQL of SQLite's that says of a row `gone` that a row `NEW` meets it in a unique index.
+    """SQLite SQL that is true for a row `gone` if a row `NEW` meets it in a unique index.
 
     `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
     """

@@ -228,7 +228,7 @@ _BEATS_A_SILENCE = 6
 
 
 class Lifetimes(Struct, frozen=True):
-    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
+    """`request_s`: the longest time of one request, from its signature to its effect. `silent_s`: a writer that has not
     renewed its heartbeat for so long sends nothing more."""
 
     request_s: float = 60.0
@@ -267,7 +267,7 @@ class Lifetimes(Struct, frozen=True):
 
 ProcessKind = Literal["backfill", "relay"]
 UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "changes"}
-"""What each kind of process counts its work in."""
+"""Unit of work of each kind of process."""
 
 
 class Throttle(Struct, frozen=True):
@@ -347,7 +347,7 @@ class ProcessState(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """What last ended a process of a kind, or made it try again. `at`: the journal's clock."""
+    """The last failure that ended a process of a kind, or made it retry. `at`: the journal's clock."""
 
     kind: str
     host: str
@@ -366,7 +366,7 @@ class Operations(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """What one process takes of the budgets of `scope`: one of so many `parts` of each, 0 for nothing yet; and so many
+    """The share of one process in the budgets of `scope`: one of so many `parts` of each, 0 for nothing yet; and so many
     connections to the source, 0 for as many as it likes. `scope`: a run, or a kind of processes."""
 
     id: str

@@ -634,9 +634,10 @@ class StreamPosition(Struct, frozen=True):
 
 
 class StreamSource(Protocol):
-    """The stream of one table. Every call retries what can pass and raises StoppedError when it does not.
+    """The stream of one table. Each call retries transient failures, and raises StoppedError if they persist.
 
-    `mend`: what to do where changes may be lost; the end of messages."""
+    `mend`: what to do if changes may be lost; the end of messages.
+    """
 
     table: str
     mend: str
@@ -713,7 +714,7 @@ class StreamJournal(Protocol):
         """The shards that still are the reader's, now for so long from now on; how far each of them is passed."""
 
     def save(self, stream: str, owner: str, done: Checkpoint) -> bool:
-        """The checkpoint: `sequence`, `passed_at`, `is_finished`. False, with nothing kept, where another reader has it."""
+        """The checkpoint: `sequence`, `passed_at`, `is_finished`. False, with nothing kept, if another reader has it."""
 
     def leave(self, stream: str, owner: str) -> None:
         """The reader has ended: its shards may be claimed at once."""
@@ -746,7 +747,7 @@ def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: floa
 
 
 Row: TypeAlias = Mapping[str, Any]
-"""A row, or the key of one, by written column names, each value in the decoded form of the heart."""
+"""A row, or the key of one, by written column names, each value in the decoded form of the core."""
 Check: TypeAlias = Callable[[], None]
 """Raises StoppedError if another process may do the work by now."""
 

@@ -309,8 +309,8 @@ class LagReport(Struct, frozen=True):
 
 
 class ReportModel(Struct, frozen=True):
-    """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: what
-    could not be shown, and why."""
+    """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: the
+    parts that could not be shown, and why."""
 
     job: str
     journal: str

@@ -214,7 +214,7 @@ class PartAnswer(Struct, frozen=True):
 
 
 class Took(Struct, frozen=True):
-    """What one side took: requests or statements, and milliseconds."""
+    """Costs of one side: requests or statements, and milliseconds."""
 
     round_trips: int
     ms: float

@@ -53,7 +53,7 @@ class EncodedItem(NamedTuple):
     key: ItemKey
     json: bytes
     size_bytes: int
-    """What DynamoDB counts for the item, attribute names included."""
+    """Bytes of the item as counted by DynamoDB, attribute names included."""
     expiry: int | None
     """When its TTL passes, in epoch seconds."""
     type: str
@@ -111,7 +111,7 @@ class Index(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TableDesign:
-    """The DynamoDB table that a mapping describes; `ttl`, where set, names the attribute in epoch seconds.
+    """The DynamoDB table that a mapping describes; `ttl`, if set, names the attribute in epoch seconds.
 
     `kept`: attributes that services set themselves and no column has, which our writes leave as they are.
     """
@@ -268,7 +268,7 @@ def decode_key(text: SourceKey) -> tuple[Any, ...]:
 
 
 def source_text(entity: str, key: SourceKey) -> str:
-    """What `_src` holds: the entity's name, a colon, the root row's key."""
+    """The text of `_src`: the entity's name, a colon, the root row's key."""
     return f"{entity}:{key}"
 
 

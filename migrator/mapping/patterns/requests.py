@@ -391,7 +391,7 @@ def _size(value: str | bytes) -> int:
 
 
 def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
-    """The test as DynamoDB takes it, without values where every key passes it; None if no key can.
+    """The test as DynamoDB takes it, without values if every key passes it; None if no key can.
 
     Raises: SettingsError for a range with a bound that is longer than a key.
     """

@@ -343,9 +343,8 @@ NO_TICKET = 0
 
 @dataclass(frozen=True)
 class Copied:
-    """What became of a page's `rows`. `expired`: items left out because their TTL has passed. `written`: keys of the items
-    that are in the table now, as far as this path knows.
-    """
+    """Results for a page's `rows`. `expired`: items left out because their TTL has passed. `written`: keys of the items
+    that are in the table now, as far as this path knows."""
 
     rows: int
     expired: int

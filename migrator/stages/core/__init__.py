@@ -1,1 +1,1 @@
-"""What several stages share: ownership, pace, parallel pages, shares, checks, the doctor."""
+"""Shared parts of stages: ownership, pace, parallel pages, shares, checks, the doctor."""

@@ -333,7 +333,8 @@ class Keeping(Struct, frozen=True):
         return state, journal
 
     def sign(self, state: ControlState, journal: OnRecord) -> None:
-        """Writes to the table what must not be contradicted, and to the journal the ticket that the table was seen with."""
+        """Write to the table the state that must not be contradicted, and to the journal the ticket that the table was
+        seen with."""
         kept = journal.kept(state.jobs.get(self.job))
         if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
             self.control.keep(self.table_id, self.job, kept)

@@ -59,7 +59,7 @@ _log = get_logger("pages")
 
 
 Worked: TypeAlias = tuple[Page, Tally, int]
-"""A page, what became of it, and how many ms it took."""
+"""A page, its result, and its duration in ms."""
 PageCall: TypeAlias = Callable[[Page], Worked]
 """Works on one page and checkpoints it; called from many threads."""
 
@@ -179,7 +179,7 @@ class TableWalk(Struct, frozen=True):
             yield page
 
     def total(self, work: Callable[[list[Item]], Counter[Counted]]) -> Counter[Counted]:
-        """What `work` counts of each page of the table. Raises: as `each`."""
+        """Counts by `work` of each page of the table. Raises: as `each`."""
 
         def segment(number: int) -> Counter[Counted]:
             return sum((work(page.items) for page in self.pages(number)), Counter())

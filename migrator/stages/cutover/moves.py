@@ -152,12 +152,12 @@ class WriteOwnership(Struct, frozen=True):
     direct_on_record: Callable[[], frozenset[str]]
 
     def need_rows(self, advice: str = FORCE) -> None:
-        """Raises: as need_direct does; SettingsError with `advice` where every pattern is complete."""
+        """Raises: as need_direct does; SettingsError with `advice` if every pattern is complete."""
         self.need_direct()
         self.refuse_complete(advice)
 
     def refuse_complete(self, advice: str = FORCE) -> None:
-        """Raises: SettingsError with `advice` where every pattern is complete, so that the service may write the table."""
+        """Raises: SettingsError with `advice` if every pattern is complete, so that the service may write the table."""
         if self.is_service():
             what = "every access pattern is complete, so the service may have written to the table itself"
             raise SettingsError(

@@ -192,7 +192,7 @@ ROWS_OF_ITEMS = (
     " `migrator reverse start` and `migrator reverse verify --repair`; then take them out again, and"
     " `migrator cutover rollback` goes back"
 )
-"""How rows become the truth again where every pattern is complete and nothing is direct on record."""
+"""How rows become the truth again if every pattern is complete and nothing is direct on record."""
 WAY_BACK = "way back"
 """The text in the lease of the job's runs meanwhile: no reverse process may start."""
 REVERSE_ENDED = "The processes of reverse have ended: give `migrator reverse start JOB` again"

@@ -59,8 +59,8 @@ _MILLION = 1_000_000
 
 
 class CapacityContext(Struct, frozen=True):
-    """What a design is judged by, in addition to its items. `triggers`: that capture would install; `unread_tables`: by
-    no entity; `page_rows`: of a backfill; `units_per_s`: the limit of writes to the table, set by `limit`; `unpriced`:
+    """The basis for judging a design, in addition to its items. `triggers`: that capture would install; `unread_tables`:
+    by no entity; `page_rows`: of a backfill; `units_per_s`: the limit of writes to the table, set by `limit`; `unpriced`:
     why no price is known; `host`: the machine that would fill it."""
 
     mapping: str

@@ -213,7 +213,7 @@ class Views:
         return views, list(dict.fromkeys(notes))
 
     def key_forms(self) -> list[str]:
-        """What partition keys look like, a line for the table and for each index."""
+        """Forms of partition keys, a line for the table and for each index."""
         forms = (
             (index, shown([key.partition for key in stored_keys(self.mapping, index)]))
             for index in self._indexes()

@@ -1,4 +1,4 @@
-"""The relay as a daemon: workers take marks until stopped, retry what can pass, and measure the lag."""
+"""The relay as a daemon: workers take marks until stopped, retry transient failures, and measure the lag."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Latencies:
         self._answers.update({int(shown_us): count for shown_us, count in counts.items()})
 
     def text(self) -> str:
-        """All counts as text that `add` reads: some hundred characters, a few thousand where answers differ much."""
+        """All counts as text that `add` reads: some hundred characters, a few thousand if answers differ much."""
         with self._lock:
             counts_json = json.dumps(self._answers, separators=(",", ":"))
         return b64encode(zlib.compress(counts_json.encode())).decode("ascii")

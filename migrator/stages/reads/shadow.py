@@ -1,4 +1,4 @@
-"""Shadow reads: the other side asked after the answer is out, within limits, and compared."""
+"""Shadow reads: the other side called after the answer is out, within limits, and compared."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class Budget:
             return True
 
     def spend(self, processor_s: float) -> None:
-        """What one that was taken took of the processor: callers of the same process wait for the interpreter meanwhile."""
+        """Record the processor time of a task: callers of the same process wait for the interpreter in the meantime."""
         with self._lock:
             self._left -= max(0.0, processor_s / self.one_s - 1)
 

@@ -106,7 +106,7 @@ class RowVerify:
         )
 
     def unkept(self) -> Unkept:
-        """What of the items no row keeps: the table is read, and of the source the rows that its items name."""
+        """Attributes of the items that no row keeps: the table is read, and of the source the rows that its items name."""
         for items in self.pages():
             self._check()
             self._of_items(items)

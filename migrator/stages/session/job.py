@@ -1,4 +1,5 @@
-"""Opens what one job names: its source with capture, its journal and its table; and checks that they belong together."""
+"""Opens the parts that one job names: its source with capture, its journal and its table; and checks that they belong
+together."""
 
 from __future__ import annotations
 
@@ -162,7 +163,7 @@ def _names(job: Job) -> dict[NameKind, str]:
 
 
 def source_name(job: Job) -> str:
-    """What only this source is called; "" if that cannot be known. The source is not read."""
+    """A unique name of this source; "" if not known. The source is not read."""
     if job.source.dynamodb:
         return job.source.dynamodb.identity
     return identity_of(job.source.url, secret_providers(job.path.parent))

@@ -274,7 +274,7 @@ class JobSession:
         )
 
     def lease(self, doing: str = "") -> RunLease:
-        """The job's, to be held by a block. Raises: SettingsError there, where another run of the job is at work."""
+        """The job's, to be held by a block. Raises: SettingsError in the block if another run of the job is active."""
         return RunLease(self.journal, self.job.name, doing=doing)
 
     def joined_lease(self) -> JoinedLease:

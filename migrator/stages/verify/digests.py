@@ -94,7 +94,7 @@ class Canonical:
             table.ticket_attribute: encode(NO_TICKET),
         }
         self.kind_text = _attribute(table.type_attribute, encode(design.type))
-        """What each item of the type has in its text, and `fixed_texts` what most have."""
+        """Attributes in the text of each item of the type, and `fixed_texts` those of most."""
         self.fixed_texts = [_attribute(name, value) for name, value in self._fixed.items()]
 
     def learn(self, items: Iterable[WiredItem]) -> None:

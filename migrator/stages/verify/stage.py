@@ -139,7 +139,7 @@ class SegmentTrace(Struct, frozen=True):
 def match_others(
     journal: SqlJournal, run: Run, look: StoredDigests | None, entities: Sequence[CompiledEntity]
 ) -> None:
-    """Adds what other processes, or an earlier start of the run, have matched."""
+    """Add the matches of other processes, or of an earlier start of the run."""
     if look is None or not look.is_shared:
         return
     for entity in entities:
@@ -288,7 +288,7 @@ def begin(
 def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts], None]) -> None:
     """Keeps the source's counts of changes as a verify begins, so that later changes are noticed before SQL goes.
 
-    Where the source cannot count them, the verify continues; the move to complete then reports them as unknown.
+    If the source cannot count them, the verify continues; the move to complete then reports them as unknown.
     """
     try:
         keep(look())

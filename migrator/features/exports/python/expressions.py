@@ -1,4 +1,4 @@
-"""Templates and expressions of a mapping as Python, from the parsed parts that the heart compiles; and names as Python's."""
+"""Templates and expressions of a mapping as Python, from the parsed parts that the core compiles; and names as Python's."""
 
 from __future__ import annotations
 
