@@ -54,6 +54,7 @@ def test_statements_are_served_as_sql_answers_or_refused(
     assert all(replay["questions"] and not replay["different"] for replay in proof["patterns"].values())
     checked = run_here(["mapping", "check", "shop.yaml", "--source", source.url, "--json"], tmp_path, {})
     assert [fault for fault in checked.data if fault["where"].endswith(".sql")] == []
+    assert not any("also matches longer names" in fault["what"] for fault in checked.data)
 
 
 def test_three_of_four_statements_of_applications_are_served() -> None:

@@ -250,9 +250,19 @@ class _PatternCheck:
     def _prefix_warnings(self) -> Iterator[Fault]:
         for condition in self.pattern.sort:
             separator = self.mapping.table.separator
-            if condition.operator == "begins_with" and not _closed(condition.values[0], separator):
+            value = condition.values[0]
+            is_open = condition.operator == "begins_with" and not _closed(value, separator)
+            if is_open and not self._sql_has_prefix(value):
                 what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
                 yield self._fault((*self.key_at, 1), what, warning=True)
+
+    def _sql_has_prefix(self, value: Template) -> bool:
+        """Whether SQL also asks for texts that begin with the last parameter: LIKE :name || '%'."""
+        last, statements = value.parts[-1], self.pattern.statements.values()
+        if not isinstance(last, Ref):
+            return False
+        prefix = re.compile(rf":{re.escape(last.paths[0])}(?:::\w+)?\s*(?:\|\||,)\s*'%%?'")
+        return all(isinstance(statement, str) and prefix.search(statement) for statement in statements)
 
     def _order_warnings(self) -> Iterator[Fault]:
         separator = self.mapping.table.separator

@@ -283,3 +283,28 @@ def test_trim_of_one_padded_character_proves_its_key(
     text = f"entities: {{t: {{items: {{T: {{key: ['T#{key}', M]}}}}}}}}"
     assert (check(text, facts(made)).unproved["t"] == frozenset()) is proved
     assert check(text, facts(made, dialect="sqlite")).unproved["t"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "warned"),
+    [
+        ("name LIKE :n || '%'", False),
+        ("name LIKE :n::text || '%'", False),
+        ("name LIKE CONCAT(:n, '%%')", False),
+        ("name LIKE :n", True),
+        ("name = :n AND id = :m || '%'", True),
+    ],
+)
+def test_prefix_that_sql_also_takes_is_not_reported(sql: str, warned: bool) -> None:
+    text = f"""
+entities: {{users: {{items: {{User: {{key: [USER, "NAME#{{name}}#{{id}}"], keep: [id]}}}}}}}}
+access_patterns:
+  p:
+    params: {{n: text, m: text}}
+    query: {{key: [USER, {{begins_with: "NAME#{{n}}"}}]}}
+    returns: [id]
+    order: any
+    sql: "SELECT id FROM users WHERE {sql}"
+"""
+    found = [str(one) for one in check(text, SCHEMA, HEAD).warnings if "longer names" in one.what]
+    assert bool(found) is warned
