@@ -120,7 +120,7 @@ class Story:
 
     def caught_up(self) -> None:
         def is_worked() -> bool:
-            return self.answer("relay", self.job, "--dry-run").startswith("no mark")
+            return self.answer("relay", self.job, "--dry-run").startswith("no change")
 
         until("every mark is worked", is_worked)
 
