@@ -143,7 +143,7 @@ class Story:
         took_s = time.monotonic() - self.started
         chapter("The end: clean", f"The shop was never closed. In {took_s:.0f} s: {done}.")
         printed = (self.home / "relay.txt").read_text().splitlines()
-        summary = max(at for at, line in enumerate(printed) if " worked: " in line)
+        summary = max(at for at, line in enumerate(printed) if " applied: " in line)
         worked = " ".join(printed[summary:])
         for line in [*(f"- {reason}" for reason in reasons), worked]:
             print(textwrap.fill(line, _COLUMNS))

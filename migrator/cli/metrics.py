@@ -138,8 +138,8 @@ def pace_part(pace: Pace) -> Iterator[Family]:
 # ── Of a relay, a backfill, a service ──
 
 _RELAY_COUNTERS = {
-    "finished": "Marks worked and put away.",
-    "put_back": "Marks that could not be worked and were put back.",
+    "finished": "Changes applied and acknowledged.",
+    "put_back": "Changes that could not be applied and were deferred.",
     "stored": "Items written.",
     "buried": "Tombstones written.",
     "newer": "Writes that something newer of the same row made needless.",
@@ -151,9 +151,9 @@ _RELAY_COUNTERS = {
 
 def relay_part(report: RelayReport) -> Iterator[Family]:
     state = report.state
-    yield gauge("migrator_marks_waiting", "Marks that could be taken.", [((), state.waiting)])
-    yield gauge("migrator_marks_unripe", "Marks whose time has not come.", [((), state.unripe)])
-    yield gauge("migrator_marks_failed", "Marks that failed before.", [((), state.failed)])
+    yield gauge("migrator_marks_waiting", "Pending changes that are ready.", [((), state.waiting)])
+    yield gauge("migrator_marks_unripe", "Pending changes that are not ready yet.", [((), state.unripe)])
+    yield gauge("migrator_marks_failed", "Pending changes that failed before.", [((), state.failed)])
     age = [((), state.oldest_age_s)]
     yield gauge("migrator_lag_seconds", "Age of the oldest pending change that is ready.", age)
     # Without a captured log: no sample, so an alert on it never fires.

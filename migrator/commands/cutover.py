@@ -143,7 +143,7 @@ def rollback() -> cli.Work:
 
     From complete (one pattern at a time) rows become the truth again first: with its entities out of `writes: {direct}`
     of the job, and every service that writes them stopped; where every pattern is complete, all entities that the job does
-    not name there. The rest of the stream is processed, rows and items are compared both ways, changes leave marks again,
+    not name there. The rest of the stream is processed, rows and items are compared both ways, changes are captured again,
     and items follow the rows. Run it again to resume.
 
     Exit code 0: moved back; 1: refused, moved by another command, or with --wait not all readers followed.

@@ -77,7 +77,7 @@ def verify() -> cli.Work:
     If changes are captured, differences are checked again later, because a change may have been pending.
     With --sample it compares only some rows with their items, without items that have no row and without totals.
     One that was stopped within the last hour resumes without comparing the same pages again.
-    With --source rows are read as another user; marks are still read by the job's own.
+    With --source rows are read as another user; changes are still read by the job's own.
 
     Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped; the same command resumes.
     """
@@ -182,7 +182,7 @@ def pace() -> cli.Work:
     """Pause, resume or slow down the running backfills and relays of a job; without an option, show the pace.
 
     The journal keeps it, also for processes that start later. Running ones follow with their next heartbeat. While they are
-    paused, marks wait in the source; services continue, and leave marks.
+    paused, changes stay pending in the source; services continue, and capture theirs.
     """
     from migrator.commands.status_work import pace
 

@@ -185,7 +185,7 @@ def _stopped_or_shown(stop: str | None, as_json: bool) -> int:
 
 @click.group(cls=cli.Branch)
 def capture() -> None:
-    """Leave a mark of every change in the source, by triggers, from the database's log, by streams of old DynamoDB tables,
+    """Capture every change in the source, by triggers, from the database's log, by streams of old DynamoDB tables,
     or by the services themselves, for the relay."""
 
 
@@ -205,8 +205,8 @@ def capture() -> None:
 def install() -> cli.Work:
     """Create our two tables and the triggers, one table per transaction; existing ones stay.
 
-    With --by services only the tables are created. A later install without it creates triggers, which leave the marks
-    from then on.
+    With --by services only the tables are created. A later install without it creates triggers, which capture the
+    changes from then on.
 
     With --by log our tables are created, and on PostgreSQL a publication and a replication slot. A later install without it
     updates them; --by triggers replaces them.
@@ -222,10 +222,10 @@ def install() -> cli.Work:
 @cli.job_argument
 @cli.json_option
 def status() -> cli.Work:
-    """Compare triggers, or the columns read from the log, with mapping and schema; check streams of old tables; or count the
-    services that leave marks. For a log, show how far its slot is behind.
+    """Compare triggers, or the columns read from the log, with mapping and schema; check streams of old tables; or
+    count the services that capture changes. For a log, show how far its slot is behind.
 
-    Exit code 1: a change could leave no mark.
+    Exit code 1: a change could be missed.
     """
     from migrator.commands.capture_work import status
 
@@ -251,7 +251,9 @@ def uninstall() -> cli.Work:
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
 @cli.job_argument
 @cli.flag("--once", "Stop when no change is left; waits for those of other relays.")
-@cli.option("--workers", "Marks under way at once.", type=click.IntRange(1, 64), default=2, show_default=True)
+@cli.option(
+    "--workers", "Changes in progress at once.", type=click.IntRange(1, 64), default=2, show_default=True
+)
 @cli.part_option
 @cli.flag("--dry-run", "Count the pending changes, write nothing.")
 @cli.flag("--discard-marks", "Delete the changes that cannot be applied; verify --repair finds their rows.")
@@ -261,14 +263,14 @@ def uninstall() -> cli.Work:
 @cli.metrics_option
 @cli.json_option
 def relay() -> cli.Work:
-    """Make items of changed rows: take marks, read their rows, write the items, delete the marks.
+    """Make items of changed rows: take changes, read their rows, write the items, delete the changes from the queue.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
     hosts with one journal. It starts and ends the others of tuning.relay_processes.
 
-    Exit code 0: with --once, no ripe mark is left; 1: some cannot be processed, or rows were refused or met a
-    collision (see `migrator status --findings`), or another relay still has marks after a lease (tuning.lease_s);
-    3: a store is unavailable, the marks wait.
+    Exit code 0: with --once, no change is left that is ready; 1: some cannot be processed, or rows were refused or met a
+    collision (see `migrator status --findings`), or another relay still has changes after a lease (tuning.lease_s);
+    3: a store is unavailable, and the changes stay pending.
     """
     from migrator.commands.capture_work import relay
 

@@ -22,12 +22,14 @@ TABLES = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, email TEXT, region_id INTEGER, deleted_at TIMESTAMP);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), status TEXT,
   total NUMERIC(12, 2), created_at TIMESTAMP, invoice_no TEXT, street TEXT, city TEXT);
+CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, price NUMERIC(12, 2));
 CREATE TABLE events (id INTEGER PRIMARY KEY, tenant TEXT, region TEXT, kind TEXT NOT NULL, seen_at TIMESTAMP NOT NULL);
 CREATE TABLE shops (id INTEGER PRIMARY KEY, name TEXT, latitude NUMERIC(9, 6), longitude NUMERIC(9, 6));
 """
 ASKED = {
     "order_by_key": ["user_id=1", "created_at=2036-01-01T05:00:00", "order_id=5"],
     "large_orders": ["user_id=1", "least=90"],
+    "product_by_id": ["id=7"],
     "events_of_tenant": ["tenant=t1", "region=eu", "kind=start", "since=2036-01-02 00:00:00"],
     "events_of_kind": ["kind=stop", "since=2036-01-10 00:00:00", "until=2036-03-10 23:59:59"],
     "events_of_day": ["day=2036-02-01"],
@@ -51,11 +53,12 @@ def fill(path: Path) -> None:
             event = (number, f"t{number % 2}", "eu", "stop" if number % 3 else "start", moment)
             database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", event)
         for number in range(60):
+            database.execute("INSERT INTO products VALUES (?, ?, 9.5)", (number, f"product {number}"))
             place = (35.6586 + (number % 10 - 5) / 1000, 139.7454 + (number // 10 - 3) / 1000)
             database.execute("INSERT INTO shops VALUES (?, ?, ?, ?)", (number, f"shop {number}", *place))
 
 
-ENTITIES = {"user", "order", "event", "shop"}
+ENTITIES = {"user", "order", "product", "event", "shop"}
 """Those of the reference that its patterns ask for."""
 
 
@@ -89,7 +92,9 @@ def test_both_sides_answer_alike(moved: Project, pattern: str) -> None:
     answer = query(moved, pattern, "--json").data
     assert answer["same"], answer
     assert answer["parts"][0]["items"]
-    assert answer["round_trips"] >= len(answer["requests"]) >= 1
+    # Of the copies of an item one is read.
+    sent = answer["requests"][:1] if pattern == "product_by_id" else answer["requests"]
+    assert answer["round_trips"] >= len(sent) >= 1
     assert answer["read_units"] > 0
     assert answer["took_ms"] > 0
     assert answer["sql_took_ms"] > 0

@@ -49,8 +49,8 @@ def clean() -> cli.Work:
     strict service is running; none starts before it has ended. Objects in S3 stay. Name an entity that the mapping no
     longer has with --entity.
 
-    --row removes marks, findings, claims, remembered keys and tombstones of a row. First delete the row in SQL and let the
-    relay process that change (`migrator relay JOB --once`). It reads the whole table.
+    --row removes pending changes, findings, claims, remembered keys and tombstones of a row. First delete the row in SQL
+    and let the relay process that change (`migrator relay JOB --once`). It reads the whole table.
 
     --tombstones does what DynamoDB's TTL would do days later.
 

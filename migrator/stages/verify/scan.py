@@ -297,7 +297,7 @@ class _TypeTotals(Struct, frozen=True):
             except RowError as error:
                 left_out.append(NotCompared(f"sum of {self.design.type}.{name}", str(error)))
                 continue
-            if stored != expected * self._copies:
+            if stored != EXACT.multiply(expected, Decimal(self._copies)):
                 reason = f"the sum of {name} differs between SQL and the table"
                 yield Finding("sum", self.entity.name, reason, attribute=name, item_type=self.design.type)
 

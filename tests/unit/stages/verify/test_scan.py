@@ -1,9 +1,13 @@
-"""Items that no row makes."""
+"""Items that no row makes, and totals of rows and items."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, cast
+
+import pytest
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
@@ -74,4 +78,23 @@ def test_totals_that_take_too_long_are_told_and_end_nothing() -> None:
     assert [one.what for one in told] == ["Seen", pins.text()]
     assert all("statement_timeout_s" in one.why for one in told)
     assert journal.finding_counts(run) == {}
+    journal.close()
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_totals_of_many_digits_are_compared_exactly(copies: int) -> None:
+    large = 10**39 + 7
+    mapping = MAPPING.replace("SEEN#{id}", "SEEN#{id}#{*|shard:3}" if copies > 1 else "SEEN#{id}")
+    rows = [{"id": 1, "size": large}, {"id": 2, "size": 1}]
+    source = MemorySource(SchemaFacts("sqlite", {"seen": TABLE}, loosely_typed=True), {"seen": rows})
+    entities = check_mapping(parse_mapping(mapping, "m.yaml"), source.facts()).entities
+    journal = SqlJournal.in_memory()
+    run = journal.start_run(RunIdentity("verify", "shop", "table-1", "rev1"))
+    for missing in (0, 1):
+        total = Decimal(copies * (large + 1) - missing)
+        scanned = ScanTotals(
+            2 * copies, Counter({("seen", "Seen"): 2 * copies}), {("seen", "Seen", "size"): total}
+        )
+        assert check_totals(source, journal, run, entities, scanned) == []
+        assert journal.finding_counts(run) == ({"sum": 1} if missing else {})
     journal.close()
