@@ -440,7 +440,7 @@ def _sql(
     outputs: Sequence[Path],
     asked: Mapping[str, Bound],
 ) -> str:
-    """A SELECT that returns one row for each existing parent that is asked for."""
+    """A SELECT that returns one row for each existing parent that the statement names."""
     quoted = Speller("", facts.dialect).quoted
 
     def named(table: TableFacts, name: str) -> str:
