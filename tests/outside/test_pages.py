@@ -159,3 +159,9 @@ def test_a_page_that_is_named_nowhere_and_a_link_that_leads_nowhere_are_left_for
     assert "docs/reference/commands" in front
     assert (tmp_path / "mappings" / "README.md").is_file()
     assert (tmp_path / "migrator" / "settings" / "prices.yaml").is_file()
+
+
+def test_no_page_shows_a_command_that_broke() -> None:
+    """Pages with commands are written by running them: what was printed is in them, also an error."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    assert not [page.name for page in pages if "Traceback (most recent" in page.read_text(encoding="utf-8")]
