@@ -71,7 +71,7 @@ def _every(text: str, stars: Collection[StarKind]) -> Ref:
     way = FILTERS[filters[0].name].way if len(filters) == 1 else None
     if way is None or way.of not in stars:
         fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way and spec.way.of in stars)
-        raise ValueError(f"'{text}' '*' needs one of the filters {fan_outs}")
+        raise ValueError(f"'{text}': '*' needs one of the filters {fan_outs}")
     if len(paths) != way.values or not all(paths):
         raise ValueError(f"'{text}' names {amount(len(paths), 'parameter')} but it takes {way.values}")
     return Ref(paths, None, filters, every=True)

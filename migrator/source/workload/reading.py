@@ -1071,7 +1071,7 @@ class _StatementReader:
 
 
 _OF_ALL = "a parent without rows is in the answer"
-_OF_NONE = "of a row that is not there SQL says 0 or NULL, and this nothing: take no answer for that"
+_OF_NONE = "for a missing parent SQL returns 0 or NULL, and the pattern no item: read that as 0 or NULL"
 
 _SAID = {"this", "expression", "negate", "low", "high", "expressions", "query"}
 """Arguments of a condition in sqlglot's tree that are handled here; any other (BETWEEN SYMMETRIC) may change its meaning."""
