@@ -1,4 +1,4 @@
-"""Doctor: checks one by one whether a job could run, from packages and rights to table and capture."""
+"""Doctor: checks whether a job could run, from packages and rights to table and capture."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ _LATER = {"UpdateItem": "`migrator clean --attributes`"}
 
 
 class Checkup:
-    """The checks so far, in order."""
-
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
@@ -43,7 +41,8 @@ class Checkup:
         self.checks.append(Check(name, state, what, mend))
 
     def ask(self, name: str, work: Callable[[], Answer], fine: str = "") -> Answer | None:
-        """The result of `work`, reported as `fine` if that is not empty; None and a failed check for any error."""
+        """Report the result of `work` as `fine` unless that is empty. An error is a failed check, and gives
+        None."""
         try:
             answer = work()
         except MigratorError as error:
@@ -60,7 +59,7 @@ class Checkup:
 
 
 def check_on_record(checkup: Checkup, look: Callable[[], None]) -> None:
-    """`look`: raises if the table is not as the journal knows it. A table that gives no answer is left to its own checks."""
+    """`look` raises if the table contradicts the journal."""
 
     def looked() -> bool:
         try:
@@ -80,7 +79,7 @@ def check_on_record(checkup: Checkup, look: Callable[[], None]) -> None:
 
 
 def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None:
-    """`packages`: name to version; None for one that the job needs and that is not installed."""
+    """`packages`: name to version; None if the job needs it and it is not installed."""
     for name, version in packages.items():
         if version is None:
             what = "the job needs it, and it is not installed"
@@ -107,7 +106,7 @@ def check_server(checkup: Checkup, ask: Callable[[], SourceHealth]) -> None:
 
 
 def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None:
-    """`ask`: for each right that a role needs in the source, the GRANT that gives it if the user lacks it, or ''."""
+    """`ask`: for each right that a role needs in the source, the missing GRANT, or ''."""
     for name, mend in (checkup.ask("grants", ask) or {}).items():
         checkup.tell(
             name, "the source's user lacks it" if mend else "given", mend, "failed" if mend else "ok"
@@ -115,7 +114,6 @@ def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None
 
 
 def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
-    """Check that a row of each entity can be read, with all its tables."""
     for entity in entities:
         name = f"SELECT for {entity.name}"
         rows = checkup.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
@@ -128,7 +126,7 @@ def check_hidden_rows(
     entities: Sequence[CompiledEntity],
     hidden_faults: Callable[[Sequence[TableFacts]], list[str]],
 ) -> None:
-    """Check that no policy of PostgreSQL hides rows of any table behind items, joined and collected ones too."""
+    """Check that no row policy of PostgreSQL hides rows of any table behind items."""
     name = "row level security"
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
     faults = checkup.ask(name, lambda: dict(zip(tables, hidden_faults(list(tables.values())), strict=True)))
@@ -156,7 +154,6 @@ def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel)
 def check_table(
     checkup: Checkup, state_of: Callable[[TableDesign], TableState | None], design: TableDesign, job: str
 ) -> bool:
-    """Whether the table exists."""
     try:
         state = state_of(design)
     except MigratorError as error:
@@ -194,7 +191,6 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
 def check_permissions(
     checkup: Checkup, probes: Sequence[ActionProbe], job: str, *, written: bool, role: str | None = None
 ) -> None:
-    """`role`: the role of the probed rights, each of which it needs."""
     for probe in probes:
         name = f"permission {probe.action} {probe.index}".rstrip()
         where = f"its index {probe.index}" if probe.index else "the table"
@@ -221,9 +217,10 @@ def check_capture(
     ask_marking: Callable[[], int],
     job: str,
 ) -> bool:
-    """Whether capture is installed.
+    """Return whether capture is installed.
 
-    `ask_refusals`: why it cannot be. `ask_marking`: how many instances of services are alive that mark changes.
+    `ask_refusals`: reasons why it cannot be installed.
+    `ask_marking`: number of live service instances that mark changes.
     """
     try:
         status = ask()
@@ -276,13 +273,12 @@ def check_bucket(checkup: Checkup, probes: Sequence[ActionProbe]) -> None:
 
 
 def check_untried(checkup: Checkup, rights: Sequence[str], of: str, why: str) -> None:
-    """A warning for each right that cannot be tested. `of`: the object of the right, '' if its name contains it."""
+    """Warn about each right that cannot be tested. `of`: its object, '' if its name contains it."""
     for right in rights:
         checkup.tell(f"permission {right}{f' of {of}' if of else ''}", f"not tried: {why}", "", "warning")
 
 
 def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> None:
-    """Whether the mapping is the newest, an old or a new one among those that the job has worked by."""
     name = "mapping at work"
     try:
         standing = ask()
@@ -304,7 +300,7 @@ def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> N
 
 
 def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
-    """A warning on changes that the table may miss because capture was installed after a backfill."""
+    """Warn about changes the table may lack because capture was installed after a backfill."""
     try:
         what = ask()
     except MigratorError:
@@ -314,5 +310,5 @@ def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
 
 
 def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
-    """The journal's name; None if it cannot be used."""
+    """Return the journal's name; None if it is unusable."""
     return checkup.ask("journal", try_it, "it can be written")

@@ -1,4 +1,4 @@
-"""The start of a run by a command: its edges, resuming and joining, its part of the budgets, its write path."""
+"""Start of a run by a command: its edges, resuming and joining, its share of the budgets, its write path."""
 
 from __future__ import annotations
 
@@ -67,8 +67,11 @@ DRY_TABLE = "dry-run"
 
 
 class RunEdges(Struct, frozen=True):
-    """The edges of a run's writes. `check` raises when the run has lost its lease. `target`: None if nothing is written.
-    `is_shared`: the table contains, or may contain, items of other jobs."""
+    """Edges of a run's writes.
+
+    `check`: raises when the run has lost its lease.
+    `is_shared`: the table contains, or may contain, other jobs' items.
+    """
 
     journal: SqlJournal
     store: Puts
@@ -80,17 +83,16 @@ class RunEdges(Struct, frozen=True):
 
 
 def dry_edges(stack: ExitStack, design: TableDesign) -> RunEdges:
-    """Edges that write nowhere."""
     journal = SqlJournal.in_memory()
     stack.callback(journal.close)
     return RunEdges(journal, DryStore(design), DRY_TABLE, sends_nothing)
 
 
 def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) -> RunEdges:
-    """Those of a run that holds the job's lease until the stack unwinds.
+    """Edges of a run that holds the job's lease until the stack unwinds.
 
-    Raises: TargetError when the table is not there, is another one or belongs to another job; SettingsError when
-    another run of the job is at work.
+    Raises: TargetError if the table is missing, another one or another job's; SettingsError if another run is
+    active.
     """
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
@@ -103,14 +105,14 @@ def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) 
 
 
 def run_edges(session: JobSession, check: Callable[[], None]) -> RunEdges:
-    """The edges of a run; `check` verifies its lease. Raises: TargetError when the table is not there, or is another one."""
+    """`check` verifies the run's lease. Raises: TargetError if the table is missing or is another one."""
     target, journal, table_id = session.target, session.journal, session.table_id
     is_shared = journal.is_shared(table_id)
     return RunEdges(journal, target.store, table_id, check, target.objects, target, is_shared)
 
 
 def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
-    """The named entities in the mapping's order; all if none is named."""
+    """Return the named entities in the mapping's order; all if none is named."""
     names_known = {entity.name for entity in compiled}
     unknown = sorted(set(names) - names_known)
     if unknown:
@@ -121,7 +123,7 @@ def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list
 
 
 def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
-    """Raises SettingsError if the mapping keeps attributes in S3 and the job names no bucket."""
+    """Raises: SettingsError if attributes belong in S3 and the job has no bucket."""
     keeping = [entity.name for entity in entities if entity.contents]
     if keeping and job.target.bucket is None:
         what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
@@ -129,7 +131,7 @@ def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
 
 
 def _refuse_foreign(session: JobSession) -> None:
-    """Raises TargetError when the table holds items though this job has not begun to write to it."""
+    """Raises: TargetError if the table has items although this job has not begun."""
     target = session.target
     if session.table_id in session.journal.written_tables(session.job.name):
         return
@@ -154,10 +156,7 @@ def identity_of(
     *,
     installation: str = "",
 ) -> RunIdentity:
-    """Changed columns make a new run, which starts over: half of the items would be made from the old ones.
-
-    So does another `installation` of capture: earlier changes left no mark.
-    """
+    """Return the run's identity. Changed columns, or another `installation` of capture, make a new run."""
     revision = columns_digest(
         session.checked.mapping.revision + installation, [entity.plan for entity in entities]
     )
@@ -165,15 +164,15 @@ def identity_of(
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
-    """The scope of a run, as text: two runs of one scope are the same work."""
+    """Return the run's scope; two runs with the same scope do the same work."""
     names = ",".join(entity.name for entity in entities) if named else ""
     return f"{names};limit={limit}" if limit is not None else names
 
 
 def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int) -> Run:
-    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
+    """Resume the unfinished run, or begin a new one. A finished run is returned as it is unless `again`.
 
-    `after`: the last run with useless work, since the job has changed to another mapping and back.
+    `after`: the last run whose work is void, because the job changed its mapping and returned.
     """
     latest = journal.find_run(identity)
     if latest is None or latest.id <= after or (latest.state == "done" and again):
@@ -182,13 +181,13 @@ def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool, after: int
 
 
 def runs_before(journal: SqlJournal, job: str) -> int:
-    """The last run before the job changed, or returned, to its present mapping; 0 for none."""
+    """Return the last run before the job changed, or returned, to its present mapping; 0 for none."""
     newest = newest_of(journal.database, job)
     return 0 if newest is None else newest.runs_before
 
 
 def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
-    """(pages done, pages planned by now)."""
+    """Return (pages done, pages planned so far)."""
     counts = [journal.page_counts(run, entity) for entity in journal.planned(run) - SCANS]
     return sum(done for done, _ in counts), sum(planned for _, planned in counts)
 
@@ -197,7 +196,7 @@ def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
 
 
 def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
-    """The run that is at work. Raises: SettingsError if it is another one."""
+    """Return the active run. Raises: SettingsError if it is another one."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
         what = f"the current run is not a {identity.kind} by this mapping with these options"
@@ -206,7 +205,7 @@ def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
 
 
 def is_over(journal: SqlJournal, lease: Held, identity: RunIdentity) -> bool:
-    """Raises: StoppedError when the process that began the run is gone."""
+    """Raises: StoppedError if the process that began the run is gone."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
         return True
@@ -231,8 +230,10 @@ UNITS_OF_ONE = 2_000
 
 
 def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
-    """The number of processes for so many rows: the job's, else one per core of this machine, if that is worth it and
-    leaves each its connections. `limits`: of all of them, in units or rows a second."""
+    """Return the job's number of processes, else one per core if the rows justify it and connections suffice.
+
+    `limits`: for all processes together, in units or rows per second.
+    """
     if job.tuning.processes is not None:
         return job.tuning.processes
     bounds = [max(1, math.floor(limit / UNITS_OF_ONE)) for limit in limits if limit is not None]
@@ -242,7 +243,8 @@ def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
 
 
 def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
-    """The job from the view of one of so many processes. Raises: SettingsError if its limits do not allow for so many."""
+    """Return the job as one of `processes` sees it. Raises: SettingsError if its limits are too low for so
+    many."""
     least = least_connections(job)
     limit = job.source.max_connections
     if limit is not None and limit < processes * least:
@@ -262,7 +264,7 @@ def with_connections(job: Job, connections: int) -> Job:
 
 
 def left_to_join(job: Job, processes: SqlProcesses, scope: str) -> int:
-    """The connections left for a joining process; 0 without a limit. Raises: SettingsError."""
+    """Return the connections left for a joining process; 0 without a limit. Raises: SettingsError."""
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:
         return 0
@@ -274,13 +276,13 @@ def left_to_join(job: Job, processes: SqlProcesses, scope: str) -> int:
 
 
 def taken_by(job: Job, workers: int) -> int:
-    """The connections of one process in the job's limit; 0 without a limit."""
+    """Return one process's connections within the job's limit; 0 without a limit."""
     limit = job.source.max_connections
     return 0 if limit is None else min(limit, _wanted(job, workers))
 
 
 def least_connections(job: Job) -> int:
-    """Reads, marks and tickets have one each; a journal in the source two."""
+    """One connection each for reads, marks and tickets; two for a journal in the source."""
     return 4 if job.journal == IN_SOURCE else 2
 
 
@@ -291,7 +293,7 @@ def _wanted(job: Job, workers: int | None = None) -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, by its affinity and its container's quota. Source: cgroup v2, "cpu.max"."""
+    """Cores available to this process, by affinity and container quota. Source: cgroup v2, "cpu.max"."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     with suppress(OSError, ValueError):
@@ -327,7 +329,7 @@ _OF_ANOTHER = "give this job a copy of the source, or run `migrator verify --rep
 
 @dataclass
 class PathChoice:
-    """The environment of a backfill. `installation`: of capture; '' if changes leave no marks."""
+    """How a backfill writes. `installation`: of capture; '' if changes leave no marks."""
 
     installation: str = ""
     edges: ConcurrentEdges | None = None
@@ -351,7 +353,7 @@ class PathChoice:
         return FastPath(store, claims, encoders(), time.time, check, run.objects, memory, remembered)
 
     def source(self, session: JobSession) -> Rows:
-        """Reader of pages: with parallel readers only if every ticket is already known."""
+        """Page reader. It reads in parallel only if every ticket is already known."""
         conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
         return session.source.at_primary() if conditional else session.source
 
@@ -365,9 +367,9 @@ def _claims(session: JobSession, run: RunEdges, memory: Memory | None) -> Claims
 def choose_path(
     stack: ExitStack, session: JobSession, run: RunEdges, tell: Tell, *, force: bool
 ) -> PathChoice:
-    """Register the run as a writer, so that a starting relay waits for it; it is deregistered when the stack unwinds.
+    """Register the run as a writer until the stack unwinds, so that a starting relay waits for it.
 
-    Raises: SettingsError if others write and changes are not captured; as begin_revision does.
+    Raises: SettingsError if others write and changes are not captured; as begin_revision.
     """
     if run.target is None:
         return PathChoice()
@@ -429,15 +431,15 @@ def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
 
 
 def tell_unverified(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Warn if changes between a backfill and the install of capture were not looked for."""
+    """Warn if changes between a backfill and the install of capture were never verified."""
     if what := session.unverified(installation):
         tell(f"warning: {what}")
 
 
 def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
-    """Make this mapping the one of the job's writers, unless it is already, and wait for writers by another one.
+    """Make this mapping the job's current one, and wait for writers that use another.
 
-    Raises: OldRevisionError if the job has gone on from it; as need_unanswered does; Interrupted.
+    Raises: OldRevisionError if the job has moved on from it; as need_unanswered does; Interrupted.
     """
     need_unanswered(edges.session, tell, goes_back=False, force=force)
     heartbeats = edges.heartbeats
@@ -454,10 +456,11 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
 
 
 def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: bool) -> None:
-    """Check before the job changes to this mapping. `force`: objections are only reported.
+    """Check before the job changes to this mapping. With `force`, objections are only reported.
 
-    Raises: RefusedError if DynamoDB answers a pattern with a changed answer: until all items are rewritten, the answer
-    would be neither the old nor the new one. MappingError if writers of both cannot share a table.
+    Raises: RefusedError if the change would mix a pattern's old and new answers until all items are
+    rewritten;
+    MappingError if writers of both mappings cannot share a table.
     """
     revisions = session.revisions
     standing = revisions.standing()
@@ -471,9 +474,9 @@ def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: 
 
 
 def need_known(session: JobSession, tell: Tell) -> None:
-    """Before rows are marked by the names of this mapping's entities, which relays have to know.
+    """Check before rows are marked with this mapping's entity names, which relays have to know.
 
-    Raises: OldRevisionError, SettingsError if the job's writers work by another mapping; as need_unanswered does.
+    Raises: OldRevisionError, SettingsError if the job's writers use another mapping; as need_unanswered does.
     """
     session.revisions.refuse_old()
     if session.revisions.standing() == "new":
@@ -485,9 +488,9 @@ def need_known(session: JobSession, tell: Tell) -> None:
 
 
 def need_both(compared: Compared, tell: Tell) -> MappingDifference:
-    """The difference of two mappings; prints the warnings of `mapping diff`.
+    """Return the difference of two mappings, and print the warnings of `mapping diff`.
 
-    Raises: MappingError with all that it refuses: writers of both cannot share a table.
+    Raises: MappingError if writers of both cannot share a table.
     """
     difference = compared.difference()
     faults = refusals(compared, difference)
@@ -499,8 +502,10 @@ def need_both(compared: Compared, tell: Tell) -> MappingDifference:
 
 
 def _refuse_unfit(session: JobSession, tell: Tell) -> None:
-    """Raises: as need_both does, compared with the mapping that the job works by, if its text is known; SettingsError for
-    what `migrate-mapping` alone can do."""
+    """Compare with the job's current mapping, if its text is known.
+
+    Raises: as need_both does; SettingsError if only `migrate-mapping` can make the change.
+    """
     job, newest = session.job, session.newest()
     text = None if newest is None else session.changes.text(newest.revision.mapping)
     if text is None:
@@ -526,7 +531,7 @@ def _refuse_unfit(session: JobSession, tell: Tell) -> None:
 def _changed(
     answered: Mapping[str, State], known: Mapping[str, Answered], own: Revision
 ) -> Iterator[tuple[str, str]]:
-    """By pattern that the table answers, why its answer would change."""
+    """Yield each pattern that the table answers, with the reason why its answer would change."""
     for name, state in sorted(answered.items()):
         if name in known and name not in own.answers:
             yield name, f"it is in {state.word}, and it is not in this mapping"
@@ -535,7 +540,7 @@ def _changed(
 
 
 def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: bool) -> None:
-    """`changed`: patterns that DynamoDB answers, each with why it would have another answer. Raises: RefusedError."""
+    """`changed`: (pattern, reason). Raises: RefusedError."""
     if not changed:
         return
     lines = [f"pattern {name}: {why}" for name, why in changed]
@@ -552,7 +557,6 @@ def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: boo
 
 
 def tell_registered(before: Standing, tell: Tell) -> None:
-    """Report that the job has changed to this mapping, if it has."""
     if before in ("new", "old"):
         verb = "switches" if before == "new" else "goes back"
         what = (
@@ -565,7 +569,7 @@ def tell_registered(before: Standing, tell: Tell) -> None:
 
 
 def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Warn if services should leave the marks, and none is registered that would."""
+    """Warn if services should leave the marks, and no service is registered for it."""
     if installation.marked_by != "services":
         return
     if not session.service_registry().marking:

@@ -1,4 +1,5 @@
-"""Backfill: its estimate, and every row of the source as items in the table, page by page, resumable at any moment."""
+"""Backfill: every row of the source as items in the table, page by page, resumable at any moment; its
+estimate."""
 
 from __future__ import annotations
 
@@ -36,8 +37,6 @@ from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPa
 
 
 class PageRead(Struct, frozen=True):
-    """One page of an entity's rows."""
-
     source: Rows
     plan: EntityPlan
     page: Page
@@ -48,10 +47,11 @@ class PageRead(Struct, frozen=True):
 
 
 class PageWork(Struct, frozen=True):
-    """Pages of one entity of one run, one with each call; called from many threads, and by many processes at once.
+    """Work on the pages of one entity of a run. Called by many threads and processes at once.
 
-    `who`: has claimed the pages. `begin`: returns when the next page may begin. `unwritten_before`: item keys that an
-    earlier try of this run could not write.
+    `who`: the claimant of the pages.
+    `begin`: returns when the next page may begin.
+    `unwritten_before`: item keys that an earlier attempt could not write.
     """
 
     source: Rows
@@ -86,7 +86,7 @@ class PageWork(Struct, frozen=True):
         return page, tally, _took_ms(started)
 
     def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
-        """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
+        """A page with unwritten items: findings, and no checkpoint, so that it is read again."""
         findings = [
             Finding("unwritten", self.entity.name, why, item_key=item_key_text(key))
             for key, why in receipt.unwritten.items()
@@ -95,7 +95,6 @@ class PageWork(Struct, frozen=True):
         return page, Tally(), _took_ms(started)
 
     def _settle(self, written: Sequence[ItemKey]) -> None:
-        """Withdraw findings of an earlier attempt at these items."""
         keys = set(map(item_key_text, written))
         self.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
 
@@ -110,9 +109,9 @@ def _took_ms(started: float) -> int:
 def plan_pages(
     source: Rows, journal: SqlJournal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
 ) -> None:
-    """Plan the entity's pages unless they exist: all of them or none.
+    """Plan all of the entity's pages, unless they exist.
 
-    `progress` is called for each page: reading a large table's bounds takes minutes, in which no row is copied.
+    `progress` is called for each page, since reading a large table's bounds takes minutes.
     Raises: TwinRowsError.
     """
     name = plan.entity.name
@@ -134,7 +133,7 @@ def _reported(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
 
 
 def plan_one_page(journal: SqlJournal, run: Run, plan: EntityPlan) -> None:
-    """Plans one page over everything, for runs that take the first rows only."""
+    """Plan one page over all rows, for runs with a limit."""
     name = plan.entity.name
     if name not in journal.planned(run):
         journal.plan_pages(run, name, [Page(name, 1, None, None)])
@@ -147,8 +146,7 @@ _LOOKED_AT = 50
 
 
 def rows_that_fit(source: Rows, plan: EntityPlan, page_rows: int) -> int:
-    """The number of rows to read together: at most `page_rows`, fewer if they are wide, since each worker holds a page in
-    memory."""
+    """Rows to read together: fewer than `page_rows` if they are wide, since each worker holds a page."""
     if page_rows <= FEW_ROWS:
         return page_rows
     rows = source.read_page(plan, None, None, _LOOKED_AT)
@@ -173,7 +171,7 @@ REST_S = 0.5
 
 
 class BackfillOptions(Struct, frozen=True):
-    """`limit`: only the first rows of each entity. Sizes in rows."""
+    """`limit`: only the first rows of each entity."""
 
     workers: int = 4
     page_rows: int = 2000
@@ -186,14 +184,15 @@ _LOOKS_A_PAUSE = 20
 
 @dataclass
 class OthersWork:
-    """Work of other processes on a run's entities, read from the journal every two seconds, or less often: at most a
-    twentieth of the time goes into reading it."""
+    """Work of other processes on a run's entities, read from the journal every two seconds or less often.
+
+    Reading takes at most a twentieth of the time.
+    """
 
     known: dict[str, Tally] = field(default_factory=dict)
     _next_at: float = 0.0
 
     def done(self, entity: str, tally: Tally) -> None:
-        """Count rows of this process, or of the time before it began."""
         self.known[entity] = self.known.get(entity, Tally()) + tally
 
     def look(self, journal: SqlJournal, run: Run, progress: Progress) -> None:
@@ -211,9 +210,14 @@ class OthersWork:
 
 @dataclass
 class Backfill:
-    """One process of a backfill, made of its edges. `path`: how pages are written, and the check before each write.
-    `begin`: returns when the next page may begin. `who`: the process's unique name; `is_shared`: whether other processes
-    work on the run. `pages`: opens the workers for the run's pages."""
+    """One process of a backfill.
+
+    `path`: how pages are written, with the check before each write.
+    `begin`: returns when the next page may begin.
+    `who`: the process's unique name.
+    `is_shared`: whether other processes work on the run.
+    `pages`: opens the workers for the run's pages.
+    """
 
     source: Rows
     journal: SqlJournal
@@ -230,9 +234,9 @@ class Backfill:
     _others: OthersWork = field(default_factory=lambda: OthersWork())
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
-        """Copy the remaining rows, and return when all are copied, by this process or by others that have joined it.
+        """Copy the remaining rows; return when all processes together have copied all.
 
-        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run continues later.
+        Raises: StoppedError, SourceError, Interrupted; the same run continues later.
         """
         started = self.clock()
         with self._claims(run) as claims, self._checks(run, entities):
@@ -247,7 +251,7 @@ class Backfill:
         return self.result(run, entities, self.clock() - started)
 
     def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
-        """Copies pages of a run that another process plans and ends, until `is_over`. Raises: as `run` does."""
+        """Copy pages of a run that another process plans and ends, until `is_over`. Raises: as `run`."""
         with self._claims(run) as claims, self._checks(run, entities):
             for entity in entities:
                 self._others.done(entity.name, self.journal.tally(run, entity.name))
@@ -268,7 +272,6 @@ class Backfill:
         )
 
     def work(self, run: Run, entity: CompiledEntity) -> PageCall:
-        """The work on each page of the entity, on any host that has a stage of this run."""
         return PageWork(
             *(self.source, self.journal, self.path, run, entity, self.who, self.begin, self.options.limit),
             self._unwritten(run).get(entity.name, frozenset()),
@@ -304,7 +307,6 @@ class Backfill:
                 self._others.look(self.journal, run, self.progress)
 
     def _unwritten(self, run: Run) -> Mapping[str, frozenset[str]]:
-        """By entity, item keys that a resumed run has tried without success; read once."""
         if self._unwritten_before is None:
             findings = self.journal.findings(run) if run.resumed else []
             unwritten = [finding for finding in findings if finding.kind == "unwritten"]
@@ -320,7 +322,7 @@ class Backfill:
         nap(REST_S, self.stop.is_set, time.sleep)
 
     def _need_all(self, run: Run, entities: Sequence[CompiledEntity]) -> None:
-        """Raises: StoppedError if pages are left open."""
+        """Raises: StoppedError if open pages are left."""
         counts = [self.journal.page_counts(run, entity.name) for entity in entities]
         if all(done == planned for done, planned in counts):
             return
@@ -341,9 +343,9 @@ def estimate(
     limit: int | None = None,
     done: Mapping[str, int] | None = None,
 ) -> Estimate:
-    """The remaining work: counts by SQL (or its estimate), items of SPOTS pages spread over each entity's keys.
+    """Estimate the remaining work from row counts and sample pages spread over each entity's keys.
 
-    `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
+    `limit`: only the first rows of each entity. `done`: rows of each entity already written.
     Refused rows make no items.
     """
     total = Estimate()
@@ -367,9 +369,9 @@ def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Es
 
 
 def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
-    """Rows from the beginning of each of SPOTS equal parts; all rows if there are few.
+    """Yield rows from the start of each of SPOTS equal parts; all if there are few.
 
-    Only the first ones if the source times out on a jump over so many rows.
+    Yields only the first part if the source times out on the jump to a later one.
     """
     if rows <= SPOTS * SPOT_ROWS:
         yield source.read_page(entity.plan, None, None)
@@ -386,11 +388,11 @@ def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[Row
 
 
 def sends_nothing() -> None:
-    """The check of a dry run: it sends nothing that could come too late."""
+    """Check of a dry run, which sends nothing."""
 
 
 class DryStore:
-    """Puts for --dry-run; the write units are those of a table with nothing in it, indexes included."""
+    """Puts for --dry-run. Write units are those of an empty table, indexes included."""
 
     def __init__(self, design: TableDesign) -> None:
         self.design = design

@@ -1,4 +1,4 @@
-"""How a backfill writes a page: without conditions, or with conditions while other writers run."""
+"""How a backfill writes a page: unconditionally, or conditionally while other writers run."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ def none_had() -> RootKeys:
 
 
 class Only(Struct, frozen=True):
-    """`types`: of items that are sent; None for all. `is_new`: whether their keys are thought to be free. `had`: keys
-    that an older mapping makes from a page's rows, read when it is called; those no longer made become tombstones."""
+    """The part of a page to write.
+
+    `types`: of the items to send; None for all.
+    `is_new`: whether their keys are expected to be free.
+    `had`: reads the page's keys by an older mapping; those no longer made become tombstones.
+    """
 
     types: frozenset[str] | None
     is_new: bool
@@ -59,10 +63,15 @@ def only_changed(
     *,
     is_first: bool,
 ) -> Callable[[Page], Only]:
-    """For each page of the entity. `former`: the entity in the older mapping, with rows that `source` reads; None for a
-    new one. If its name was another one, tombstones of that name take the place of its items before these are put.
-    `together`: item types that are written in one transaction, all of them or none. `is_first`: whether the job was never
-    by the newer mapping; if it was, tombstones are at the keys that it left, and each insert would fail."""
+    """Return the part to write for each page of the entity.
+
+    `former`: the entity in the older mapping, with rows that `source` reads; None for a new one. If it was
+      renamed,
+    tombstones replace its old items before the new ones are put.
+    `together`: item types written in one transaction.
+    `is_first`: the job never used the newer mapping. If it did, it left tombstones, and each insert would
+      fail.
+    """
     effects = {difference.type: difference.effect for difference in changed.types}
     types = frozenset(type_ for type_, effect in effects.items() if effect != "gone")
     is_renamed = former is not None and former.name != changed.name
@@ -75,13 +84,13 @@ def only_changed(
 
 
 def may_give_up(changed: EntityDifference) -> bool:
-    """Whether rows of the entity may have had keys that they no longer have."""
+    """Return whether rows of the entity may have lost keys."""
     types = changed.types
     return bool(changed.rows) or any(type_.effect in ("gone", "moved") or type_.some for type_ in types)
 
 
 def former_keys(former: Encoder, source: Rows, page: Page) -> RootKeys:
-    """Keys of a page's rows as they are now, by the older mapping; none for a row that it refuses."""
+    """Return the older mapping's keys of a page's rows; none for a refused row."""
     rows = source.read_raw(former.entity.plan, former.raw, page.after, page.upto)
     encoded = encode_page(former, rows, 0, 0.0)
     return keys_by_root([*encoded.items, *encoded.expired])
@@ -98,7 +107,6 @@ def keys_by_root(items: Sequence[EncodedItem]) -> dict[Root, set[ItemKey]]:
 
 
 def stale_keys(had: RootKeys, *now: RootKeys) -> dict[Root, list[ItemKey]]:
-    """Keys of `had` that are in none of `now`, in a fixed order."""
     left = {root: keys.difference(*(side.get(root, ()) for side in now)) for root, keys in had.items()}
     return {root: sorted(keys, key=repr) for root, keys in left.items() if keys}
 
@@ -120,7 +128,7 @@ _SETTLED = ("stored", "newer", "unwritten")
 
 @dataclass
 class ConcurrentWriter:
-    """The outcome of one page."""
+    """Outcome of one page."""
 
     rows: int
     items: Sequence[EncodedItem]
@@ -137,7 +145,7 @@ class ConcurrentWriter:
 
 
 def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> ConcurrentWriter:
-    """Read a page with a ticket of its own, and insert the missing items (rules 2, 3 and 7)."""
+    """Read a page with its own ticket, and insert the missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
     ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
@@ -176,9 +184,9 @@ def follow(
     again: Collection[Root],
     intended: Callable[[], Mapping[Root, set[ItemKey]]],
 ) -> None:
-    """Read the rows of unsettled outcomes and of `again` once more, and record the result in the page.
+    """Read again the rows of unsettled outcomes and of `again`, and record the result in the page.
 
-    `intended`: the keys by the root of the page's items; called only if a row is read again.
+    `intended`: keys of the page's items by root; called only if a row is read again.
     """
     refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
     left = (outcome.item.root for outcome in outcomes if outcome.verdict not in _SETTLED)
@@ -197,7 +205,7 @@ def follow(
 
 
 def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Root]:
-    """Rows that must be read again: a refused row has no items (rule 4), so its refresh replaces its old ones with
+    """Return the refused rows. They have no items (rule 4), so reading them again replaces old items with
     tombstones."""
     return {(entity.name, finding.source_key) for finding in refused if finding.source_key}
 
@@ -205,7 +213,7 @@ def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Roo
 def _roots_to_refresh(
     refresh: Refresh, live: LiveEntity, ticket: int, items: Sequence[EncodedItem]
 ) -> set[Root]:
-    """Roots that another writer read later, and roots of transactions that need tombstones next to their puts."""
+    """Roots another writer read later, and roots of transactions that need tombstones next to their puts."""
     if not live.remembered or not items:
         return set()
     intended = keys_by_root(items)
@@ -221,15 +229,13 @@ def _roots_to_refresh(
 
 
 class ClaimBook(Protocol):
-    """The part of a journal in which keys are claimed."""
-
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]: ...
 
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None: ...
 
 
 class Claims:
-    """Finds two rows that make one key before one overwrites the other."""
+    """Finds rows that make the same key before one overwrites the other."""
 
     def __init__(
         self,
@@ -251,7 +257,8 @@ class Claims:
     def sift(
         self, entity: CompiledEntity, items: Sequence[EncodedItem]
     ) -> tuple[Sequence[EncodedItem], list[Finding]]:
-        """(the items that have their key, a finding for each other one). The first row to claim a key keeps it."""
+        """Return (items that own their key, a finding for each other item). The first row to claim a key
+        keeps it."""
         types = self.unproved.get(entity.name, frozenset())
         claiming = [item for item in items if item.type in types]
         if not claiming:
@@ -272,7 +279,6 @@ class Claims:
         return kept, findings
 
     def _owners(self, items: Sequence[EncodedItem]) -> dict[bytes, str]:
-        """The owner of each key that several rows claim."""
         claims: dict[bytes, str] = {}
         for item in items:
             claims.setdefault(key_digest(item.key), item.source)
@@ -290,7 +296,7 @@ class Claims:
         return owners
 
     def _holds(self, digest: bytes, owner: str) -> bool:
-        """Whether the owner's row, as it is now, still makes the key; a row that moved on gives it up."""
+        """Return whether the owner's current row still makes the key; otherwise it gives up the key."""
         name, key = split_source(owner)
         entity = self.entities.get(name)
         if entity is None:
@@ -305,7 +311,6 @@ class Claims:
 
 
 def key_digest(key: ItemKey) -> bytes:
-    """16-byte digest of an item's key."""
     return hashlib.blake2b(item_key_text(key).encode(), digest_size=16).digest()
 
 
@@ -328,13 +333,13 @@ def _collision(item: EncodedItem, owner: str, reason: str) -> Finding:
 
 
 class PageReading(Protocol):
-    """One page of an entity's rows, read when it is called."""
+    """Reads one page of an entity's rows."""
 
     @property
     def page(self) -> Page: ...
 
     def __call__(self, raw: frozenset[int]) -> RawPage:
-        """The page with the server's own text at these places, which the source offers."""
+        """Return the page, with the server's own text at the places `raw`."""
 
 
 NO_TICKET = 0
@@ -343,8 +348,11 @@ NO_TICKET = 0
 
 @dataclass(frozen=True)
 class Copied:
-    """Results for a page's `rows`. `expired`: items left out because their TTL has passed. `written`: keys of the items
-    that are in the table now, as far as this path knows."""
+    """Results of a page.
+
+    `expired`: items left out because their TTL has passed.
+    `written`: keys of the items now in the table, as far as this path knows.
+    """
 
     rows: int
     expired: int
@@ -355,17 +363,17 @@ class Copied:
 
 class PagePath(Protocol):
     def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
-        """Reads a page and writes its items; called from many threads."""
+        """Read a page and write its items. Called from many threads."""
 
 
 class Puts(Protocol):
-    """The table operations of a path that writes alone; an ItemStore is one."""
+    """Table operations of a path that is the only writer, as ItemStore has them."""
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
 
 class PutsAmongOthers(Struct, frozen=True):
-    """Puts over nothing of others': the table holds items that are not of this job."""
+    """Puts that never overwrite another job's items in a shared table."""
 
     store: OwnStore
 
@@ -383,10 +391,12 @@ class PutsAmongOthers(Struct, frozen=True):
 
 
 class FastPath(Struct, frozen=True):
-    """Writes of a single writer. Safe while no other writes: changes in the meantime leave marks. `store`: unconditional
-    batches if the table belongs to this job, else PutsAmongOthers. `check` is called before each write and raises when
-    the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none if no capture is
-    installed."""
+    """Unconditional writes of a single writer. Changes in the meantime leave marks.
+
+    `store`: unconditional batches if the table belongs to this job, else PutsAmongOthers.
+    `check`: called before each write; raises when the run must stop.
+    `remembered`: entities whose intended keys are kept in `memory` (rule 7); none without capture.
+    """
 
     store: Puts
     claims: Claims
@@ -416,8 +426,10 @@ class FastPath(Struct, frozen=True):
 
 
 class ConditionalPath(Struct, frozen=True):
-    """Inserts and conditional puts: relays and strict services may write the same items. `only`: by entity the part to
-    write; everything for other entities."""
+    """Conditional writes, while relays and strict services may write the same items.
+
+    `only`: by entity, the part to write; other entities are written whole.
+    """
 
     refresh: Refresh
     open_findings: OpenFindings
@@ -443,7 +455,7 @@ class ConditionalPath(Struct, frozen=True):
     def _close(
         self, tickets: Mapping[Root, int], findings: Sequence[Finding], unwritten: Collection[ItemKey]
     ) -> None:
-        """Closes findings of relays on rows that are fine now. Findings of this page belong to the run."""
+        """Close relays' findings on rows that are fine now. Findings of this page belong to the run."""
         if not unwritten:
             with_findings = {(finding.entity, finding.source_key) for finding in findings}
             self.open_findings.settle({root: tickets[root] for root in tickets.keys() - with_findings}, [])
@@ -460,5 +472,5 @@ def encoders_of(
     entities: Iterable[CompiledEntity],
     compiled: Callable[[CompiledEntity, frozenset[int]], Made],
 ) -> dict[str, Made]:
-    """By entity the encoder of its items, for rows as raw as the source gives them."""
+    """Encoders by entity, for rows as raw as the source gives them."""
     return {entity.name: compiled(entity, source.raw_places(entity.plan)) for entity in entities}

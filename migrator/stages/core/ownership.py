@@ -1,4 +1,4 @@
-"""Checks of a run: that source, journal and table belong together, and that columns and keys of the source hold."""
+"""Checks that source, journal and table belong together, and that the source's columns and keys still hold."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ _log = get_logger("journal")
 
 
 class AnotherJournalError(SettingsError):
-    """The table was written with another journal, which holds state that this one lacks."""
+    """The table was written with another journal, with state that this one lacks."""
 
 
 class AnotherJobError(SettingsError):
-    """The journal knows another job of this name: with another table, or another source."""
+    """The journal has another job of this name, with another table or source."""
 
 
 class UnaskedSourceError(MigratorError):
-    """Whether another journal knows the job cannot be found out; the exit code is that of the cause."""
+    """Other journals' record of the job cannot be read. Has the exit code of the cause."""
 
     def __init__(self, what: str, cause: MigratorError) -> None:
         super().__init__(what)
@@ -63,11 +63,11 @@ class UnaskedSourceError(MigratorError):
 
 
 class OlderError(SettingsError):
-    """The table, or the journal, is in an older state than the other one knows of."""
+    """The table or the journal is in an older state than the other has recorded."""
 
 
 class OnRecord(Struct, frozen=True):
-    """A journal's record of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
+    """A journal's record of one job. `direct_run`: the run that names the direct entities; 0 for none."""
 
     journal: str
     phases: Mapping[str, PatternPhase] = {}
@@ -75,7 +75,7 @@ class OnRecord(Struct, frozen=True):
     direct_run: int = 0
 
     def kept(self, before: Kept | None) -> Kept:
-        """The state that the table must keep: lasting phases, and the present state of phases kept before."""
+        """State the table must keep: lasting phases, and the current state of phases kept before."""
         named = {name for name, phase in self.phases.items() if phase.state.phase in LASTING}
         named |= set(before.phases if before else ()) & set(self.phases)
         phases = {
@@ -93,7 +93,7 @@ class OnRecord(Struct, frozen=True):
 
 
 def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[Run]) -> OnRecord:
-    """The journal's record of a job; `journal`: its id. `runs`: all of the job's, oldest first."""
+    """Return the journal's record of a job. `journal`: its id. `runs`: all of the job's, oldest first."""
     runs = [run for run in runs if run.identity.kind == "direct"]
     if not runs:
         return OnRecord(journal, phases)
@@ -104,7 +104,7 @@ def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[R
 def keep_direct(
     journal: SqlJournal, job: str, table_id: str, revision: str, entities: Collection[str]
 ) -> None:
-    """Records that from now on the service writes these entities itself, and no others."""
+    """Record that the service now writes exactly these entities itself."""
     run = journal.start_run(RunIdentity("direct", job, table_id, revision, ",".join(sorted(entities))))
     journal.end_run(run, "done")
 
@@ -112,7 +112,8 @@ def keep_direct(
 def take_names(
     job: str, file: str, names: Mapping[NameKind, str], recorded: SqlIdentity, journal: str
 ) -> None:
-    """Checks the job's names against those on record, and records them if there are none. Raises: AnotherJobError."""
+    """Check the job's names against the recorded ones, or record them if there are none. Raises:
+    AnotherJobError."""
     names = {kind: name for kind, name in names.items() if name}
     before = {kind: recorded.names(kind) for kind in names}
     _refuse_other_names(job, file, names, before, journal)
@@ -123,7 +124,6 @@ def take_names(
 
 
 def add_names(names: Mapping[NameKind, str], recorded: SqlIdentity) -> dict[NameKind, str]:
-    """Adds the names to those on record; returns the ones that are set."""
     added = {kind: name for kind, name in names.items() if name}
     for kind, name in added.items():
         recorded.add_name(kind, name)
@@ -137,7 +137,7 @@ def _refuse_other_names(
     recorded: Mapping[NameKind, Collection[str]],
     journal: str,
 ) -> None:
-    """`names`: of the job's table and source; `recorded`: those on record. Raises: AnotherJobError."""
+    """Raises: AnotherJobError if the names of the job's table and source differ from `recorded`."""
     for kind, name in names.items():
         if recorded.get(kind):
             refuse_other_job(job, file, kind, name, recorded[kind], journal)
@@ -146,10 +146,7 @@ def _refuse_other_names(
 def refuse_other_job(
     job: str, file: str, kind: NameKind, name: str, recorded: Collection[str], journal: str
 ) -> None:
-    """`name`: of the job's table or source, '' if it is not known; `recorded`: the names on record.
-
-    Raises: AnotherJobError.
-    """
+    """`name`: of the job's table or source, '' if unknown. Raises: AnotherJobError."""
     if not name or name in recorded:
         return
     what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
@@ -168,9 +165,13 @@ def refuse_unknown(
     begins: bool,
     unless: Callable[[], bool],
 ) -> None:
-    """Raises: AnotherJournalError if the journal knows nothing of the job, and its source is captured for it,
-    AnotherJobError if it is captured for another one, UnaskedSourceError if the source is unreachable. `begins`: this may
-    be the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
+    """Check that a journal without this job may be used for it.
+
+    `begins`: this may be the first command of another job on that source.
+    `unless`: whether the journal may rightly not know its own job.
+    Raises: AnotherJournalError if the source is captured for this job, AnotherJobError if for another one,
+    UnaskedSourceError if the source is unreachable.
+    """
     if knows_job():
         return
     try:
@@ -187,7 +188,7 @@ def refuse_unknown(
 
 
 def refuse_unknown_job(job: str, journal: str) -> None:
-    """Raises: AnotherJournalError, for a journal without this job, whose source is captured."""
+    """Raises: AnotherJournalError, for a journal without this job whose source is captured."""
     what = f"the source is captured for job {job}, and journal {journal} knows nothing of that"
     why = "another one has its phases, services and remembered keys"
     first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
@@ -195,7 +196,7 @@ def refuse_unknown_job(job: str, journal: str) -> None:
 
 
 def refuse_renamed_job(job: str, former: str, journal: str) -> None:
-    """Raises: AnotherJobError, for a journal without this job, whose source is captured for another one."""
+    """Raises: AnotherJobError, for a journal without this job whose source is captured for another one."""
     what = f"the source is captured for job {former}, and journal {journal} knows nothing of job {job}"
     raise AnotherJobError(
         f"{what}; {_renamed(former)}; if it is not, take that capture away with that job first"
@@ -212,8 +213,9 @@ def refuse_strange(
     *,
     older: bool,
 ) -> None:
-    """Raises: AnotherJournalError, with `older` also OlderError if the table has records that this journal does not;
-    AnotherJobError if it keeps phases of `patterns` for another job."""
+    """Raises: AnotherJournalError (with `older` also OlderError) if the table has records this journal lacks;
+    AnotherJobError if it keeps phases of `patterns` for another job.
+    """
     if job in state.jobs:
         journal = record()
         refuse_another(state, job, journal, table)
@@ -224,7 +226,7 @@ def refuse_strange(
 
 
 def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
-    """The table's records. If the table is unreachable, that is logged, and the service starts anyway."""
+    """The table's records. An unreachable table is only logged, so that the service starts anyway."""
     try:
         return ask()
     except MigratorError as error:
@@ -233,7 +235,7 @@ def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
 
 
 def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
-    """Raises: AnotherJobError if the table keeps lasting phases of these patterns, and another job moved them."""
+    """Raises: AnotherJobError if another job moved these patterns to lasting phases."""
     for former, kept in sorted(state.jobs.items()):
         if former != job and (moved := sorted(kept.phases.keys() & set(patterns))):
             what = f"table {table} keeps the phase of {', '.join(moved)} for job {former}"
@@ -248,8 +250,8 @@ def _renamed(former: str) -> str:
 
 
 def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: AnotherJournalError if the table was written with another journal; the message contains the table's records
-    of it."""
+    """Raises: AnotherJournalError if the table was written with another journal, with the table's records of
+    it."""
     kept = state.jobs.get(job)
     if kept is None or kept.journal == journal.journal:
         return
@@ -267,14 +269,14 @@ LOST_ADVICE = (
 
 
 def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: OlderError if the journal is older than the table's records of it."""
+    """Raises: OlderError if the journal is older than the table's record of it."""
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
         raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
 
 
 def refuse_other_table(table_id: str, first_id: str, table: str) -> None:
-    """`first_id`: the id of the table that a writer began with. Raises: OlderError."""
+    """`first_id`: id of the table that a writer began with. Raises: OlderError."""
     if table_id != first_id:
         what = f"another table has the name {table} now: it was restored or re-created"
         raise OlderError(f"{what}; run this command again, which prints what to do")
@@ -292,8 +294,7 @@ def _kept_text(kept: Kept) -> str:
 
 
 class Keeping(Struct, frozen=True):
-    """The check before every write with a ticket (rule 8). `table`: its name; `is_empty`: whether the table has no items;
-    `on_record`: reads the journal."""
+    """Check before every write with a ticket (rule 8). `table`: its name."""
 
     job: str
     table: str
@@ -306,7 +307,8 @@ class Keeping(Struct, frozen=True):
     is_empty: Callable[[], bool]
 
     def guard(self) -> None:
-        """Raises: as `look`. If all agree, that state is kept in the table, where it outlives the others."""
+        """Check, and keep the agreed state in the table, where it outlives source and journal. Raises: as
+        `look`."""
         try:
             self.sign(*self.look())
         except RestoredError:
@@ -315,9 +317,10 @@ class Keeping(Struct, frozen=True):
             raise
 
     def look(self) -> tuple[ControlState, OnRecord]:
-        """The table's records, and the journal's.
+        """Return the records of table and journal.
 
-        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each other.
+        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each
+        other.
         """
         # In this order: each value only grows, so the one read later covers at least those read before.
         seen = self.identity.seen(self.table_id)
@@ -333,8 +336,7 @@ class Keeping(Struct, frozen=True):
         return state, journal
 
     def sign(self, state: ControlState, journal: OnRecord) -> None:
-        """Write to the table the state that must not be contradicted, and to the journal the ticket that the table was
-        seen with."""
+        """Write the lasting state to the table, and the ticket seen there to the journal."""
         kept = journal.kept(state.jobs.get(self.job))
         if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
             self.control.keep(self.table_id, self.job, kept)
@@ -359,15 +361,17 @@ class Keeping(Struct, frozen=True):
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
     def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
-        """Whether the table keeps nothing, while another table of its name was written into before: it has items, or it
-        answers patterns, which it cannot."""
+        """Return whether the table has no records, though an earlier table of its name was written: it has
+        items or
+        answers patterns.
+        """
         if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
             return False
         is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())
         return is_asked or not self.is_empty()
 
     def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
-        """Raises: OlderError or AnotherJournalError if the table knows higher tickets than the journal."""
+        """Raises: OlderError or AnotherJournalError if the table has higher tickets than the journal."""
         if state.ticket <= reached:
             return
         if seen is not None:
@@ -381,7 +385,7 @@ class Keeping(Struct, frozen=True):
 def keep_on_record(
     control: Control, job: str, record: Callable[[], OnRecord], table_id: Callable[[], str]
 ) -> None:
-    """Copies the journal's lasting phases and direct entities to the table, if it lacks them; not from a journal that went
+    """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went
     back."""
     before = control.read_control().jobs.get(job)
     journal = record()
@@ -393,7 +397,7 @@ def keep_on_record(
 
 
 def refuse_source_table(source: object, table_id: str) -> None:
-    """Raises: SettingsError if rows are read from the very table that their items would be written to."""
+    """Raises: SettingsError if rows are read from the table that their items would be written to."""
     if isinstance(source, DocumentRows) and (name := source.table_ids().get(table_id)):
         what = f"table {name} is the target, and one of the old tables that it is made of"
         raise SettingsError(f"{what}; name another table in target:, so that no item stands among documents")
@@ -413,8 +417,8 @@ def pinned_columns(
 ) -> Iterator[None]:
     """Check the source's columns if a SELECT misses one, and again at the end.
 
-    The check at the end covers changes that stop no SELECT: new columns are never read, since SELECTs name theirs.
-    Raises: SourceError with the changes of the columns that are read; the rest becomes findings.
+    The final check covers changes that stop no SELECT: new columns are never read.
+    Raises: SourceError with the changes of columns that are read; other changes become findings.
     """
     try:
         yield
@@ -448,7 +452,7 @@ AT_MOST = 100
 def need_no_twins(source: Rows, plan: EntityPlan) -> None:
     """Look for rows with the same key if no constraint rules them out.
 
-    If the source has no time for that, each page is checked when it is read, as always.
+    If the source times out, only the check of each page as it is read remains.
     Raises: TwinRowsError.
     """
     if not key_doubt(plan):
@@ -464,7 +468,7 @@ def need_no_twins(source: Rows, plan: EntityPlan) -> None:
 
 @contextmanager
 def recording_twins(journal: SqlJournal, run: Run) -> Iterator[None]:
-    """Turns rows that have one key, which end the run, into findings."""
+    """Record rows with the same key, which end the run, as findings."""
     try:
         yield
     except TwinRowsError as error:

@@ -31,7 +31,7 @@ Counted = TypeVar("Counted")
 def in_parallel(
     work: Callable[[Piece], Result], pieces: Iterable[Piece], workers: int, stop: Event
 ) -> Iterator[Result]:
-    """Results in the order of completion; never more than `workers` pieces are under way.
+    """Yield results in the order of completion, with at most `workers` pieces running.
 
     The first failure, or `stop`, ends it: running pieces finish, no new one begins.
     Raises: that failure; Interrupted after `stop`.
@@ -65,7 +65,7 @@ PageCall: TypeAlias = Callable[[Page], Worked]
 
 
 class RunPages(Protocol):
-    """Works on the pages of a run: this process, or a cluster. Use as a context manager around the whole run."""
+    """Works on the pages of a run: in this process, or in a cluster. A context manager around the whole run."""
 
     def __enter__(self) -> RunPages: ...
 
@@ -76,16 +76,16 @@ class RunPages(Protocol):
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """Results of the open pages of `name` that this process could claim, as they come; results of others are in the
-        journal.
+        """Yield results of the open pages this process claims.
 
-        `at_once`: pages under way in one process, `ahead`: claimed at once by it. `rest`: called while it waits for
-        others.
+        `at_once`: pages in progress per process.
+        `ahead`: pages claimed at once by a process.
+        `rest`: called while it waits for others.
         Raises: the first failure; Interrupted after `stop`.
         """
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Rounds over the run's pages, until no other process has one: pages that it leaves are in the next round."""
+        """Yield until no other process holds a page; a round takes the pages the last one left."""
 
 
 OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
@@ -93,7 +93,7 @@ OpenPages: TypeAlias = Callable[[SqlJournal, Run, str, Event], RunPages]
 
 
 class PageClaims:
-    """RunPages of this process: a thread renews its claims, which are given back at the end."""
+    """RunPages of this process. A thread renews its claims; they are released at the end."""
 
     def __init__(self, journal: SqlJournal, run: Run, who: str, stop: Event) -> None:
         self.journal = journal
@@ -120,8 +120,7 @@ class PageClaims:
         return in_parallel(work, self.pages(name, ahead), at_once, self.stop)
 
     def pages(self, entity: str, ahead: int) -> Iterator[Page]:
-        """Open pages of the entity without another process's claim, by number, claimed as they are requested; then
-        earlier ones with claims that have expired since."""
+        """Claim and yield the entity's open pages by number, then earlier ones whose claims have expired."""
         after, found = 0, False
         while True:
             pages = self.journal.claim_pages(self.run, entity, self.who, ahead, LEASE_S, after)
@@ -131,12 +130,11 @@ class PageClaims:
             after, found = (pages[-1].number, True) if pages else (0, False)
 
     def claimed(self, name: str, first: int, last: int) -> list[Page]:
-        """Open pages with these numbers, claimed at once; not those of other processes."""
+        """Claim the open, unclaimed pages with these numbers in one step."""
         n = last - first + 1
         return self.journal.claim_pages(self.run, name, self.who, n, LEASE_S, first - 1, last)
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """Rounds over the run's pages, until no other process has one: pages that it leaves are in the next round."""
         while True:
             others_before = self.others_work()
             yield
@@ -145,7 +143,7 @@ class PageClaims:
             rest()
 
     def others_work(self) -> bool:
-        """Whether pages are claimed by other processes; those of one that was killed come back in time."""
+        """Whether other processes hold pages. Claims of a killed process expire."""
         return bool(self.journal.claimed_by_others(self.run, self.who))
 
     def _renew(self) -> None:
@@ -165,22 +163,21 @@ class TableWalk(Struct, frozen=True):
     stopped: str
 
     def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        """The results of `work` for the number of each segment, in the order of completion.
+        """Yield the results of `work` for each segment's number, in the order of completion.
 
         Raises: the first failure, after the running ones have ended; Interrupted after `stop`.
         """
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
     def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
-        """The pages of one segment, after `start`. Raises: Interrupted after `stop`, before the next page."""
+        """Yield the pages of one segment after `start`. Raises: Interrupted after `stop`, before the next
+        page."""
         for page in self.store.scan(number, self.segments, start):
             if self.stop.is_set():
                 raise Interrupted(self.stopped)
             yield page
 
     def total(self, work: Callable[[list[Item]], Counter[Counted]]) -> Counter[Counted]:
-        """Counts by `work` of each page of the table. Raises: as `each`."""
-
         def segment(number: int) -> Counter[Counted]:
             return sum((work(page.items) for page in self.pages(number)), Counter())
 
@@ -189,7 +186,7 @@ class TableWalk(Struct, frozen=True):
     def resumed(
         self, journal: SqlJournal, run: Run, work: Callable[[list[Item]], Counter[str]]
     ) -> Counter[str]:
-        """The sum for a resumable run: it begins after the last page of each segment on record."""
+        """Sum for a resumable run, which continues after each segment's last recorded page."""
 
         def segment(number: int) -> Counter[str]:
             state = journal.segment(run, number)

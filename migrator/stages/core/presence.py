@@ -1,4 +1,4 @@
-"""A process in the journal: heartbeat, progress, share of the budgets; and its pace, as operators and the source let it."""
+"""A process in the journal: heartbeat, progress, share of the budgets; and its pace."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ _pace_log = get_logger("pace")
 
 
 class Limited(Protocol):
-    """A limiter of write units."""
-
     @property
     def units_at_most(self) -> float | None: ...
 
@@ -40,15 +38,13 @@ class Limited(Protocol):
 
 
 class NoLimit:
-    """Limit of a process that does not write."""
-
     units_at_most = None
 
     def change(self, units_per_s: float | None) -> None: ...
 
 
 class Strain(Struct, frozen=True):
-    """One measure of the source. `ask` gives it as it is now; above `most` the process waits."""
+    """One measure of the source, with its current value. Above `most`, the process waits."""
 
     name: str
     unit: str
@@ -58,10 +54,11 @@ class Strain(Struct, frozen=True):
 
 @dataclass
 class Pace:
-    """Pages and turns of marks begin only while nothing holds them; those already running continue.
+    """Holds new pages and turns of marks while the source is strained. Running ones continue.
 
-    Use as a context manager if there are `strains`: a thread polls them. A source that cannot be polled also holds: the
-    load may keep it from answering.
+    A context manager if there are `strains`: a thread polls them. A source that cannot be polled also holds,
+    since load
+    may be the reason.
     """
 
     limit: Limited
@@ -83,7 +80,7 @@ class Pace:
         self._ticker = Ticker("pace", self.look, noting(_pace_log, "source_not_asked"), lambda: LOOK_S)
 
     def __enter__(self) -> Pace:
-        """Raises: SourceError if the source does not report a value that the job file asks for."""
+        """Raises: SourceError if the source lacks a value that the job file sets a limit for."""
         if self.strains_asked:
             for strain in self.strains_asked:
                 strain.ask()
@@ -98,7 +95,7 @@ class Pace:
 
     @property
     def held(self) -> str:
-        """Why nothing may begin now; '' if it may."""
+        """Why nothing may begin now; '' if work may begin."""
         throttle = self.throttle
         if throttle.paused:
             why = f" ({throttle.reason})" if throttle.reason else ""
@@ -107,7 +104,6 @@ class Pace:
 
     @property
     def held_s(self) -> float:
-        """Total time for which it was held so far."""
         with self._lock:
             since = self._held_since
             return self._held_before_s + (0.0 if since is None else self.clock() - since)
@@ -121,7 +117,7 @@ class Pace:
         return dict(self._seen)
 
     def wait(self, nap: Callable[[float], object]) -> None:
-        """Return when nothing holds. Raises: the error of `nap`, if the process is to stop."""
+        """Return when nothing holds. Raises: the error of `nap`, if the process must stop."""
         while self.held:
             nap(_NAP_S)
 
@@ -139,7 +135,7 @@ class Pace:
         self._note()
 
     def divide(self, parts: int, why: str) -> None:
-        """`why`: the reason that this process waits before it takes its part; '' for none."""
+        """`why`: the reason for waiting before taking a part; '' for none."""
         self.parts, self._unshared = parts, why
         self._note()
 
@@ -160,7 +156,6 @@ class Pace:
         )
 
     def _note(self) -> None:
-        """Record the start and the end of a hold, and log its reason."""
         with self._lock:
             if self.held and self._held_since is None:
                 self._held_since = self.clock()
@@ -183,7 +178,6 @@ _log = get_logger("presence")
 
 
 def process_of(kind: ProcessKind) -> ProcessState:
-    """This process, before its registration in the journal."""
     pid = os.getpid()
     return ProcessState(
         *(kind, socket.gethostname(), pid, version("single-table-migrator")),
@@ -193,8 +187,6 @@ def process_of(kind: ProcessKind) -> ProcessState:
 
 
 class Divided(Protocol):
-    """A limit that is divided. `is_set`: whether there is one just now."""
-
     @property
     def is_set(self) -> bool: ...
 
@@ -202,12 +194,14 @@ class Divided(Protocol):
 
 
 class Presence:
-    """Use as a context manager around the work. In one transaction, a thread stores the progress and the use of `limits`,
-    and reads its share and the pace; while the journal is unreachable, these do not change.
+    """Heartbeat of a process; a context manager around the work.
 
-    `state`: None for a process that `status` does not list, and that no operator slows down. `own`: its share, as known
-    to others; None if it spends nothing. `also`: called with each heartbeat. A trouble of the work is kept as the last
-    failure of its kind.
+    In one transaction, a thread stores progress and use of `limits`, and reads share and pace. These do not
+    change while
+    the journal is unreachable. A trouble of the work is kept as the last failure of its kind.
+    `state`: None for a process without status or pace.
+    `own`: its share, as known to others; None if it spends nothing.
+    `also`: called with each heartbeat.
     """
 
     def __init__(
@@ -246,7 +240,7 @@ class Presence:
         return self.own is not None and not self.own.parts
 
     def __enter__(self) -> Presence:
-        """Raises: the journal's error if it is unreachable: a paused job must not start to write."""
+        """Raises: the journal's error if it is unreachable, since a paused job must not start to write."""
         self.beat()
         self._ticker.start()
         return self
@@ -272,7 +266,6 @@ class Presence:
         self._also()
 
     def _take(self, own: Share, parts: int) -> None:
-        """Set the number of parts from now on."""
         if parts and parts != own.parts:
             for limit in self.limits:
                 limit.share(parts)

@@ -1,4 +1,4 @@
-"""Undo, strip and forget: items of a job, our own attributes, or all that is kept of a deleted row, removed."""
+"""Undo, strip and forget: remove a job's items, our own attributes, or all traces of a deleted row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from migrator.stages.live.writers import Purge
 
 
 class AnyRevision:
-    """model.instances.Revisions of an undo: it deletes by `_src` alone, so it is right under any mapping."""
+    """Revisions of an undo, which deletes by `_src` alone and so is right under any mapping."""
 
     def enter(self, writer: Writer) -> None:
         return
@@ -45,9 +45,9 @@ class AnyRevision:
 
 @dataclass
 class OwnItems:
-    """The items of the table, read a segment at a time; those with `_src` of one of `entities` belong to the job.
+    """The table's items, read by segment. Those with `_src` of one of `entities` belong to the job.
 
-    `check` is called before each page is changed, and raises when the run must stop.
+    `check`: called before each page is changed; raises when the run must stop.
     """
 
     store: ItemStore
@@ -62,27 +62,28 @@ class OwnItems:
         return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
 
     def root(self, item: Item) -> Root | None:
-        """The row of an item or a tombstone of the job; None for any other item."""
+        """Return the row of the job's item or tombstone; None for any other item."""
         root = self.table.root_of(item)
         return root if root is not None and root[0] in self.entities else None
 
 
 @dataclass
 class Undo(OwnItems):
-    """Tombstones stay until they expire: without them, a write still under way could come after the delete."""
+    """Tombstones stay until they expire, so that late writes cannot follow the delete."""
 
     gone: int = 0
     """How many items were deleted by now."""
     _lock: Lock = field(default_factory=Lock)
 
     def count(self) -> UndoCounts:
-        """The items that a delete would remove: `types` per (entity, item type); `gone` is 0."""
+        """Count the items that a delete would remove, per (entity, item type). `gone` is 0."""
         return self._all(lambda items: 0)
 
     def delete(self) -> UndoCounts:
-        """Delete the job's items. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
+        """Delete the job's items. An item whose `_src` changes first stays, so `gone` can be lower than the
+        count.
 
-        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same call again deletes the rest.
+        Raises: StoppedError, Interrupted; the same call again deletes the rest.
         """
         return self._all(self._delete)
 
@@ -115,8 +116,12 @@ _GONE, _OTHERS = ("", "gone"), ("", "others")
 
 
 class StripCounts(Struct, frozen=True):
-    """`items`: those with our attributes, from `stripped` of which they were removed; `own`: tombstones and the control
-    item, `removed` of which were deleted; `others`: items that are left alone."""
+    """Counts of a strip.
+
+    `items`: those with our attributes; `stripped` of them lost these.
+    `own`: tombstones and the control item; `removed` of them were deleted.
+    `others`: untouched items.
+    """
 
     items: int = 0
     stripped: int = 0
@@ -133,9 +138,9 @@ class Strip(OwnItems):
         return StripCounts(**self._walk.total(self._counted))
 
     def run(self, journal: SqlJournal, run: Run) -> StripCounts:
-        """Strip the remaining items. An item that changes in the meantime belongs to another writer, and stays.
+        """Strip the remaining items. An item that changes meanwhile belongs to another writer, and stays.
 
-        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
+        Raises: StoppedError, Interrupted; the same run continues later.
         """
         return StripCounts(**self._walk.resumed(journal, run, self._strip))
 
@@ -155,7 +160,7 @@ class Strip(OwnItems):
         )
 
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
-        """Items of the job, items of migrator itself, and the number of all others."""
+        """Items of the job, items of migrator itself, and the number of others."""
         own = [item for item in items if self.table.is_hidden(item)]
         ours = [item for item in items if not self.table.is_hidden(item) and self.root(item) is not None]
         return ours, own, len(items) - len(own) - len(ours)
@@ -175,10 +180,14 @@ OF_LATE_WRITERS = frozenset({"remembered keys"})
 
 @dataclass
 class Forget:
-    """`roots`: the row, once for each entity that is made from it; `entity`: the first one's. `marks` None: none is
-    captured.
+    """Removes all traces of a deleted row.
 
-    `now_s`: the journal's time; `highest`: the highest ticket that it knows. `check` raises when the run must stop.
+    `roots`: the row, once for each entity made from it.
+    `entity`: that of the first root.
+    `marks`: None without capture.
+    `now_s`: the journal's time.
+    `highest`: the journal's highest ticket.
+    `check`: raises when the run must stop.
     """
 
     roots: Sequence[Root]
@@ -201,7 +210,7 @@ class Forget:
     stop: Event = field(default_factory=Event)
 
     def look(self) -> RowTraces:
-        """All traces of the row. Reads the whole table, since only items identify their row."""
+        """Find all traces of the row. Scans the table, since only items identify their row."""
         # In this order: a writer with a higher ticket, or one that begins after `seen_s`, has read the row in
         # its state at that time.
         ticket = self.highest()
@@ -223,7 +232,7 @@ class Forget:
         )
 
     def forget(self, traces: RowTraces) -> Forgotten:
-        """Delete the traces found by `look` that no late writer can need; a later call deletes the rest."""
+        """Delete the traces found by `look` that no late writer needs; a later call deletes the rest."""
         self.check()
         if self.marks is not None and traces.hopeless:
             self.marks.finish(traces.hopeless)
@@ -242,7 +251,7 @@ class Forget:
     # ── what there is ──
 
     def _is_there(self) -> bool:
-        """Whether the source has the row, even if the entity's `where` leaves it out."""
+        """Return whether the source has the row, even if the entity's `where` excludes it."""
         key = self.roots[0][1]
         rows = self.source.read_rows(replace(self.entity.plan, where=()), [key])
         # A source with keys that ignore case finds another row as well.
@@ -280,13 +289,13 @@ class Forget:
             yield from items
 
     def _keys_of(self, items: Sequence[Item]) -> set[str]:
-        """The items' keys, as in findings."""
         return {key_text(self.design, item) for item in items}
 
     # ── writers that may be late ──
 
     def _has_late_writer(self, seen_s: float) -> bool:
-        """Whether a writer still uses reads from before `seen_s`; a relay continues with newer work in a moment."""
+        """Return whether a writer may still use reads from before `seen_s`. Relays soon continue with newer
+        work."""
         for _ in range(_LOOKS):
             if all(writer.since > seen_s for writer in self.writers.living(self.lifetimes.late_s)):
                 return False
@@ -294,7 +303,7 @@ class Forget:
         return True
 
     def _is_back(self) -> bool:
-        """Whether there is a row of that key again: a writer that drew its ticket before `look` may have read it."""
+        """Return whether the key has a row again: a writer with a ticket from before `look` may have read it."""
         return self._is_there() or any(mark.tries < HOPELESS_TRIES for mark in self._own_marks())
 
     def _ripe_in_s(self, tombstones: Sequence[Item], now_s: float) -> float:
@@ -308,7 +317,6 @@ class Forget:
 
 
 def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
-    """Kinds of traces in the journal that writers do not need."""
     if traces.is_there or is_back:
         return OF_ANY_ROW
     needed = OF_LATE_WRITERS if is_late or traces.items else frozenset[str]()
@@ -316,7 +324,7 @@ def _free(traces: RowTraces, *, is_late: bool, is_back: bool) -> frozenset[str]:
 
 
 def _key(image: Image, lookup: Lookup) -> str:
-    """The row's key in an image; '' if the image was left for another mapping and does not contain it."""
+    """The row's key in an image; '' if the image was left for another mapping and lacks it."""
     try:
         return encode_key(lookup.begin(image))
     except (KeyError, TypeError):

@@ -1,1 +1,1 @@
-"""Cutover: evidence, moves from phase to phase, and what still depends on SQL."""
+"""Cutover: evidence, moves from phase to phase, and remaining dependence on SQL."""

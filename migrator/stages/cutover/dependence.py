@@ -1,4 +1,4 @@
-"""What still depends on SQL: the checks before `complete`, decommission, and direct entities."""
+"""Remaining dependence on SQL: the checks before `complete`, decommission, and direct entities."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ _SHOWN = 5
 
 
 class Tombstones(Struct, frozen=True):
-    """How many tombstones there are, and how many are ripe: no writer can still be late for them."""
+    """Counts of tombstones. Ripe ones are past the reach of any late writer."""
 
     all: int
     ripe: int
 
 
 class Dependence(Struct, frozen=True):
-    """The state of a job before its end.
+    """State of a job before its end.
 
-    `looks`: two counts of changes, `apart_s` seconds apart. `tables`: those that entities read; `unread`: other tables of
-    the source. `waiting`: marks by table. `revision`: of the mapping; `confirmed`: versions of phases by instance and
-    pattern.
+    `tables`: those that entities read; `unread`: the source's other tables.
+    `looks`: two counts of changes, `apart_s` seconds apart.
+    `waiting`: marks by table.
+    `confirmed`: versions of phases by instance and pattern.
     """
 
     phases: Mapping[str, PatternPhase]
@@ -57,14 +58,13 @@ class Dependence(Struct, frozen=True):
 
 
 def still_needed(dependence: Dependence, limits: CutoverSettings) -> list[Line]:
-    """The lines on remaining dependence on SQL, checked before a pattern is complete and before SQL goes."""
+    """Lines on remaining dependence on SQL, checked before a pattern is complete and before SQL is removed."""
     rules = (_patterns, writers_lines, changes_lines, open_lines, marks_lines)
     lines = (*(ask(dependence) for ask in rules), _verify(dependence, limits))
     return [line for some in (*lines, _unread(dependence, limits)) for line in some]
 
 
 def before_the_end(dependence: Dependence, limits: CutoverSettings) -> list[Line]:
-    """The lines of a check of the whole job."""
     return [
         *_complete(dependence),
         *_confirmed(dependence),
@@ -101,7 +101,8 @@ def _complete(dependence: Dependence) -> Iterator[Line]:
 
 
 def _confirmed(dependence: Dependence) -> Iterator[Line]:
-    """A reader that has not seen a move still acts by the phase before; one of another mapping has other patterns."""
+    """Readers that have not seen a move still use the phase before; readers of another mapping have other
+    patterns."""
     readers = [instance for instance in dependence.service_registry.living if instance.reads]
     late = []
     for reader in readers:
@@ -123,7 +124,8 @@ def _shortened(words: Sequence[str], between: str = ", ") -> str:
 
 
 def _services(dependence: Dependence) -> Iterator[Line]:
-    """A service that loads a `Migration` checks the mapping against the source; without its tables it does not start."""
+    """A service that loads a `Migration` checks the mapping against the source, and fails to start without
+    its tables."""
     living = dependence.service_registry.living
     observed = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "restart them without `Migration`, reading the table (docs/after.md)"
@@ -133,7 +135,8 @@ def _services(dependence: Dependence) -> Iterator[Line]:
 
 
 def _silent(dependence: Dependence) -> Iterator[Line]:
-    """Once all patterns are complete no move can remove a silent instance, and no heartbeat forgets it after a day."""
+    """Once all patterns are complete, no move removes a silent instance, and no heartbeat forgets it after a
+    day."""
     service_registry = dependence.service_registry
     recent = tuple(
         instance for instance in service_registry.known if service_registry.age_s(instance) < FORGOTTEN_S
@@ -200,7 +203,6 @@ def _through(name: str, before: ActivityCounts, after: ActivityCounts) -> str:
 
 
 def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> Iterator[Line]:
-    """The line for no observed change."""
     unseen = [name for name in dependence.tables if name not in after.tables]
     if unseen and after.whole is None:
         observed = f"{after.source} reports nothing of {', '.join(unseen)}"
@@ -212,7 +214,7 @@ def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> 
 
 
 def open_lines(dependence: Dependence) -> Iterator[Line]:
-    """An open transaction's writes are invisible to everything else: to the counts, to marks and to verify."""
+    """Lines on open transactions. Their writes are invisible to counts, marks and verify."""
     requirement = "no transaction that has written is open"
     mend = "let it end, or end it (see the engine's list of transactions)"
     if isinstance(dependence.looks, Unknown):
@@ -292,7 +294,6 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
 
 
 def _since(dependence: Dependence, verified: VerifyOnRecord, after: ActivityCounts, line: Line) -> Line:
-    """The line of a clean verify, revised by the changes in the source since it began."""
     before, mend = verified.look, "run `migrator verify` once more, now that writing ended"
     if before is None:
         return replace(
@@ -344,8 +345,12 @@ def _tombstones(dependence: Dependence) -> Iterator[Line]:
 def may_be_direct(
     dependence: Dependence, reading: Sequence[str], writing: Sequence[str], revision: str
 ) -> list[Line]:
-    """The evidence. `dependence.tables`: those that direct entities alone read; `reading`: patterns that give their items;
-    `writing`: kinds of our own writers that are alive."""
+    """Evidence for direct writes.
+
+    `dependence.tables`: those that only direct entities read.
+    `reading`: patterns that return their items.
+    `writing`: kinds of our live writers.
+    """
     return [
         *_direct_patterns(dependence, reading),
         *marks_lines(dependence),
@@ -372,7 +377,8 @@ def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator
 
 
 def ours_lines(writing: Sequence[str]) -> Iterator[Line]:
-    """Lines about writers that started before the entities became direct: they would still write them from old rows."""
+    """Lines about writers started before the entities became direct, which would overwrite items from old
+    rows."""
     observed = ", ".join(writing) or "none"
     mend = "stop them, and start them again afterwards" if writing else ""
     yield Line("ours", "no relay or backfill is alive", observed, verdict(not writing), mend=mend)

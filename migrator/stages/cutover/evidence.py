@@ -1,4 +1,4 @@
-"""Evidence for a move: the facts known of a pattern, and the rules that judge them line by line."""
+"""Evidence for a move: facts about a pattern, and the rules that judge them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,13 @@ from migrator.stages.patterns.latencies import Latencies
 
 
 class Aggregate(Struct):
-    """The sums of windows. `unsettled`: calls that differed and were not compared again, for lack of time or because it
-    failed; `ended`: because the process ended; neither is counted in `compared`. `newest_at`: when the newest window
-    began, None without windows."""
+    """Sums of windows.
+
+    `unsettled`: calls that differed and were not compared again, for lack of time or an error; not in
+      `compared`.
+    `ended`: the same, because the process ended.
+    `newest_at`: start of the newest window; None without windows.
+    """
 
     compared: int = 0
     different: int = 0
@@ -68,7 +72,6 @@ class Aggregate(Struct):
         self.newest_at = max(window.begun_at, self.newest_at or 0.0)
 
     def calls(self, side: Side) -> int:
-        """Calls of the side, with failed ones."""
         return self.answered[side] + self.errors[side]
 
 
@@ -85,23 +88,23 @@ _NEGLIGIBLE = 1e-18
 
 
 def chance_of_more(count: int, of: int, share: float) -> float:
-    """The probability of `count` or more hits in `of` trials, each a hit with probability `share` (0 < share < 1)."""
+    """Probability of `count` or more hits in `of` trials with hit probability `share` (0 < share < 1)."""
     if count <= 0:
         return 1.0
     return _tail(count, of, share, step=1)
 
 
 def chance_of_fewer(count: int, of: int, share: float) -> float:
-    """The probability of `count` or fewer hits in `of` trials, each a hit with probability `share` (0 < share < 1)."""
+    """Probability of `count` or fewer hits in `of` trials with hit probability `share` (0 < share < 1)."""
     if count >= of:
         return 1.0
     return _tail(count, of, share, step=-1)
 
 
 def _tail(count: int, of: int, share: float, *, step: int) -> float:
-    """The sum of the binomial's terms from `count` on in one direction; 1 if that direction contains the mean.
+    """Sum of the binomial's terms from `count` on in one direction; 1 if that direction contains the mean.
 
-    A tail with the mean is at least about one half, which proves nothing, and its sum would be long.
+    Such a tail is at least about one half, which proves nothing, and slow to sum.
     """
     middle = of * share
     if (count - middle) * step <= 0:
@@ -128,7 +131,7 @@ def _log_term(count: int, of: int, share: float) -> float:
 
 
 class Unknown(Struct, frozen=True):
-    """The reason why a fact could not be obtained."""
+    """Why a fact is unknown."""
 
     why: str
 
@@ -136,8 +139,8 @@ class Unknown(Struct, frozen=True):
 class VerifyOnRecord(Struct, frozen=True):
     """The last full verify of this mapping's revision into this table. `findings`: of the pattern's entities.
 
-    `age_s`: since it began; None if it has not ended. `look`: the source's counts of changes when it began, None if they
-    were not read.
+    `age_s`: since its start; None if it has not ended.
+    `look`: the source's change counts at its start; None if not read.
     """
 
     run: int
@@ -147,10 +150,13 @@ class VerifyOnRecord(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """The state of one pattern at one moment, all times by the journal's clock.
+    """State of one pattern at one moment, by the journal's clock.
 
-    `answer`: the digest of its answer in the judged mapping. `table_fault`, `capture_fault`: '' for none. `verified`
-    None: without a verify. `relays`: how many are alive. `confirmed`: versions by instance.
+    `answer`: digest of its answer in the judged mapping.
+    `table_fault`, `capture_fault`: '' for none.
+    `verified`: None without a verify.
+    `relays`: number alive.
+    `confirmed`: versions by instance.
     """
 
     pattern: Pattern
@@ -172,9 +178,10 @@ class Facts(Struct, frozen=True):
         return [instance for instance in self.service_registry.living if instance.reads]
 
     def counts(self, limits: CutoverSettings, *, since_move: bool) -> Aggregate:
-        """Sums of the recent windows that compared this mapping's answer. `since_move`: only of those since the last move.
+        """Sums of recent windows that compared this mapping's answer. `since_move`: only those since the last
+        move.
 
-        Until a pattern answers from the table, a replay's questions count like a service's; afterwards they do not.
+        A replay's calls count like a service's only until the table answers the pattern.
         """
         since = self.now_s - limits.evidence_max_age_s
         if since_move:
@@ -194,7 +201,6 @@ def verdict(is_ok: bool) -> Verdict:
 
 
 def age_of(facts: Facts, counts: Aggregate) -> float | None:
-    """Seconds since the newest of the counted windows began."""
     return None if counts.newest_at is None else max(0.0, facts.now_s - counts.newest_at)
 
 
@@ -212,7 +218,7 @@ _More: TypeAlias = Callable[[int], str]
 
 
 def judge(facts: Facts, limits: CutoverSettings, after: State) -> list[Line]:
-    """The evidence for a move to `after`; empty for a move back, such as to a smaller ramp."""
+    """Evidence for a move to `after`; empty for a move back, such as to a smaller ramp."""
     if is_back(facts.phase.state, after):
         return []
     return [line for rule in NEEDS.get(after.phase, ()) for line in rule(facts, limits)]
@@ -304,13 +310,13 @@ _SLOW = 0.01
 
 
 def answers_needed(limits: CutoverSettings) -> int:
-    """The compared answers that a move needs if none differs, fails or is slow."""
+    """Compared answers that a move needs if none differs, fails or is slow."""
     shares = (limits.mismatch_max, limits.error_max, _SLOW)
     return max(limits.comparisons_min, *(_lacking(0, 0, share) for share in shares))
 
 
 def _lacking(count: int, of: int, limit: float) -> int:
-    """How many more trials without a hit prove that the share of hits is below the limit."""
+    """Further trials without a hit needed to prove that the share of hits is below the limit."""
     low, high = 0, 1
     while chance_of_fewer(count, of + high, limit) > DOUBT:
         low, high = high, high * 2
@@ -324,7 +330,7 @@ def _lacking(count: int, of: int, limit: float) -> int:
 
 
 def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
-    """Windows before a move count as well: rare kinds of questions need not come again after each one."""
+    """Lines on kinds of calls. Windows before a move count, since rare kinds need not recur."""
     all_ = facts.counts(limits, since_move=False)
     possible = 2 ** sum(param.optional for param in facts.pattern.params)
     seen = len(all_.kinds)
@@ -335,7 +341,6 @@ def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 
 
 def _calls(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
-    """Lines on mismatches, errors and latency of the calls since the last move; their age is that of the newest window."""
     recent = facts.counts(limits, since_move=True)
     age_s = age_of(facts, recent)
     more = partial(_advice, facts)
@@ -352,7 +357,7 @@ def _rates(recent: Aggregate, limits: CutoverSettings, more: _More) -> Iterable[
 
 
 def _mismatches(recent: Aggregate, limit: float, mend: str, more: _More) -> Line:
-    """The line on mismatches; differences that were never settled may be lasting, so they can make it unknown."""
+    """Line on mismatches. Unsettled differences may be lasting, so they can make it unknown."""
     requirement = f"fewer than {limit:.2%} of the answers differ for good"
     settled = _share("mismatches", requirement, (recent.different, recent.compared), limit, mend, more)
     unsettled = recent.unsettled + recent.ended
@@ -413,7 +418,7 @@ SIDES_MIN = 100
 
 
 def p99_limit(pattern: Pattern, counts: Aggregate, factor: float) -> tuple[float | None, str]:
-    """The limit of the table's p99 in milliseconds (None: not known), and its description."""
+    """Limit of the table's p99 in milliseconds (None: unknown), and its description."""
     if pattern.p99_ms is not None:
         return pattern.p99_ms, f"its budget of {pattern.p99_ms:g} ms"
     words = f"{factor:g} times SQL's"
@@ -444,8 +449,9 @@ def _silent(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
 
 
 def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
-    """A silent instance that a newer one replaced does no harm while every write begins in SQL, in any phase: its writes
-    leave marks, and its reads from SQL are current. See docs/protocol.md."""
+    """A replaced silent instance does no harm while every write begins in SQL, in any phase: its writes leave
+    marks, and its reads from SQL are current. See docs/protocol.md.
+    """
     replaced = facts.service_registry.replaced
     line = silent_line(facts.service_registry.without([instance.id for instance in replaced]))
     remark = f"; replaced by a newer one of their service and host: {named(replaced)}" if replaced else ""
@@ -453,7 +459,7 @@ def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[L
 
 
 def silent_line(service_registry: ServiceRegistry) -> Line:
-    """An instance that is cut off from the journal still answers by the phase that it saw last."""
+    """An instance cut off from the journal still acts by the last phase it saw."""
     silent = service_registry.silent
     requirement = "no instance timed out without deregistering"
     observed = f"silent: {named(silent)}" if silent else "none did"
@@ -463,7 +469,6 @@ def silent_line(service_registry: ServiceRegistry) -> Line:
 
 
 def named(instances: Sequence[Instance]) -> str:
-    """The first of the instances as text, with their service, host and process."""
     shown = [f"{instance.service} on {instance.host}:{instance.pid}" for instance in instances[:_SHOWN]]
     rest = f" and {len(instances) - _SHOWN} more" if len(instances) > _SHOWN else ""
     return ", ".join(shown) + rest

@@ -1,4 +1,4 @@
-"""Gathers the evidence for a move of a pattern and for the end of SQL, from source, table and journal."""
+"""Gathers evidence for a pattern's move and for the end of SQL, from source, table and journal."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ _FINDINGS_READ = 100_000
 
 
 class JobRecords(Protocol):
-    """The journal's records of one job."""
-
     @property
     def journal(self) -> SqlJournal: ...
     @property
@@ -59,29 +57,29 @@ class JobRecords(Protocol):
 
     def service_registry(self) -> ServiceRegistry: ...
 
-    def newest(self) -> Newest | None:
-        """The revision that the job's writers work by; None if none is registered."""
+    def newest(self) -> Newest | None: ...
 
     def digests(self) -> Mapping[str, str]:
         """Revisions of the job's writers, by writer id."""
 
 
 class OpenTable(Protocol):
-    """The job's table, opened for reading."""
-
     @property
     def design(self) -> TableDesign: ...
 
     def table_id(self) -> str:
-        """Raises: TargetError if the table is missing, or is another one."""
+        """Raises: TargetError if the table is missing or is another one."""
 
-    def pages(self) -> Iterator[list[Item]]:
-        """Every item of the table."""
+    def pages(self) -> Iterator[list[Item]]: ...
 
 
 class EvidenceGatherer(Struct, frozen=True, dict=True):
-    """`own`: the revision that is judged. `writers`: by the table's id; `gone_s`: after that one that is silent is gone.
-    `purge`: by the table's id, one that only counts tombstones."""
+    """Gathers evidence for one job.
+
+    `own`: the judged revision.
+    `writers`, `purge`: by the table's id; `purge` only counts tombstones.
+    `gone_s`: silence after which a writer counts as gone.
+    """
 
     job: str
     limits: CutoverSettings
@@ -100,8 +98,8 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     stop: Callable[[], bool]
 
     def lines(self, current: PatternPhase, after: State, *, one_way: bool) -> Sequence[Line]:
-        """The evidence for a move of the pattern to `after`; gathered again in each call. `one_way`: whether it goes to
-        complete without a rollback."""
+        """Evidence for a move to `after`, gathered again in each call. `one_way`: to complete without a
+        rollback."""
         now = replace(self)
         lines = judge(now.facts(current, is_paused=after.phase == "complete"), self.limits, after)
         if after.phase != "complete":
@@ -113,14 +111,12 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return _or_unknown(lambda: self.way_back(self.entities_of(pattern)))
 
     def entities_of(self, pattern: str) -> frozenset[str]:
-        """Entities with items that the pattern reads."""
         return frozenset(types_read(self.checked.mapping, self._pattern(pattern)))
 
     def back_lines(
         self, entities: Collection[str], unwritten: Collection[str], *, is_drained: bool
     ) -> Sequence[Line]:
-        """The evidence for and against making SQL the truth of these entities again; `unwritten`: entities that the
-        operator vouches for."""
+        """Evidence on making SQL the truth again. `unwritten`: entities the operator vouches for."""
         kinds = sorted({writer.kind for writer in self._living()})
         way_back = self.way_back(entities)
         if not entities:  # the operator vouches for all of them, so not even a stream is needed
@@ -128,7 +124,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return may_go_back(way_back, kinds, unwritten, is_drained=is_drained)
 
     def direct_lines(self, direct: Sequence[str], before: Collection[str]) -> Sequence[Line]:
-        """The evidence for and against writing these entities past SQL from now on. `before`: those that are already."""
+        """Evidence on writing these entities directly from now on. `before`: those already direct."""
         tables = direct_tables(self.checked.direct_plans, self.checked.plans)
         new = [plan for plan in self.checked.direct_plans if plan.entity.name not in before]
         unmarked = direct_tables(new, self.checked.plans)
@@ -140,9 +136,9 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     # ── facts about one pattern ──
 
     def facts(self, current: PatternPhase, *, is_paused: bool = False) -> Facts:
-        """The facts about the pattern now; Unknown for those that cannot be obtained.
+        """Current facts about the pattern; Unknown for those that cannot be read.
 
-        `is_paused`: whether services are expected not to write now, and so to leave no marks.
+        `is_paused`: services are expected not to write, and so to leave no marks.
         """
         registry, newest = self.records.service_registry(), self.records.newest()
         since_s = registry.now_s - self.limits.evidence_max_age_s
@@ -168,7 +164,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def _answers(self) -> Mapping[str, str]:
-        """Digests as in windows: from the mapping alone, independent of a process's view of the source."""
+        """Digests as in windows: from the mapping alone, not from a process's view of the source."""
         return answer_digests(self.checked.mapping, ())
 
     def _pattern(self, name: str) -> Pattern:
@@ -178,7 +174,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return _fault(lambda: self.table_id)
 
     def _capture_fault(self, registry: ServiceRegistry, *, is_paused: bool) -> str:
-        """Why a change could leave no mark, '' if all do. `is_paused`: services are expected not to write now."""
+        """Why a change could leave no mark, '' if all do."""
         try:
             status = self.capture.need_captured(self._plans, self.installation)
         except (SettingsError, TargetError) as error:
@@ -189,7 +185,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return "; ".join(wrong)
 
     def _marks(self) -> MarksState | Unknown:
-        """The pending marks; Unknown without capture, since changes then leave no mark."""
         if self.installation is None:
             return Unknown("capture is not installed, so changes are not captured")
         return self.marks.state()
@@ -200,11 +195,10 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
     @cached_property
     def table_id(self) -> str:
-        """Raises: TargetError if the table is missing, or is another one."""
         return self.table.table_id()
 
     def relays(self) -> int | Unknown:
-        """How many relays are alive; Unknown if one makes items by another mapping than the judged one."""
+        """Number of live relays; Unknown if one uses another mapping than the judged one."""
         relays = [writer.id for writer in self._living() if writer.kind == "relay" and not writer.fenced]
         digests = self.records.digests()
         if others := [writer for writer in relays if digests.get(writer) != self.own.digest]:
@@ -237,8 +231,11 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         tables: Sequence[str] | None = None,
         unmarked: Sequence[str] = (),
     ) -> Dependence:
-        """The facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables` (by default
-        all tables that entities read). `unmarked`: tables no longer read, with changes that may have no marks yet."""
+        """Facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables`.
+
+        `tables`: by default all that entities read.
+        `unmarked`: tables no longer read, whose changes may have no marks yet.
+        """
         phases, names = self.records.phases.all(), self.checked.mapping.patterns
         service_registry, unread = self.records.service_registry(), self._unread()
         looks = _or_unknown(lambda: self._looks(self.tables if tables is None else tables))
@@ -260,14 +257,12 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         )
 
     def _unread(self) -> list[str]:
-        """Tables of the source that no entity reads, except views, our own tables and the system's."""
         read, views = set(self.old_tables), self.activity.views()
         tables = {captured_name(table): table.real for table in self.source.facts().tables.values()}
         unread = {name for name, real in tables.items() if name not in read and real not in views}
         return sorted(unread | self.activity.named() - tables.keys())
 
     def _tombstones(self) -> Tombstones:
-        """Counted by a scan of the whole table."""
         count, kind = 0, self.table.design.type_attribute
 
         def pages() -> Iterator[list[Item]]:
@@ -290,7 +285,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     # ── verify ──
 
     def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> VerifyOnRecord | None:
-        """The last full verify; findings of the pattern's entities, of all if it is None."""
+        """The last full verify, with findings of the pattern's entities; of all entities for None."""
         identity = self._identity()
         first = newest.runs_before if newest is not None else 0
         all_runs = self.records.journal.runs(self.job)
@@ -315,7 +310,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return RunIdentity("verify", self.job, self.table_id, revision)
 
     def _findings(self, run: Run, pattern: str | None) -> int:
-        """Findings of the pattern's entities, and those that belong to no entity of the mapping."""
+        """Number of findings of the pattern's entities, and of those outside the mapping."""
         journal = self.records.journal
         total = sum(journal.finding_counts(run).values())
         if pattern is None or total > _FINDINGS_READ:
@@ -326,14 +321,13 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
 
 def _answered_since_s(newest: Newest | None, pattern: str) -> float:
-    """When writers began to use a revision with items that give this answer; earlier comparisons do not count for it."""
+    """When writers began to use a revision that gives this answer; earlier comparisons do not count."""
     if newest is None:
         return 0.0
     return newest.answers[pattern].since if pattern in newest.answers else newest.since
 
 
 def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
-    """The result of `ask`; Unknown if source, table or journal is unavailable."""
     try:
         return ask()
     except (StoppedError, SourceError, TargetError) as error:
@@ -341,7 +335,6 @@ def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
 
 
 def _fault(ask: Callable[[], object]) -> str:
-    """The message of the fault that `ask` raises; '' if it raises none."""
     try:
         ask()
     except (SettingsError, TargetError) as error:
@@ -350,5 +343,5 @@ def _fault(ask: Callable[[], object]) -> str:
 
 
 def _begun_s(run: Run) -> float:
-    """When the run began, in seconds since 1970; a resumed run has read its first rows then."""
+    """Start of the run, in seconds since 1970. A resumed run read its first rows then."""
     return datetime.fromisoformat(run.started_at).timestamp()

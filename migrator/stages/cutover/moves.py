@@ -1,4 +1,5 @@
-"""Moves of access patterns from phase to phase: forward on evidence, back at any time; the watch; and write ownership."""
+"""Moves of patterns from phase to phase: forward on evidence, back at any time; the watch; and write
+ownership."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ FIRST_PERCENT = 1
 
 
 class Cutover(Struct, frozen=True):
-    """`who`: the operator's name in the audit. `revision`: of the mapping."""
+    """`who`: the operator's name in the audit."""
 
     phases: Phases
     who: str
@@ -56,7 +57,7 @@ class Cutover(Struct, frozen=True):
     def judge(
         self, current: PatternPhase, after: State, evidence: Callable[[PatternPhase, State], Sequence[Line]]
     ) -> Judgement:
-        """The evidence for and against a move. Raises: SettingsError if the move is not possible at all."""
+        """Evidence for and against a move. Raises: SettingsError if the move is impossible."""
         if fault := current.fault:
             raise SettingsError(fault)
         if fault := move_fault(current.state, after):
@@ -64,7 +65,7 @@ class Cutover(Struct, frozen=True):
         return Judgement(current.pattern, current.state, after, current.version, evidence(current, after))
 
     def move(self, judged: Judgement, *, reason: str = "", override: bool = False) -> PatternPhase:
-        """The pattern's new phase. The version that was judged must still be current.
+        """Move the pattern. The judged version must still be current.
 
         Raises: MovedError; SettingsError if the evidence is against it, without `override`.
         """
@@ -86,10 +87,10 @@ class Cutover(Struct, frozen=True):
     def roll_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line] = ()
     ) -> PatternPhase:
-        """The pattern's phase after a move back, which needs no evidence; `to` None: the phase where SQL answers again.
+        """Move the pattern back, without evidence; by default to the phase where SQL answers again.
 
-        A phase that was edited by hand is first restored from its audit, and only that where you cannot roll back from
-        it.
+        A phase edited by hand is first restored from its audit, and only restored if no rollback from it
+        exists.
         Raises: MovedError; SettingsError if you cannot roll back.
         """
         was_edited = bool(current.fault)
@@ -110,9 +111,9 @@ class Cutover(Struct, frozen=True):
     def go_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line]
     ) -> PatternPhase:
-        """The pattern's phase after a rollback from complete, once SQL is the truth again (stages/cutover/rollback.py).
+        """Roll back from complete, once SQL is the truth again (stages/cutover/rollback.py).
 
-        Raises: MovedError; SettingsError if it is not complete, or its phase was edited by hand.
+        Raises: MovedError; SettingsError if the pattern is not complete, or its phase was edited by hand.
         """
         after = to or State("shadow")
         if current.fault or current.state.phase != "complete" or after.phase not in ("off", "shadow"):
@@ -132,7 +133,6 @@ def next_step(state: State) -> State:
 
 
 def way_back(state: State) -> State:
-    """The default state of a rollback: shadow, where SQL answers and both sides are compared; from shadow it is off."""
     return State("off") if state.phase in ("off", "shadow") else State("shadow")
 
 
@@ -143,8 +143,11 @@ FORCE = "pass --force if the service has not written to the table yet"
 
 
 class WriteOwnership(Struct, frozen=True):
-    """Write ownership of a job's items. `direct`: entities that the service writes itself, by the job;
-    `direct_on_record`: those by the journal."""
+    """Write ownership of a job's items.
+
+    `direct`: entities the service writes itself, by the job file.
+    `direct_on_record`: the same, by the journal.
+    """
 
     mapping: MappingModel
     direct: Sequence[str]
@@ -152,12 +155,13 @@ class WriteOwnership(Struct, frozen=True):
     direct_on_record: Callable[[], frozenset[str]]
 
     def need_rows(self, advice: str = FORCE) -> None:
-        """Raises: as need_direct does; SettingsError with `advice` if every pattern is complete."""
+        """Raises: as need_direct; SettingsError with `advice` if every pattern is complete."""
         self.need_direct()
         self.refuse_complete(advice)
 
     def refuse_complete(self, advice: str = FORCE) -> None:
-        """Raises: SettingsError with `advice` if every pattern is complete, so that the service may write the table."""
+        """Raises: SettingsError with `advice` if every pattern is complete, so that the service may write the
+        table."""
         if self.is_service():
             what = "every access pattern is complete, so the service may have written to the table itself"
             raise SettingsError(
@@ -170,8 +174,10 @@ class WriteOwnership(Struct, frozen=True):
         return bool(patterns) and not self._incomplete(list(patterns))
 
     def refuse_answering(self, entities: Collection[str]) -> None:
-        """Raises: SettingsError if callers are, or may be, answered from items of the entities. For an entity that the
-        mapping no longer has, this includes each pattern that it no longer has."""
+        """Raises: SettingsError if callers may be answered from items of the entities.
+
+        For an entity that the mapping no longer has, each former pattern counts.
+        """
         phases = self.phases.all()
         reading = [name for name in patterns_reading(self.mapping, sorted(entities)) if name in phases]
         if any(name.partition("@")[0] not in self.mapping.entities for name in entities):
@@ -185,8 +191,10 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}; {advice}")
 
     def need_direct(self) -> None:
-        """Raises: SettingsError if the job and the journal disagree about direct entities, if all are direct, or if a
-        pattern that reads one may still query SQL: old rows would overwrite newer items, or items would become stale."""
+        """Raises: SettingsError if job and journal disagree about direct entities, if all are direct, or if a
+        pattern
+        that reads one may still query SQL: old rows would overwrite newer items, or items would become stale.
+        """
         self.refuse_taken_out()
         self.refuse_all_direct()
         reading = patterns_reading(self.mapping, self.direct)
@@ -196,7 +204,7 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}: their items would no longer follow the rows; complete them first")
 
     def refuse_taken_out(self) -> None:
-        """Raises: SettingsError if the service writes an entity itself that the job does not set direct."""
+        """Raises: SettingsError if the service writes an entity itself that is not direct in the job."""
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
             what = f"the service writes {names} itself, and writes.direct of this job does not name it"
@@ -206,7 +214,7 @@ class WriteOwnership(Struct, frozen=True):
             )
 
     def refuse_all_direct(self) -> None:
-        """Raises: SettingsError if no entity is left with items made from rows."""
+        """Raises: SettingsError if no entity is left whose items are made from rows."""
         if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
             what = "writes.direct names every entity, and nothing is left to migrate"
             raise SettingsError(
@@ -235,8 +243,6 @@ _log = get_logger("watch")
 
 
 class MovedBack(Struct, frozen=True):
-    """A pattern that the watch rolled back, and the lines that were the reason."""
-
     pattern: str
     before: State
     after: State
@@ -247,7 +253,7 @@ class MovedBack(Struct, frozen=True):
 
 @dataclass
 class Watch:
-    """`patterns`: those of the mapping; `tell`: called with each move back."""
+    """Moves patterns back that pass their limits. `tell`: called with each move back."""
 
     phases: Phases
     evidence: Evidence
@@ -259,9 +265,10 @@ class Watch:
     """Why a pattern could not be checked the last time, by its name."""
 
     def once(self) -> list[MovedBack]:
-        """Check every pattern that the table answers, and return those that were moved back.
+        """Check every pattern that the table answers, and return those moved back.
 
-        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the journal is
+        A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the
+        journal is
         unreachable.
         """
         now_s = self.evidence.now_s()
@@ -302,9 +309,9 @@ class Watch:
         return MovedBack(phase.pattern, phase.state, after, moved.version, reason, passed)
 
     def _windows(self, phase: PatternPhase, now_s: float) -> list[Window]:
-        """Windows of services since the move; of a pattern with many calls only the latest.
+        """Services' windows since the move; only the latest of a pattern with many calls.
 
-        Instances begin a window when they see a move; older windows may contain a fault that was fixed before it.
+        Instances begin a window when they see a move; older windows may contain a fault fixed before it.
         """
         begun_at, span_s = phase.since, LONGEST_S
         while True:
@@ -321,7 +328,7 @@ class Watch:
 def passed_limits(
     pattern: Pattern | None, windows: Sequence[Window], limits: WatchSettings, now_s: float
 ) -> list[Line]:
-    """The limits that are certainly passed, by all windows or by the latest ones; each once."""
+    """Limits certainly passed, by all windows or by the latest ones; each once."""
     lately = [window for window in windows if window.begun_at >= now_s - limits.lately_s]
     by_name: dict[str, Line] = {}
     for some, since in ((windows, "since the move"), (lately, f"in the last {limits.lately_s:g} s")):
@@ -333,7 +340,7 @@ def passed_limits(
 def passed_by(
     pattern: Pattern | None, counts: Aggregate, limits: WatchSettings, since: str
 ) -> Iterator[Line]:
-    """The limits that these counts prove to be passed. `since`: which calls they are, as text."""
+    """Limits that these counts prove to be passed. `since`: describes the calls."""
     answers = counts.compared + counts.unsettled
     # Estimates from a few calls prove nothing.
     guessed = _lasting(counts) if answers >= limits.answers_min else 0
@@ -365,21 +372,23 @@ def passed_by(
 
 
 def _lasting(counts: Aggregate) -> int:
-    """An estimate of lasting differences among the unsettled ones: the same share as among the settled; all if none was.
+    """Estimate of lasting differences among the unsettled ones: the settled ones' share, or all if none is
+    settled.
 
-    Differences left at a process's end are not counted: deploying relay and service at once would move patterns back.
+    Differences cut off by a process's end do not count: deploying relay and service at once would move
+    patterns back.
     """
     share = (counts.different + 1) / (counts.different + counts.transient + 1)
     return round(counts.unsettled * share)
 
 
 def is_passed(count: int, of: int, limit: float) -> bool:
-    """Whether `count` of `of` prove that the share is above the limit; a few calls rarely do."""
+    """Whether `count` of `of` prove a share above the limit; a few calls rarely do."""
     return of > 0 and chance_of_more(count, of, limit) < SURE
 
 
 def _limit_ms(pattern: Pattern | None, counts: Aggregate, limits: WatchSettings) -> float | None:
-    """The limit of the table's p99: SQL's times the factor, and never less than the mapping's budget."""
+    """Limit of the table's p99: SQL's times the factor, but at least the mapping's budget."""
     old = counts.latency["sql"]
     by_sql = old.p99_ms * limits.p99_factor if old.answers >= SIDES_MIN else None
     budget = pattern.p99_ms if pattern is not None else None
@@ -389,7 +398,8 @@ def _limit_ms(pattern: Pattern | None, counts: Aggregate, limits: WatchSettings)
 
 @dataclass
 class LagWatch:
-    """Calls `tell` when the relay falls behind, and again every five minutes while it stays so. `clock`: seconds."""
+    """Calls `tell` when the relay falls behind, and every five minutes while it stays behind. `clock`:
+    seconds."""
 
     marks: Callable[[], MarksState]
     lag_max_s: float
@@ -402,7 +412,7 @@ class LagWatch:
         self.see(self.marks())
 
     def see(self, state: MarksState) -> None:
-        """As `once`, with a state that was already read."""
+        """Like `once`, with a state already read."""
         if state.oldest_age_s <= self.lag_max_s:
             self._told_at = None
         elif self._told_at is None or self.clock() - self._told_at >= LAG_AGAIN_S:
@@ -412,7 +422,8 @@ class LagWatch:
 
 
 def keep_watch(looks: Sequence[Callable[[], object]], every_s: float, stop: Event) -> None:
-    """Runs the checks until `stop` is set. One that fails is logged and retried with growing waits; the others continue."""
+    """Run the checks until `stop`. A failed check is logged and retried with growing waits; the others
+    continue."""
     failures = [0] * len(looks)
     waits = [0.0] * len(looks)
     while not stop.is_set():
@@ -439,10 +450,9 @@ _hooks_log = get_logger("hooks")
 
 
 def tell(hooks: Sequence[Hook], kind: EventKind, job: str, /, **fields: Any) -> None:
-    """Runs every hook of this kind, one after the other, with the event as JSON on its standard input.
+    """Run every hook of this kind in turn, with the event as JSON on its standard input.
 
-    `fields`: plain values, never one of a row. A hook that fails or takes too long is logged; it is killed then, with
-    all that it began.
+    `fields`: never values of a row. A failing hook is logged; a slow one is killed with its children.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     event = json.dumps({"event": kind, "job": job, "at": at, **fields}, ensure_ascii=False)
@@ -452,7 +462,7 @@ def tell(hooks: Sequence[Hook], kind: EventKind, job: str, /, **fields: Any) -> 
 
 
 def _run(hook: Hook, event: str) -> str:
-    """Why the hook failed, '' if it did not. Its words are not quoted: they may hold a secret."""
+    """Why the hook failed, '' if it did not. Its output is not quoted, since it may contain a secret."""
     try:
         process = subprocess.Popen(
             hook.command if isinstance(hook.command, str) else list(hook.command),

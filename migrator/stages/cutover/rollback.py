@@ -1,4 +1,4 @@
-"""Rollback from `complete`: evidence that it is possible, evidence that it may be lost, and its steps in order."""
+"""Rollback from `complete`: evidence that it is possible, that it may be lost, and its steps in order."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from migrator.stages.reverse.stage import ItemReader, PageReader
 
 
 def named(entities: Mapping[str, LiveEntity], names: Collection[str]) -> list[LiveEntity]:
-    """The entities with these written names: one in several schemas is an entity of each."""
+    """Entities with these written names; an entity in several schemas is one for each."""
     return [entity for entity in entities.values() if entity.compiled.plan.entity.written in names]
 
 
 class Owning(Struct, frozen=True):
-    """Adds migrator's attributes to the stored items of every row, and changes nothing else in them.
+    """Adds migrator's attributes to the stored items of every row, and changes nothing else.
 
-    A service's item has no source, or that of the row that it was copied from; a relay would take it for another row's,
-    and never write it (rule 3). Rows and items are equal when this begins, and no service writes either, so the item
-    under a row's key is the row's. As any writer it draws a ticket before it reads (2), keys that cannot be recomputed
-    are remembered (7), and a request that lands late changes nothing that has a higher ticket.
+    A service's item has no source, or that of the row it was copied from; a relay would take it for another
+    row's and
+    never write it (rule 3). Rows and items are equal when this begins, and no service writes either, so the
+    item under a
+    row's key is the row's. Like any writer, it draws a ticket before it reads (2), remembers keys that cannot
+    be
+    recomputed (7), and never changes anything with a higher ticket.
     """
 
     rows: PageReader
@@ -52,7 +55,6 @@ class Owning(Struct, frozen=True):
     check: Callable[[], None]
 
     def run(self) -> int:
-        """Number of newly adopted items."""
         return sum(self._entity(entity) for entity in self.entities)
 
     def _entity(self, entity: LiveEntity) -> int:
@@ -78,7 +80,7 @@ class Owning(Struct, frozen=True):
         return self.own(strange)
 
     def _made(self, entity: LiveEntity, page: Sequence[RowTree], ticket: int) -> Mapping[ItemKey, Item]:
-        """Items by key. Those that cannot be recomputed are remembered before any record claims them."""
+        """Items by key. Keys that cannot be recomputed are remembered before any record claims them."""
         made: dict[ItemKey, Item] = {}
         intended: dict[Root, list[ItemKey]] = {}
         for row in page:
@@ -95,7 +97,7 @@ class Owning(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """The state of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
+    """State of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
 
     hindrances: Sequence[str]
     status: ReverseStatus
@@ -113,7 +115,8 @@ _SAY_UNWRITTEN = (
 def stays_open(
     look: Callable[[], WayBack | Unknown], limits: CutoverSettings, *, one_way: bool
 ) -> Iterator[Line]:
-    """Before `complete`: whether SQL can be made the truth again later. `one_way`: the operator does without, aloud."""
+    """Line before `complete`: whether SQL can become the truth again later. `one_way`: the operator waives
+    it."""
     if one_way:
         yield Line("way back", _COMES_BACK, "not required: --one-way", "ok")
         return
@@ -137,9 +140,12 @@ def stays_open(
 def may_go_back(
     way_back: WayBack, writing: Sequence[str], unwritten: Collection[str], *, is_drained: bool
 ) -> list[Line]:
-    """The evidence before SQL is made the truth again. `writing`: kinds of migrator's live writers. `unwritten`: entities
-    that no service wrote itself, by the operator's word. `is_drained`: whether rows were made from items, so that the
-    rest is processed first, however much it is: the processes of reverse may have ended."""
+    """Evidence before SQL becomes the truth again.
+
+    `writing`: kinds of our live writers.
+    `unwritten`: entities that no service wrote itself, by the operator's word.
+    `is_drained`: rows were made from items, so the rest is processed first.
+    """
     lines = [_comes_back(way_back, _SAY_UNWRITTEN), *ours_lines(writing)]
     if unwritten:
         found = f"the operator vouches for it: {', '.join(sorted(unwritten))}"
@@ -178,8 +184,6 @@ def _seen(status: ReverseStatus) -> str:
 
 
 class RowComparison(Protocol):
-    """Rows compared with the rows that items make, both ways."""
-
     @property
     def is_clean(self) -> bool: ...
 
@@ -200,9 +204,12 @@ _UNCHANGED = "Nothing was changed"
 
 
 class Quiet(Struct, frozen=True):
-    """A reader's work while no service may write items of these types. Records that change only migrator's attributes, or
-    those that services keep, do not concern a row and are acknowledged; a page with any other change is not, so that its
-    rows are made later."""
+    """A reader's work while no service may write items of these types.
+
+    Records that change only migrator's attributes, or those that services keep, concern no row and are
+    acknowledged. A
+    page with any other change is not, so that its rows are made later.
+    """
 
     work: Work
     design: TableDesign
@@ -227,16 +234,21 @@ class Quiet(Struct, frozen=True):
 
 
 class GoingBack(Struct, frozen=True):
-    """Make SQL the truth of some entities again. Their services must write neither side until it has ended.
+    """Makes SQL the truth of some entities again. Their services must write neither side until it has ended.
 
-    Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what keeps data:
-    rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks (`capture`) and items
-    are adopted (`own`) before the journal lets services and relays write by rows (`keep`); right before it a check shows
+    Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what
+    keeps data:
+    rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks
+    (`capture`) and items
+    are adopted (`own`) before the journal lets services and relays write by rows (`keep`); right before it a
+    check shows
     that no one has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
 
-    `drops`: attributes that no row keeps may go. `check`: called before each step, raises if another run may be active.
-    `drain`, `look`: None if no row was made from items, so that nothing is pending. `compare`, `move_counters`: None if
-    an operator vouches for all entities. `own`: the number of adopted items.
+    `drops`: attributes that no row keeps may be lost.
+    `check`: called before each step; raises if another run may be active.
+    `drain`, `look`: None if no row was made from items, so that nothing is pending.
+    `compare`, `move_counters`: None if an operator vouches for all entities.
+    `own`: returns the number of adopted items.
     """
 
     drops: bool
@@ -250,8 +262,10 @@ class GoingBack(Struct, frozen=True):
     keep: Callable[[], None]
 
     def run(self) -> int:
-        """How many items became ours. Raises: RefusedError if a row waits, a service still writes, or rows and items
-        differ."""
+        """Return the number of adopted items. Raises: RefusedError if a row waits, a service still writes, or
+        rows and
+        items differ.
+        """
         self.check()
         if self.drain is not None:
             _refuse_undrained(self.drain())
@@ -286,7 +300,6 @@ class GoingBack(Struct, frozen=True):
 
 
 def dropped_attributes(unkept: Unkept) -> list[str]:
-    """Their names, each with its item type."""
     return [f"{type_}.{name}" for type_, name in sorted({*unkept.extra, *unkept.forms})]
 
 
@@ -295,7 +308,7 @@ def _drained_in_vain() -> str:
 
 
 def _refuse_undrained(status: ReverseStatus) -> None:
-    """`status`: of the rows that go back, once all is processed that was written before. Raises: RefusedError."""
+    """`status`: of the rows that go back, once all earlier changes are processed. Raises: RefusedError."""
     if status.waiting:
         what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; see `migrator reverse status`"
         raise RefusedError(f"{what}. {_drained_in_vain()}")

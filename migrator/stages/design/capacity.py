@@ -1,4 +1,4 @@
-"""The capacity of a design, from measured items, the source's statistics, and prices."""
+"""Capacity of a design, from measured items, the source's statistics, and prices."""
 
 from __future__ import annotations
 
@@ -59,9 +59,14 @@ _MILLION = 1_000_000
 
 
 class CapacityContext(Struct, frozen=True):
-    """The basis for judging a design, in addition to its items. `triggers`: that capture would install; `unread_tables`:
-    by no entity; `page_rows`: of a backfill; `units_per_s`: the limit of writes to the table, set by `limit`; `unpriced`:
-    why no price is known; `host`: the machine that would fill it."""
+    """Basis for judging a design, in addition to its items.
+
+    `triggers`: those that capture would install.
+    `page_rows`: of a backfill.
+    `units_per_s`: write limit of the table, set by `limit`.
+    `unpriced`: why no price is known.
+    `host`: the machine that would fill it.
+    """
 
     mapping: str
     triggers: int
@@ -83,8 +88,6 @@ def capacity_of(checked: Checked, sized: Sized, around: CapacityContext) -> Capa
 
 
 class _Joining:
-    """Joins one design's figures."""
-
     def __init__(self, checked: Checked, sized: Sized, around: CapacityContext) -> None:
         self.mapping = checked.mapping
         self.plans = checked.plans
@@ -141,12 +144,12 @@ class _Joining:
         return [index.name for index in self.mapping.table.indexes]
 
     def _units(self, index: str) -> float:
-        """Write units of putting every item once, of the table or of one index."""
+        """Write units of putting every item once, in the table or in one index."""
         every = self.sized.types.values()
         return sum(totals.index_units.get(index, 0.0) if index else totals.table_units for totals in every)
 
     def _items_a_row(self, entity: str) -> tuple[float, float]:
-        """(items, write units) that a refresh of one row of the entity puts."""
+        """(items, write units) that a refresh of one of the entity's rows puts."""
         of_entity = [size for size in self.types.values() if size.entity == entity]
         rows = self.sized.rows[entity] or 1
         return sum(size.items for size in of_entity) / rows, sum(s.items * s.units for s in of_entity) / rows
@@ -167,7 +170,7 @@ class _Joining:
         )
 
     def _puts_per_s(self, size: TypeSize) -> float:
-        """Puts of items of the type per second, by changes of its own rows and of rows with values in them."""
+        """Puts per second of the type's items, from changes of its own rows and of rows embedded in them."""
         writes = self.around.writes
         changed = 0.0
         for fan_out in self.around.fan_outs:
@@ -252,7 +255,6 @@ class _Joining:
         return round(sum(totals.json_bytes for totals in self.sized.types.values()))
 
     def _read_units_per_s(self) -> float | None:
-        """None if no pattern sets its rate."""
         rated = [reads for reads in self.sized.patterns if reads.calls_per_s is not None and reads.calls]
         return sum(reads.units * (reads.calls_per_s or 0.0) for reads in rated) if rated else None
 

@@ -1,4 +1,4 @@
-"""Display forms for a report: items, keys and differences with masks, and summaries of comparison windows."""
+"""Display forms for a report: masked items, keys and differences; summaries of comparison windows."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ LONGEST = 2_000
 
 
 class Showing:
-    """`plans`: of all entities; none if the source is unreachable, and no item is shown then.
+    """`plans`: of all entities; none if the source is unreachable, and then no item is shown.
 
-    `whole_keys`: whether keys are shown unmasked, also the parts that may name a person; `whole_values`: whether values
-    without redaction are.
+    `whole_keys`: show keys unmasked, also parts that may name a person.
+    `whole_values`: show values without redaction.
     """
 
     def __init__(
@@ -84,14 +84,15 @@ class Showing:
         return {key.name: key.template for key in keys_of(self.table, design)}
 
     def key(self, text: str, row_key: str = "") -> str:
-        """A key as JSON text (or a text with keys in it), masked. `row_key`: the key of its row."""
+        """Mask a key as JSON text, or a text with keys in it. `row_key`: the key of its row."""
         templates = self._templates if row_key else ()
         return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """Every attribute except the type and our own, as text; redacted ones, and keys made from them, are masked.
+        """Every attribute except the type and our own, as text; redacted ones, and keys made from them, are
+        masked.
 
-        Of a type that the mapping does not know all values are masked.
+        All values of an unknown type are masked.
         """
         type_ = self.table.type_of(item)
         left_out = {self.table.type_attribute, *self.table.own_attributes}
@@ -102,14 +103,13 @@ class Showing:
         }
 
     def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Texts of a sample; also masks values that this mapping redacts, but not the one at the time of the sample."""
+        """Texts of a sample. Also masks values that this mapping redacts and the sample's mapping did not."""
         hidden_names = self._of_pattern.get(pattern, Hidden(self._names))
         pairs = zip(names, texts, strict=True)
         hidden = hidden_names.attributes | hidden_names.params
         return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
 
     def difference(self, difference: ShownDifference) -> ShownDifference:
-        """The difference, with values masked unless they may be shown."""
         if self.whole_values:
             return difference
         cells = [
@@ -122,7 +122,6 @@ class Showing:
         return replace(difference, cells=cells, asked=difference.asked if self.whole_keys else params)
 
     def view(self, view: View) -> View:
-        """The view, with values masked unless they may be shown."""
         if self.whole_values:
             return view
         return replace(
@@ -141,7 +140,6 @@ class Showing:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}
 
     def _masked(self, name: str, text: str | None) -> str | None:
-        """A key's text with only the parts masked that may name a person; any other value is masked, unless it is NULL."""
         if text is None or text == "null" or _MASK.fullmatch(text):
             return text
         if name not in self._key_names:
@@ -167,12 +165,11 @@ def clipped(text: str) -> str:
 
 
 def _marked_text(text: str) -> str:
-    """The text masked, unless it is a mask already, or null."""
     return text if _MASK.fullmatch(text) or text == "null" else mask(text)
 
 
 def _masked_param(text: str) -> str:
-    """A parameter as a part of a key: numbers, UUIDs and times stay."""
+    """Mask a parameter like a part of a key: numbers, UUIDs and times stay."""
     return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
 
 
@@ -201,12 +198,14 @@ class Counted:
 
 
 class Windows(Struct, frozen=True):
-    """Windows of one report. Windows of another answer than the mapping's (`answers`: digests by pattern) do not count as
-    evidence. Those from before the last move of their pattern are counted separately, since the next move is judged
-    without them.
+    """Windows of one report.
 
-    `phases`: of patterns that were moved at least once. `verified_s`: when the last verify began, if it found nothing,
-    else 0; earlier differences are history. `samples`: of differences; they show when a replay ended.
+    Windows of another answer than the mapping's (`answers`: digests by pattern) do not count. Those before
+    their
+    pattern's last move are counted separately, since the next move is judged without them.
+    `phases`: of patterns moved at least once.
+    `verified_s`: start of the last verify if it found nothing, else 0; earlier differences are history.
+    `samples`: of differences; they show when a replay ended.
     """
 
     all: Sequence[Window]
@@ -217,17 +216,17 @@ class Windows(Struct, frozen=True):
     samples: Sequence[Sample] = ()
 
     def age_of(self, pattern: str, key: DiffKey, at: float) -> Age:
-        """Whether a difference of time `at` counts. Failed calls count regardless of rows and items."""
+        """Whether a difference at time `at` counts. Failed calls count regardless of rows and items."""
         if not self.is_since_move(pattern, at):
             return "moved"
         return "verified" if at <= self.verified_s and key.kind != "error" else "standing"
 
     def is_since_move(self, pattern: str, at: float) -> bool:
-        """Whether `at` lies after the pattern's last move; always true if it was never moved."""
+        """Whether `at` is after the pattern's last move; always true if it never moved."""
         return at >= self._phase(pattern).since
 
     def patterns(self, names: Iterable[str]) -> list[PatternReport]:
-        """Each pattern of the mapping, those never compared first, then by differences."""
+        """The mapping's patterns, those never compared first, then by differences."""
         by_name: dict[str, list[Window]] = defaultdict(list)
         for window in self.all:
             by_name[window.pattern].append(window)
@@ -235,7 +234,6 @@ class Windows(Struct, frozen=True):
         return sorted(reports, key=lambda report: (report.compared > 0, -report.different))
 
     def differences(self, age: Age = "standing") -> dict[tuple[str, DiffKey], Counted]:
-        """Differences of that age by pattern and kind."""
         counted: dict[tuple[str, DiffKey], Counted] = defaultdict(Counted)
         for window in self.all:
             for key, count in window.found.items() if self._is_current(window) else ():
@@ -314,8 +312,10 @@ class Windows(Struct, frozen=True):
         return self._ended_s(window) <= self.verified_s
 
     def _ended_s(self, window: Window) -> float:
-        """When an answer of the window may have differed last: services count by minute, samples of a replay are of its
-        end. Where those have made room for newer ones of the pattern, none of the replay is younger than they are."""
+        """When an answer of the window may last have differed.
+
+        Services count by minute; samples of a replay date from its end, unless newer ones replaced them.
+        """
         ended_s = float((window.begun_at // MINUTE_S + 1) * MINUTE_S)
         if window.origin == "service":
             return ended_s
@@ -340,8 +340,10 @@ class Windows(Struct, frozen=True):
 
 
 def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:
-    """Work of processes after `begun_s`, in spans as wide as a timeline's. Minutes hold totals since a process's start;
-    one from before `begun_s` gives only the starting value."""
+    """Work of processes after `begun_s`, in spans as wide as a timeline's.
+
+    Minutes hold totals since a process's start; one from before `begun_s` gives only the starting value.
+    """
     if not minutes:
         return WorkSeries(MINUTE_S, ())
     width_s = _width_s(max(float(minutes[0].begun_at), begun_s), now_s)
@@ -371,7 +373,7 @@ def _width_s(begun_s: float, now_s: float) -> int:
 
 
 def _places(counted: Iterable[int], width_s: int, now_s: float) -> range:
-    """Starts of spans: without gaps until now, at least 24 of them."""
+    """Starts of spans: without gaps until now, at least 24."""
     places = sorted(counted)
     last = max(places[-1], int(now_s) // width_s * width_s)
     begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(places[0], last - width_s * _SPANS_AT_MOST))

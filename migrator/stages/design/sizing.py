@@ -1,4 +1,5 @@
-"""The items of a design, made from its source's rows and discarded: their sizes, item collections, and reads of patterns."""
+"""A design's items, made from its source's rows and discarded: sizes, item collections, and reads of
+patterns."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ _MORE = 1.25
 
 @dataclass(frozen=True)
 class SampleBounds:
-    """`rows_exact`: an entity of at most so many rows is read as a whole, of a larger one `sampled` rows by chance; `calls`:
-    of each pattern."""
+    """An entity up to `rows_exact` is read whole, a larger one by `sampled` random rows. `calls`: per
+    pattern."""
 
     rows_exact: int = 100_000
     sampled: int = 10_000
@@ -66,7 +67,7 @@ class SampleBounds:
 
 @dataclass
 class TypeTotals:
-    """Sums over the items of one type, weighted to represent all."""
+    """Sums over one type's items, weighted to represent all."""
 
     entity: str
     items: float = 0.0
@@ -99,8 +100,12 @@ class TypeTotals:
 
 
 class Sized(Struct, frozen=True):
-    """`rows` and `read`: of each entity, how many there are and how many were read; `refused`: of these; `reasons`: of
-    refusals, by entity. `with_local`: the table's item collections with the entries of its local indexes."""
+    """Measured sizes of a design.
+
+    `rows`, `read`, `refused`: number of rows per entity.
+    `reasons`: of refusals, by entity.
+    `with_local`: the table's item collections, with entries of local indexes.
+    """
 
     rows: Mapping[str, int]
     read: Mapping[str, int]
@@ -120,8 +125,6 @@ class Sized(Struct, frozen=True):
 
 
 class Sizing:
-    """Reads rows, makes their items and counts them; nothing is written anywhere, and no item is kept."""
-
     def __init__(
         self,
         source: Rows,
@@ -147,7 +150,6 @@ class Sizing:
         self._narrower = narrower(mapping)
 
     def sized(self) -> Sized:
-        """Raises: the source's errors."""
         pool = RowSample(self.source, self.entities, self.bounds.seed)
         rows = {entity.name: pool.count(entity.name) for entity in self.entities}
         sampled = {name for name, number in rows.items() if number > self.bounds.rows_exact}
@@ -176,7 +178,7 @@ class Sizing:
     # ── rows and items ──
 
     def _measure(self, entity: CompiledEntity, rows: int) -> tuple[int, float, str]:
-        """(rows read, rows refused of all that they represent, the first one's reason)."""
+        """(rows read, refused rows of all they represent, first reason)."""
         read, refused, reason = 0, 0, ""
         if not rows:
             return read, refused, reason
@@ -231,7 +233,7 @@ class Sizing:
         self._reads.see(item, sizes)
 
     def _sizes(self, item: Item) -> dict[str, int]:
-        """Bytes of the item in the table (''), and of its entry in each index that it is in."""
+        """Bytes of the item in the table (''), and of its entry in each of its indexes."""
         whole = item_bytes(item)
         sizes = {"": whole}
         for index in self._table.indexes:
@@ -246,7 +248,8 @@ class Sizing:
     # ── patterns ──
 
     def _calls(self, pool: RowSample, rows: Mapping[str, int], sampled: set[str]) -> list[_Called]:
-        """Calls of every pattern with parameters of real rows; those that no chosen rows can answer wait for no item."""
+        """Calls of every pattern with parameters of real rows. Those that no chosen row can answer need no
+        items."""
         designs, called = Designs(pool.plans), []
         filled = {name.partition("@")[0] for name, number in rows.items() if number}
         for pattern in self.mapping.patterns.values():
@@ -267,7 +270,6 @@ class Sizing:
         return called
 
     def _wanted(self) -> int:
-        """Calls of each pattern: fewer if the mapping has many patterns."""
         share = _ALL_CALLS // max(1, len(self.mapping.patterns))
         return min(self.bounds.calls, max(_FEWEST_CALLS, share))
 
@@ -302,7 +304,7 @@ class Sizing:
         )
 
     def _by_sql(self, called: _Called) -> list[CallReads]:
-        """Reads for as many items as SQL gives rows, each of its type's mean size; only mappings of SQL have patterns."""
+        """Reads for as many items as SQL counts, at each type's mean size. Only SQL mappings have patterns."""
         pattern = called.question.pattern
         reads = []
         for params in called.params:
@@ -317,7 +319,6 @@ class Sizing:
         return reads
 
     def _mean_bytes(self, index: str, type_: str) -> int:
-        """Mean bytes of the index's entries of a type; of all if it is ''."""
         of_types = [totals for name, totals in self._types.items() if type_ in ("", name)]
         if not index:
             return round(sum(one.bytes for one in of_types) / (sum(one.items for one in of_types) or 1.0))
@@ -326,7 +327,7 @@ class Sizing:
 
 
 class _Called(Struct, frozen=True):
-    """A pattern with the parameters that it is tried with. `by_sql`: SQL counts its items; `calls`: otherwise."""
+    """A pattern with sample parameters. SQL counts its items if `by_sql`; else `calls` do."""
 
     question: Question
     params: Sequence[ParamSet]
@@ -341,6 +342,6 @@ def _add(sums: dict[str, float], name: str, number: float) -> None:
 
 
 def _line_bytes(item: Item, table: TableDesign) -> int:
-    """Bytes of the item's line in a file that DynamoDB imports (see features/bulk/export.py)."""
+    """Bytes of the item's line in an import file of DynamoDB (see features/bulk/export.py)."""
     wired = encode_item({**item, table.ticket_attribute: 0})
     return len(orjson.dumps(wired, default=base64_text)) + len('{"Item":}\n')

@@ -1,4 +1,4 @@
-"""Views of the table and its indexes for the report: facets by entity, and item collections of real rows."""
+"""Views of table and indexes for the report: facets by entity, and item collections of real rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ ROWS_AT_MOST = 2_000
 
 
 def asked_key(table: TableDesign, index: str | None, partition: Sequence[str], sort: str = "") -> AskedKey:
-    """The collection that texts name, one text for each attribute of the partition key. Raises: SettingsError."""
+    """The collection of a key in text form, one text per attribute of the partition key. Raises:
+    SettingsError."""
     design = table.asked(index or None)
     if design is None:
         names = [other.name for other in table.indexes]
@@ -92,8 +93,12 @@ def _typed(attribute: KeyAttribute, text: str) -> Value:
 
 @dataclass
 class RowItems:
-    """Items, each with its entity; `expired` ones are past their TTL. `refused`: rows that may belong to the collection.
-    `notes`: entities with rows that were not all read."""
+    """Items with their entities.
+
+    `expired`: items past their TTL.
+    `refused`: rows that may belong to the collection.
+    `notes`: entities whose rows were not all read.
+    """
 
     items: list[tuple[str, Item]] = field(default_factory=list)
     expired: list[tuple[str, Item]] = field(default_factory=list)
@@ -102,7 +107,7 @@ class RowItems:
 
 
 class Partitions(Struct, frozen=True):
-    """Reads rows, bounded, and makes their items by `items_for`."""
+    """Reads a bounded number of rows and makes their items by `items_for`."""
 
     source: Rows
     mapping: MappingModel
@@ -112,7 +117,8 @@ class Partitions(Struct, frozen=True):
     def made(
         self, asked: AskedKey, now_s: float, named: Mapping[str, Sequence[SourceKey]] | None = None
     ) -> RowItems:
-        """The items that rows make in the collection. `named`: additional rows by entity; all their items are returned."""
+        """Items that rows make in the collection. `named`: additional rows by entity; all their items are
+        returned."""
         made = RowItems()
         for entity in self.entities:
             keys = (named or {}).get(entity.name, ())
@@ -153,7 +159,7 @@ class Partitions(Struct, frozen=True):
     def _kept(
         self, entity: CompiledEntity, items: Sequence[Item], asked: AskedKey, keys: Collection[SourceKey]
     ) -> list[tuple[str, Item]]:
-        """The items in the collection, and all of the rows with these keys."""
+        """Items in the collection, and all items of the rows with these keys."""
         source, whole = entity.table.source_attribute, frozenset(keys)
         return [
             (entity.name, item)
@@ -174,15 +180,13 @@ _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 
 
 class _Bounds(Struct, frozen=True):
-    """How many collections of a view, and items of each, are shown at most."""
-
     collections: int = _COLLECTIONS
     items: int = _ITEMS
 
 
 @dataclass
 class Views:
-    """`source` None: no sample items. `failed`: why rows could not be read, '' if they could."""
+    """`source`: None for no sample items. `failed`: why rows could not be read, '' if they could."""
 
     mapping: MappingModel
     entities: Sequence[CompiledEntity]
@@ -191,13 +195,12 @@ class Views:
     failed: str = ""
 
     def all(self) -> list[View]:
-        """The table first, then its indexes in the mapping's order."""
         items = self._sampled()
         return [self._view(index, items, _Bounds()) for index in self._indexes()]
 
     def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
-        """The collections of one partition key, of the table and of each index that has one, and notes on parts that were
-        not read.
+        """Collections of one partition key, in the table and each index that has it, and notes on unread
+        parts.
 
         Raises: SourceError if rows cannot be read.
         """
@@ -213,7 +216,6 @@ class Views:
         return views, list(dict.fromkeys(notes))
 
     def key_forms(self) -> list[str]:
-        """Forms of partition keys, a line for the table and for each index."""
         forms = (
             (index, shown([key.partition for key in stored_keys(self.mapping, index)]))
             for index in self._indexes()
@@ -230,7 +232,6 @@ class Views:
     # ── rows ──
 
     def _sampled(self) -> list[tuple[str, Item]]:
-        """Items of the first rows of each entity, with the entity's name."""
         items: list[tuple[str, Item]] = []
         for entity in self.entities if self.source is not None else ():
             for row in self._rows(entity):
@@ -278,7 +279,6 @@ class Views:
         )
 
     def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
-        """None if items of the design are not in the index."""
         forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
         names = self._attributes(entity, design)
         own = {attribute.name for attribute in index.attributes}
@@ -334,7 +334,6 @@ class Views:
 
 
 def _asked(table: TableDesign, index: Index, key: str) -> AskedKey | None:
-    """The key; None if the text is not a partition key of the index."""
     try:
         return asked_key(table, index.name, (key,))
     except SettingsError:
@@ -344,7 +343,7 @@ def _asked(table: TableDesign, index: Index, key: str) -> AskedKey | None:
 def _chosen(
     by_partition: Mapping[tuple[str, ...], _Found], at_most: int
 ) -> Iterator[tuple[tuple[str, ...], _Found]]:
-    """A few item collections, each chosen for types that the ones before do not show."""
+    """A few item collections, each chosen for types the earlier ones lack."""
     left, shown = dict(by_partition), set[str]()
 
     def worth(key: tuple[str, ...]) -> tuple[int, int, int]:

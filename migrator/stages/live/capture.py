@@ -47,9 +47,9 @@ _log = get_logger("capture")
 
 
 class Installed(Struct, frozen=True):
-    """Result of an install. `changed`: tables with triggers created or removed, or with streams now read.
-
-    `lost_marks`: the table of marks was missing and was created again. `switched`: from marks by services to triggers.
+    """`changed`: tables with triggers created or removed, or with streams now read.
+    `lost_marks`: the table of marks was missing and was created again.
+    `switched`: from marks by services to triggers.
     """
 
     tables: tuple[str, ...]
@@ -60,7 +60,7 @@ class Installed(Struct, frozen=True):
 
 
 class CaptureStatus(Struct, frozen=True):
-    """`means`: the means of capture, as in Capture."""
+    """`means`: as in Capture."""
 
     installation: Installation | None
     tables: tuple[TableCapture, ...]
@@ -73,16 +73,16 @@ class CaptureStatus(Struct, frozen=True):
 
     @property
     def partitions(self) -> list[str]:
-        """Partitions of which a TRUNCATE leaves no mark, because they were added after the install."""
+        """Partitions added after the install, on which a TRUNCATE leaves no mark."""
         return [table.table for table in self.tables if table.state == "partition"]
 
     @property
     def unmarked_tables(self) -> list[str]:
-        """Tables with changes that leave no mark at all."""
+        """Tables whose changes leave no mark at all."""
         return [table.table for table in self.tables if table.state in _UNMARKED]
 
     def unmarked(self) -> list[str]:
-        """Captured tables with changes that leave no mark, each with the consequence."""
+        """Captured tables whose changes leave no mark, each with the consequence."""
         wrong = [table for table in self.tables if table.state in {*_UNMARKED, "partition"} - {"missing"}]
         return [f"{table.table}: {MEANINGS[table.state]}" for table in wrong]
 
@@ -96,7 +96,7 @@ NAME_TTL = "write table: {ttl: expiresAt}"
 
 
 class CaptureStage(Struct, frozen=True):
-    """`design`: of the target, with the TTL attribute that tombstones need. `marked_by`: the future source of marks."""
+    """`design`: has the TTL attribute that tombstones need. `marked_by`: who will leave the marks."""
 
     capture: Capture
     job: str
@@ -123,7 +123,7 @@ class CaptureStage(Struct, frozen=True):
         return self.capture.limits(self.marked_by)
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:
-        """Raises: SettingsError with every refusal at once; nothing was done then."""
+        """Raises: SettingsError with every refusal at once, before anything is installed."""
         self.refuse(plans)
         before = self.capture.installation()
         tables = tuple(table.name for table in self._tables(plans))
@@ -144,14 +144,14 @@ class CaptureStage(Struct, frozen=True):
         return CaptureStatus(installation, tuple(states), self.capture.means)
 
     def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
-        """The job's installation, None if not installed. Raises: as need_captured does."""
+        """None if not installed. Raises: as need_captured."""
         installation = self.capture.installation()
         return None if installation is None else self.need_captured(plans, installation).installation
 
     def need_installation(self, plans: Sequence[EntityPlan], *, is_old: bool = False) -> Installation:
-        """The job's installation. `is_old`: the plans are of another mapping than capture is for.
+        """`is_old`: the plans are of another mapping than capture, and the captured tables are not checked.
 
-        Raises: as need_captured does, also if not installed; if the plans are old, without checking the captured tables.
+        Raises: as need_captured; SettingsError if not installed.
         """
         installation = owned(self.capture.installation(), self.job)
         if not is_old:
@@ -159,7 +159,7 @@ class CaptureStage(Struct, frozen=True):
         return installation
 
     def need_captured(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
-        """The state of capture, which covers all tables that the mapping reads. `installation`: as just read from the
+        """Check that capture covers all tables the mapping reads. `installation`: as just read from the
         source.
 
         Raises: SettingsError if nothing is installed, if it is another job's, or if a table is not captured.
@@ -177,7 +177,7 @@ class CaptureStage(Struct, frozen=True):
         return status
 
     def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
-        """The completed steps; empty if nothing was installed. Raises: SettingsError if marks would be lost."""
+        """Completed steps; empty if nothing was installed. Raises: SettingsError if marks would be lost."""
         if self.capture.installation() is not None:
             if refusals := self._other_job():
                 raise SettingsError("\n".join(refusals))
@@ -191,7 +191,7 @@ class CaptureStage(Struct, frozen=True):
         return steps
 
     def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
-        """The new epoch, with all tickets higher than the source's own and than `known_tickets` (of the journal and the
+        """Return the new epoch, with tickets above the source's own and `known_tickets` (of journal and
         table)."""
         return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
 
@@ -203,15 +203,16 @@ class CaptureStage(Struct, frozen=True):
 
 
 def _waiting(marks: Marks) -> int:
-    """All marks there are, those that are still on their way to the others included."""
     marks.from_the_first()
     state = marks.state()
     return state.waiting + state.unripe
 
 
 def unverified(installation: Installation | None, begun_before: Callable[[str], int | None]) -> str:
-    """The changes that the table may miss because a backfill began before the present capture, and what to do; '' for
-    none. `begun_before`: the number of such a run."""
+    """Changes that the table may lack because a backfill began before capture, and what to do; '' for none.
+
+    `begun_before`: the number of such a run.
+    """
     run = installation and begun_before(installation.id)
     if not run:
         return ""
@@ -221,10 +222,7 @@ def unverified(installation: Installation | None, begun_before: Callable[[str], 
 
 
 def owned(installation: Installation | None, job: str) -> Installation:
-    """The installation, with marks that the job may process.
-
-    Raises: SettingsError if not installed, or if it is another job's.
-    """
+    """Return the installation. Raises: SettingsError if not installed, or if it is another job's."""
     if installation is None:
         what = "capture is not installed in this source, so changes are not recorded"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
@@ -234,10 +232,10 @@ def owned(installation: Installation | None, job: str) -> Installation:
 
 
 def still_fits(capture: Capture, begun_with: Installation) -> Installation:
-    """The current installation, if a process that began with `begun_with` may continue.
+    """Return the current installation, if a process that began with `begun_with` may continue.
 
-    Triggers installed since are allowed: a service that also marks leaves each mark twice, which does no harm. Raises:
-    SettingsError if capture was removed or installed again, or if services must now leave the marks instead of triggers;
+    New triggers are allowed: if a service also marks, each mark is left twice, which does no harm.
+    Raises: SettingsError if capture was removed or installed again, or if services must now leave the marks;
     SourceError if the source is unreachable.
     """
     installation = owned(capture.installation(), begun_with.job)
@@ -251,8 +249,10 @@ def still_fits(capture: Capture, begun_with: Installation) -> Installation:
 
 
 def of_another(installation: Installation | None, job: str) -> str:
-    """Why the marks in the source are not the job's; '' if they are, or none exist. A mark is processed once: the table
-    of another job would miss the change."""
+    """Why the marks are not the job's; '' if they are, or none exist.
+
+    A mark is processed once, so another job's table would miss the change.
+    """
     if installation is None or installation.job == job:
         return ""
     what = (

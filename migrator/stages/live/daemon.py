@@ -1,4 +1,4 @@
-"""The relay as a daemon: workers take marks until stopped, retry transient failures, and measure the lag."""
+"""The relay as a daemon: workers process marks until stopped, retry transient failures, and measure the lag."""
 
 from __future__ import annotations
 
@@ -42,21 +42,23 @@ LONGEST_FAILED_S = 30.0
 
 
 class Listener(Protocol):
-    """Receives the progress of the relay; its workers call it."""
-
     def worked(self, worked: Worked, took_ms: int) -> None: ...
 
     def failed(self, error: MigratorError, wait_s: float) -> None: ...
 
     def idle(self) -> None:
-        """Nothing is to be done just now; called now and then also while there is."""
+        """Called without work, and sometimes during work."""
 
 
 @dataclass
 class Daemon:
-    """`relay`: makes one worker's relay, which calls the given check before each write. `guard`: raises if source,
-    journal and table no longer belong together; called again after each outage of one. `left`: marks in use by others
-    when a single run had waited long enough for them. `held`: why nothing may begin now; '' if it may."""
+    """The relay's workers.
+
+    `relay`: makes one worker's relay, which calls the given check before each write.
+    `guard`: raises if source, journal and table no longer belong together; called again after each outage.
+    `left`: marks still leased by others when a single run stopped waiting.
+    `held`: why nothing may begin now; '' if it may.
+    """
 
     relay: Callable[[Callable[[], None]], Relay]
     heartbeats: WriterHeartbeats
@@ -68,11 +70,11 @@ class Daemon:
     held: Callable[[], str] = lambda: ""
 
     def run(self, *, once: bool) -> None:
-        """Works until `stop` is set; `once`: until no ripe mark waits, marks leased by other relays included.
+        """Work until `stop`; with `once`, until no ripe mark waits, including marks leased by other relays.
 
-        A lease that is not given back expires, so a relay that runs once waits at most as long as a lease lasts.
-
-        Raises: with `once`, the error of an edge that gave up; SettingsError if a store went back, or if a newer revision
+        Leases expire, so `once` waits for others at most as long as a lease lasts.
+        Raises: with `once`, the error of an edge that gave up; SettingsError if a store went back, or if a
+        newer revision
         of the job's mapping was registered.
         """
         writers, lifetimes = self.heartbeats.writers, self.heartbeats.lifetimes
@@ -152,13 +154,11 @@ class Daemon:
                 idle_s = min(idle_s * 2, LONGEST_IDLE_S)
 
     def _is_done(self, relay: Relay, waited_s: float) -> bool:
-        """Whether one that runs once need not wait for marks any longer that others have taken, or that it has itself."""
         waiting = relay.marks.state().waiting
         self.left = waiting if waited_s > relay.options.lease_s + _GRACE_S else 0
         return not waiting or bool(self.left)
 
     def recount(self, waiting: int) -> None:
-        """Update the marks left to others: those no longer waiting have been finished by them."""
         self.left = min(self.left, waiting)
 
     def _wait(self, wait_s: float) -> None:
@@ -173,7 +173,7 @@ KNOWN_FOR_S = 1.0
 
 @dataclass
 class RelayLag:
-    """`marks`: the pending ones in the source. `clock`: seconds that only grow. Safe to share between threads."""
+    """`marks`: the source's pending ones. `clock`: monotonic seconds. Thread-safe."""
 
     marks: Callable[[], MarksState]
     clock: Callable[[], float] = time.monotonic
@@ -182,10 +182,11 @@ class RelayLag:
     _asking: Lock = field(default_factory=Lock)
 
     def __call__(self) -> float:
-        """Seconds: the age of the oldest mark that waits for a relay.
+        """Age in seconds of the oldest mark that waits for a relay.
 
-        0 if the source is unreachable (a service's user may leave marks and not read them), and if marks failed before:
-        one that can never be processed does not show the others' age.
+        0 if the source is unreachable (a service may leave marks without the right to read them), and if
+        marks failed
+        before: the age of a stuck mark would hide that of the others.
         """
         # While another thread asks, the last answer is used: no caller waits here, also not in the child of a fork.
         if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):
@@ -205,7 +206,6 @@ class RelayLag:
 
 
 def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
-    """A span around a piece of work, if OpenTelemetry is installed. Attributes are counts and neutral names, as in logs."""
     if trace is None:
         return nullcontext()
     return trace.get_tracer("migrator").start_as_current_span(name, attributes=attributes)

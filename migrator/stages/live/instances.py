@@ -1,5 +1,4 @@
-"""Heartbeat of a service's process: registers one instance with its roles, renews it in a thread, and checks
-that its roles still fit the job."""
+"""Heartbeat of a service's process: registers an instance with its roles, renews it, and checks the roles."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def this_process(
     revision: str,
     installation: str = "",
 ) -> Instance:
-    """The description of this process; not registered yet. Raises: SettingsError if the service has no name."""
+    """Describe this process, unregistered. Raises: SettingsError if the service has no name."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
@@ -63,17 +62,17 @@ def this_process(
 
 
 def _plain(text: str) -> str:
-    """The text in a form for a terminal's line, and a column of every journal."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
     return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
 
 @dataclass(eq=False)
 class ServiceRole:
-    """One role of a service in a job. `look`: called with each beat; raises if something no longer fits.
+    """One role of a service in a job. `look`: called with each beat; raises if the role no longer fits.
 
-    An unreachable server (exit code 3) is logged once a minute and is not a fault: a service must not fail because a
-    journal is away.
+    An unreachable server (exit code 3) is not a fault, and is logged once a minute: a service must not fail
+    because
+    the journal is down.
     """
 
     name: Literal["dual_write", "read"]
@@ -83,17 +82,18 @@ class ServiceRole:
     fault: MigratorError | None = field(default=None, init=False)
 
     def refuse(self) -> None:
-        """Raises: the fault of the last look, if it had one."""
+        """Raises: the fault of the last look."""
         if self.fault is not None:
             # Without the old traceback, which each failing call would make longer.
             raise self.fault.with_traceback(None)
 
 
 class Heartbeat:
-    """One for each process and job; it is registered as long as it has a role. A forked child is an instance of its own.
+    """One per process and job, registered while it has a role. A forked child is its own instance.
 
-    `silent_s`: after so long without a heartbeat this process counts as gone. `clock`: seconds that only grow, also while
-    the machine sleeps. `aside`: runs blocking work, in a thread if an event loop must not wait for it.
+    `silent_s`: time without a heartbeat after which this process counts as gone.
+    `clock`: monotonic seconds that include the machine's sleep.
+    `aside`: runs blocking work, in a thread if an event loop must not wait.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Heartbeat:
 
     @contextmanager
     def playing(self, role: ServiceRole) -> Iterator[None]:
-        """The role is this instance's until the block ends. Raises: the error of its look, and the journal's if it is
+        """Hold the role until the block ends. Raises: the error of its look, and the journal's if it is
         unreachable."""
         self._begin(role)
         try:
@@ -129,8 +129,10 @@ class Heartbeat:
             self._end(role)
 
     def check(self, role: ServiceRole) -> None:
-        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError if the thread
-        that looks has ended."""
+        """Called before every write. Raises: the fault of the role's last look; StoppedError if the looking
+        thread has
+        ended.
+        """
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: its state is old, and others may have continued without it.
             self.aside(self._look_anew)
@@ -195,11 +197,11 @@ class Heartbeat:
     # ── forks ──
 
     def before_fork(self) -> None:
-        """A fork during a beat would leave its child a lock that no thread there releases."""
+        """A fork during a beat would leave the child a lock that no thread there releases."""
         self._held = self._beating.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Threads stay with the parent; a child starts over, and registers at the first beat of its thread."""
+        """Threads stay with the parent; a child registers at the first beat of its own thread."""
         if not in_child and self._held:
             self._beating.release()
         elif in_child:
@@ -228,8 +230,8 @@ class Heartbeat:
                 self._beat()
 
     def _look_anew(self) -> None:
-        """Once, by the first of the callers. Where the heartbeat thread waits for a journal that is away, callers wait a
-        moment in each beat, and continue."""
+        """Look once, for all callers. While the thread waits for an unreachable journal, callers wait only
+        briefly."""
         if self.clock() - self._gave_up_at < self.beat_s:
             return
         if not self._beating.acquire(timeout=_ANEW_S):
@@ -266,8 +268,10 @@ class Heartbeat:
             self._log(error)
 
     def _remove_ended(self) -> None:
-        """Remove instances of this machine with ended processes, by the operating system's list. A process that is
-        frozen, or cut off from the journal, still runs and stays registered."""
+        """Remove this machine's instances with ended processes. Processes frozen or without the journal still
+        run,
+        and stay registered.
+        """
         if self.clock() - self._struck_at < STRIKE_S:
             return
         self._struck_at = self.clock()
@@ -285,5 +289,4 @@ class Heartbeat:
 
 
 def _given_up(error: Exception) -> None:
-    """End the heartbeat, which makes the next write fail: after an unexpected error, checks may have stopped."""
     raise error

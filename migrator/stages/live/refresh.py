@@ -1,4 +1,4 @@
-"""Refresh: writes the items of root rows as they are now, under a ticket, concurrently with other writers."""
+"""Refresh: writes the items of root rows under a ticket, concurrently with other writers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOMBSTONE_DAYS = 7
 
 
 def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
-    """A new ticket that journal and table know of before anything is written with it (rule 8).
+    """Draw a ticket, known to journal and table before anything is written with it (rule 8).
 
     Raises: RestoredError if the source's counter has gone back.
     """
@@ -63,8 +63,10 @@ def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
 
 
 def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
-    """Raises: RestoredError if the table holds a ticket that the source's counter has not reached: it was drawn, so the
-    counter has gone back. The journal records this, and no writer that shares it draws tickets."""
+    """Raises: RestoredError if the table has a ticket above the source's counter, which has then gone back.
+
+    The journal records this, so that no writer sharing it draws tickets.
+    """
     counter = tickets.highest() if ticket else 0
     if counter < ticket:
         memory.reached(ticket)
@@ -72,36 +74,36 @@ def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
 
 
 def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
-    """The highest ticket that refused a write with this one; 0 if none is higher. Foreign items have none."""
+    """Highest ticket that refused a write with this one; 0 if none is higher. Foreign items have none."""
     refused = (outcome.ticket for outcome in outcomes if outcome.verdict in ("newer", "tombstoned_by_other"))
     return max((ticket_there for ticket_there in refused if ticket_there > ticket), default=0)
 
 
 def behind(ticket: int, known_ticket: int) -> str:
-    """Why nothing is written: the source's counter, and the higher ticket that items were written with."""
+    """Why nothing is written: the source's counter, and the higher ticket of items."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
     why = "the source was restored to an older state, or capture was uninstalled and installed again"
     return f"{what}: {why}; run `migrator recover JOB source-restored`"
 
 
 def refuse_behind(tickets: Tickets, known_tickets: Sequence[int]) -> None:
-    """`known`: tickets that items were written with. Raises: RestoredError if the source went back (rule 8)."""
+    """`known_tickets`: those of written items. Raises: RestoredError if the source went back (rule 8)."""
     counter = tickets.highest()
     if counter < max(known_tickets, default=0):
         raise RestoredError(behind(counter, max(known_tickets)))
 
 
 class RestoredError(SettingsError):
-    """The source's counter has gone back; no writer may write until its epoch was raised."""
+    """The source's counter has gone back; no writer may write until its epoch is raised."""
 
 
 class UnsettledError(StoppedError):
-    """Rows changed hands faster than they could be followed; the same work succeeds later."""
+    """Rows changed hands too fast to follow; a retry succeeds."""
 
 
 @dataclass
 class Refresh:
-    """Rules 2, 3, 4 and 7 of docs/protocol.md. `check` raises when its worker must stop writing."""
+    """Rules 2, 3, 4 and 7 of docs/protocol.md. `check`: raises when its worker must stop writing."""
 
     rows: RowReader
     store: ConditionalStore
@@ -116,11 +118,12 @@ class Refresh:
     objects: ObjectStore | None = None
 
     def __call__(self, root_keys: RootKeys, inserted: Collection[Root] = ()) -> Refreshed:
-        """Refresh the roots, and the roots that own a key that one of them wants. `inserted`: those with probably new
-        rows, so that their items are tried as inserts first.
+        """Refresh the roots, and the roots that own a key that one of them wants.
 
-        Raises: UnsettledError, UnwrittenError, or the error of an edge that gave up; any part may be written then, and
-        the same roots must be refreshed again.
+        `inserted`: roots of probably new rows, whose items are first tried as inserts.
+        Raises: UnsettledError, UnwrittenError, or the error of an edge that gave up. Any part may be written
+        then, and the
+        same roots must be refreshed again.
         """
         work = _Refreshing(self, frozenset(inserted))
         left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in root_keys.items()}
@@ -134,11 +137,10 @@ class Refresh:
 
     @property
     def together(self) -> Mapping[str, frozenset[str]]:
-        """Per entity, the item types that are written in one transaction."""
         return {name: entity.together for name, entity in self.entities.items() if entity.together}
 
     def tombstone(self, root: Root, key: ItemKey, ticket: int) -> EncodedItem:
-        """A tombstone: key, source, ticket and TTL; no index key."""
+        """Tombstone without index keys."""
         item: Item = {part.name: value for part, value in zip(self.table.key, key, strict=True)}
         item[self.table.type_attribute] = TOMBSTONE
         item[self.table.source_attribute] = source_text(*root)
@@ -151,8 +153,6 @@ class Refresh:
 
 @dataclass
 class _Refreshing:
-    """One call of a refresh, round by round."""
-
     stage: Refresh
     inserted: frozenset[Root]
     result: Refreshed = field(default_factory=Refreshed)
@@ -165,7 +165,6 @@ class _Refreshing:
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
     def round(self, root_keys: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
-        """Draws one ticket, reads and writes once; the roots that have to be read again."""
         stage = self.stage
         ticket = drawn(stage.tickets, stage.memory, stage.control)
         refresh_round = self._read(ticket, root_keys)
@@ -187,7 +186,6 @@ class _Refreshing:
     # ── reading ──
 
     def _forget(self, roots: Collection[Root], ticket: int) -> None:
-        """Forget the results of an earlier read of these roots."""
         result = self.result
         result.refused = [
             finding for finding in result.refused if (finding.entity, finding.source_key) not in roots
@@ -198,7 +196,6 @@ class _Refreshing:
         result.tickets |= dict.fromkeys(roots, ticket)
 
     def _read(self, ticket: int, root_keys: Mapping[Root, set[ItemKey]]) -> Round:
-        """The items of each root by its current row; empty if the row does not exist, or `items_for` refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in root_keys:
             by_entity[name].append(key)
@@ -219,7 +216,8 @@ class _Refreshing:
         return refresh_round.read(encoder, pages, stage.clock(), stage.objects)
 
     def _remember(self, refresh_round: Round) -> list[Root]:
-        """Adds the keys that were intended before; the roots that another writer has read later, which are not written."""
+        """Add the keys intended before; return the roots another writer has read later, which are not
+        written."""
         entities, states = self.stage.entities, refresh_round.states
         intended = {root: list(items) for root, items in states.items() if entities[root[0]].remembered}
         behind = []
@@ -269,7 +267,7 @@ class _Refreshing:
         *,
         is_put: bool,
     ) -> None:
-        """Has the root that owns the key read again, then the one that wants it; unless that was done just now."""
+        """Have the key's owner read again, then the root that wants it, unless that was just done."""
         root, key = request
         owner = self._root_of(owner_text)
         self._part(refresh_round, request, owner, is_put=is_put)
@@ -288,7 +286,6 @@ class _Refreshing:
     def _is_answered(
         self, refresh_round: Round, request: tuple[Root, ItemKey], owner: Root, *, is_put: bool
     ) -> bool:
-        """Whether the owner was read, and has the key."""
         root, key = request
         # Asked in a reading that began after the key request was written: a later change of the owner finds it.
         if owner in refresh_round.had_keys and (not is_put or request in self.contested):
@@ -299,7 +296,7 @@ class _Refreshing:
     def _part(
         self, refresh_round: Round, wanted: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool
     ) -> None:
-        """Keeps keys out of transactions that would wait for ever for each other, or for a key that another row owns."""
+        """Keep keys out of transactions that would wait forever for each other, or for another row's key."""
         key = wanted[1]
         if not is_put:
             # No item of this root has the key, so no reader can see that its tombstone comes later.
@@ -314,7 +311,7 @@ class _Refreshing:
             self.apart.add((owner, key))
 
     def _ask_requesters(self, refresh_round: Round, again: dict[Root, set[ItemKey]]) -> None:
-        """Has rows read again that requested a key which was given up; withdraws requests that are met or out of date."""
+        """Read rows again that requested a key now given up; withdraw requests that are met or stale."""
         keys = list(dict.fromkeys(outcome.item.key for outcome in refresh_round.written))
         requests = self.stage.memory.requests_of(keys) if keys else ()
         stored = (
@@ -349,7 +346,7 @@ class _Refreshing:
             self.answered = {answer for answer in self.answered if answer[:2] not in gone}
 
     def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
-        """Tombstoned keys need not be remembered any longer."""
+        """Forget tombstoned keys."""
         states = refresh_round.states
         # Mostly every remembered key is current: then there is nothing to write.
         done = {
@@ -361,7 +358,6 @@ class _Refreshing:
             self.stage.memory.settle(refresh_round.ticket, done)
 
     def _root_of(self, text: str) -> Root | None:
-        """The root that a `_src` names; None if it is not one of this mapping."""
         try:
             root = split_source(text)
         except ValueError:
@@ -377,7 +373,7 @@ class _Refreshing:
 
 
 def collision_findings(refreshed: Refreshed) -> list[Finding]:
-    """A finding for each root that wants a key which another row has."""
+    """A finding for each root that wants another row's key."""
     return [
         _collision(request)
         for request in sorted(refreshed.collisions, key=lambda request: source_text(*request.root))

@@ -1,4 +1,4 @@
-"""Relay: takes marks, refreshes their root rows, and deletes marks with stored items."""
+"""Relay: takes marks, refreshes their root rows, and deletes marks whose items are stored."""
 
 from __future__ import annotations
 
@@ -60,8 +60,6 @@ Part: TypeAlias = Root | StepKey
 
 @dataclass(slots=True)
 class _PendingMark:
-    """`left`: parts that were not read yet, with the item keys that the mark knows of a root."""
-
     mark: Mark
     seen_at: float
     left: dict[Part, set[ItemKey]]
@@ -69,8 +67,12 @@ class _PendingMark:
 
 @dataclass
 class Ahead:
-    """`reach`: of a mark; None if only a take can process the mark. `generation`: of the marks' ids, which a restored
-    source and another installation assign again. `most`: marks in the index at a time."""
+    """Pending marks that a relay knows beyond its take.
+
+    `reach`: of a mark; None if only a take can process it.
+    `generation`: of the marks' ids, which a restored source and another installation assign again.
+    `most`: marks in the index at a time.
+    """
 
     marks: Marks
     reach: Callable[[Mark], Reach | None]
@@ -85,7 +87,7 @@ class Ahead:
     _spared: int = 0
 
     def look(self, first: int) -> None:
-        """Read on from the end of the last call; `first`: the lowest id of the take."""
+        """Read on from the last call's end. `first`: the take's lowest id."""
         self._renew()
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
@@ -102,7 +104,7 @@ class Ahead:
             self._upto = page[-1].id
 
     def add(self, marks: Iterable[Mark]) -> None:
-        """Marks of the take itself, before any row is read for one of them."""
+        """Add the take's own marks, before any row is read for them."""
         self._renew()
         for mark in marks:
             self._add(mark)
@@ -121,8 +123,8 @@ class Ahead:
         }
 
     def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
-        """The marks without remaining parts, now that these parts were read and their items are stored. `taken`: ids of
-        marks that a take finishes anyway."""
+        """Return the marks whose parts are all read and stored. `taken`: ids of marks that a take finishes
+        anyway."""
         finished: list[Mark] = []
         if self._pending and self.generation() != self._generation:
             self.clear()
@@ -163,7 +165,7 @@ class Ahead:
 
 
 def step_key(step: Step) -> StepKey:
-    """A key that is equal for equal steps: each lookup is one object, and values need not be hashable."""
+    """Equal for equal steps: each lookup is one object, and values need not be hashable."""
     return id(step[0]), repr(step[1])
 
 
@@ -181,11 +183,14 @@ _REVISION_DIGITS = 12
 
 
 class RelayOptions(Struct, frozen=True):
-    """`marks`: taken at once at most; fewer if the table is slow. `roots`: of one mark, `roots_at_once`: of marks of
-    many, refreshed at once. `ahead`: pending marks that a relay knows beyond its take,
-    from its `ahead_after`-th full take in a row on: a short backlog costs less without.
+    """Limits of a relay's takes.
 
-    A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
+    `marks`: per take; fewer if the table is slow.
+    `roots`: of one mark; `roots_at_once`: of many marks, refreshed together.
+    `ahead`: pending marks known beyond the take, from its `ahead_after`-th full take in a row on: a short
+      backlog
+    costs less without.
+    `wait_s`: before a failed mark is retried; doubles each time, up to `longest_wait_s`.
     """
 
     marks: int = 500
@@ -199,10 +204,11 @@ class RelayOptions(Struct, frozen=True):
 
 
 class _Work(Struct, frozen=True):
-    """A mark's next roots; `cursor`: where its work continues after them, None if they are its last.
+    """A mark's next roots.
 
-    `mark` None: roots that several marks reach by `steps`. `waits`: a mark that leads to the same many roots as another
-    one, and ends with it.
+    `mark`: None for roots that several marks reach by `steps`.
+    `cursor`: where its work continues; None if these roots are its last.
+    `waits`: a mark with the same many roots, which ends together with this one.
     """
 
     mark: Mark | None
@@ -214,7 +220,7 @@ class _Work(Struct, frozen=True):
 
 @dataclass
 class Relay:
-    """Rules 4 and 5 of docs/protocol.md. Several may work at once, in one process or in many."""
+    """Rules 4 and 5 of docs/protocol.md. Any number may work at once, in any number of processes."""
 
     marks: Marks
     finder: RootFinder
@@ -263,7 +269,7 @@ class Relay:
         return worked
 
     def _spread(self, mark: Mark, worked: Worked) -> None:
-        """Leaves a mark for each root that the table may concern; after a crash it is done again."""
+        """Leave a mark for each root that the table may concern; repeated after a crash."""
         captured = self.captured.get(mark.table)
         if captured is None or self.whole_table is None:
             self._put_back(
@@ -283,14 +289,14 @@ class Relay:
         return tickets.installation(), tickets.highest() // TICKETS_AN_EPOCH
 
     def _next_size(self, took_s: float, *, is_full: bool) -> int:
-        """Marks wait for the last of their take, and are taken by another relay as well when their lease ends before it."""
+        """All marks of a take wait for its last one, and return to other relays if their lease ends first."""
         longest_s = min(TAKE_S, self.options.lease_s / 4)
         if took_s > longest_s:
             return max(self._size // 2, FEWEST_MARKS)
         return min(self._size * 2, self.options.marks) if is_full and took_s * 4 < longest_s else self._size
 
     def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
-        """All roots that a mark touches, with the item keys that follow from its images."""
+        """All roots that a mark touches, with the item keys from its images."""
         root_keys: dict[Root, set[ItemKey]] = {}
         while True:
             work = self._next_roots(
@@ -302,14 +308,14 @@ class Relay:
             mark = replace(mark, cursor=work.cursor)
 
     def unreadable(self) -> Iterator[int]:
-        """Ids of pending marks from which this mapping cannot see the rows: they were left for another one."""
+        """Ids of pending marks left for another mapping, whose rows this one cannot see."""
         after = 0
         while marks := self.marks.look(after, PAGE):
             yield from (mark.id for mark in marks if isinstance(self._reach(mark), str))
             after = marks[-1].id
 
     def _work(self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked) -> None:
-        """Process the marks; after a failure in parts, so that a mark that cannot be processed stops no other."""
+        """Process the marks; after a failure in parts, so that a stuck mark blocks no other."""
         try:
             works: Sequence[_Work] = self._together(reaches)
             self._refresh(works, worked)
@@ -324,8 +330,10 @@ class Relay:
     def _walked(
         self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
     ) -> Sequence[_Work]:
-        """Adds all pages of a mark that others wait for, as far as their leases allow: its roots are read later than any
-        mark of this take."""
+        """Add all pages of a mark that others wait for, within their leases: its roots are then read later
+        than any
+        mark of this take.
+        """
         if not any(work.waits for work in works):
             return works
         ends_at = self.clock() + self.options.lease_s / 4
@@ -345,7 +353,7 @@ class Relay:
     def _work_in_parts(
         self, reaches: Sequence[tuple[Mark, Reach]], worked: Worked, error: MigratorError
     ) -> None:
-        """Separately the marks that may reach a root with refused items, else each half."""
+        """Retry separately the marks that may reach a root with refused items, else each half."""
         others = []
         for mark, reach in reaches:
             if isinstance(error, UnwrittenError) and (reach.steps or error.roots & reach.roots.keys()):
@@ -392,8 +400,10 @@ class Relay:
             worked.refreshed.append(refreshed)
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
-        """Acknowledge marks only after their items are stored: otherwise a crash would lose them (rule 5). Only as a
-        writer: the mark waits for items of the current mapping, not of an older one (rule 9)."""
+        """Acknowledge marks only after their items are stored: otherwise a crash would lose them (rule 5).
+
+        Only as a writer: the mark waits for items of the current mapping (rule 9).
+        """
         self.refresh.check()
         roots: Iterator[Part] = (root for work in works for root in work.root_keys)
         steps: Iterator[Part] = (step for work in works for step in work.steps)
@@ -421,7 +431,7 @@ class Relay:
     # ── which roots ──
 
     def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
-        """The rows that the mark touches; None, with a finding, if it cannot be processed."""
+        """Rows that the mark touches; None, with a finding, if it cannot be processed."""
         reach = self._reach(mark)
         if isinstance(reach, str):
             self._put_back(mark, reach, worked)
@@ -429,13 +439,12 @@ class Relay:
         return reach
 
     def _ahead_reach(self, mark: Mark) -> Reach | None:
-        """None also for a mark of a whole table, and for one with roots that are refreshed in pages: only its cursor
-        knows its next page."""
+        """None also for a mark of a whole table, and for one refreshed in pages: only its cursor knows the
+        next page."""
         reach = None if mark.cursor or mark.is_of_whole_table else self._reach(mark)
         return reach if isinstance(reach, Reach) else None
 
     def _reach(self, mark: Mark) -> Reach | str:
-        """The roots that the mark reaches; a reason if it cannot be processed."""
         if mark.fault:
             return f"{mark.fault}; run `migrator verify --repair`, and relay with --discard-marks"
         if mark.root is not None:
@@ -457,7 +466,6 @@ class Relay:
         return reach
 
     def _together(self, reaches: Sequence[tuple[Mark, Reach]]) -> list[_Work]:
-        """The next roots of each mark, until they are as many as are refreshed at once; other marks are given back."""
         works: list[_Work] = []
         left: list[int] = []
         for start in range(0, len(reaches), VALUES_A_SELECT):
@@ -472,8 +480,7 @@ class Relay:
         return works
 
     def _next_of(self, reaches: Sequence[tuple[Mark, Reach]], room: int, left: list[int]) -> Iterator[_Work]:
-        """The next roots of each mark. Marks that reach few roots are looked up together, one lookup at a time; of those
-        that reach many, the ones past `room` are added to `left`."""
+        """Next roots of each mark; marks of few roots share their lookups. Those past `room` go to `left`."""
         fresh = [(mark, reach) for mark, reach in reaches if not self._is_under_way(mark)]
         steps = {step_key(step): step for _, reach in fresh for step in reach.steps}
         by_lookup: dict[int, list[Step]] = defaultdict(list)
@@ -502,8 +509,8 @@ class Relay:
                 yield work
 
     def _is_under_way(self, mark: Mark) -> bool:
-        """Whether a part of its roots is done. A cursor of another mapping counts other lookups: the mark is then
-        processed from the start."""
+        """Whether some of the mark's roots are done. Another mapping's cursor does not count: its lookups
+        differ."""
         return bool(mark.cursor) and mark.cursor.partition(":")[0] == self._revision
 
     @property
@@ -511,7 +518,7 @@ class Relay:
         return self.refresh.revision[:_REVISION_DIGITS]
 
     def _find(self, group: Sequence[Step], roots: dict[Root, None]) -> Iterator[Step]:
-        """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
+        """Add the roots that steps of one lookup reach; yield the steps that reach too many."""
         lookup = group[0][0]
         plan = self.refresh.entities[lookup.entity].compiled.plan
         for start in range(0, len(group), VALUES_A_SELECT):
@@ -528,7 +535,7 @@ class Relay:
                 yield from self._find(part[half:], roots)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
-        """As many roots as are refreshed together: a parent of many children is processed in pages."""
+        """A parent of many children is processed in pages."""
         under_way, own = self._is_under_way(mark), self._revision
         number, after = _parsed(mark.cursor) if under_way else (0, None)
         root_keys: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)
@@ -547,7 +554,6 @@ class Relay:
 
 
 def _is_everybodys(error: MigratorError) -> bool:
-    """Whether an edge gave up, so that the next mark would fare no better."""
     of_its_rows = (ItemRefusedError, RowError, TwinRowsError)
     return not isinstance(
         error, (*of_its_rows, UnsettledError, UnwrittenError, MissingNameError, UnfitValueError)
@@ -565,10 +571,11 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
 def live_entities(
     mapping: MappingModel, entities: Sequence[CompiledEntity], rows: RowReader
 ) -> dict[str, LiveEntity]:
-    """Each entity by its name, with the item types that atomic patterns read.
+    """Entities by name, with the item types that atomic patterns read.
 
-    An entity with such types also has its keys remembered: a mark has the keys of one change only, and items of a change
-    with a pending mark would show up next to the row's newer ones.
+    Such entities have their keys remembered: a mark has only one change's keys, and items of a change with a
+    pending
+    mark would show up next to the row's newer ones.
     """
     together = written_together(mapping)
     return {
@@ -592,9 +599,9 @@ PAGE_ROWS = 500
 
 
 class WholeTable(Struct, frozen=True):
-    """The roots that any row of a table may concern, page by page, with item keys that they have.
+    """Roots that any row of a table may concern, page by page, with their item keys.
 
-    `pages`: every item of the target, by one scan of it: after a TRUNCATE nothing else names the rows that were there.
+    `pages`: a scan of the target, since after a TRUNCATE only items name the former rows.
     """
 
     plans: Mapping[str, EntityPlan]

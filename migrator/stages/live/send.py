@@ -1,4 +1,4 @@
-"""The order in which the writes of one refresh are sent: tombstones, transactions of a row, single items."""
+"""Order of a refresh's writes: tombstones, transactions of a row, single items."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ _SO = "so they were written one by one, and a reader may see a mix of them"
 
 @dataclass
 class TransactionGroups:
-    """The writes to be sent."""
-
     tombstones: list[EncodedItem] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     """Transactions, each of one root."""
@@ -44,7 +42,6 @@ class TransactionGroups:
             (self.tombstones if item.is_tombstone else self.live).append(item)
 
     def findings(self) -> list[Finding]:
-        """One for each root with items that should have been written in one transaction and were not."""
         return [Finding("apart", name, why, key) for (name, key), why in self.too_big.items()]
 
 
@@ -53,8 +50,11 @@ def sorted_out(
     together: Mapping[str, frozenset[str]],
     apart: Collection[tuple[Root, ItemKey]] = (),
 ) -> TransactionGroups:
-    """The items in the form to send. `together`: per entity the item types that are written in one transaction, with the
-    row's tombstones; `apart`: keys of roots that are written separately anyway."""
+    """Group the items for sending.
+
+    `together`: per entity, the item types written in one transaction with the row's tombstones.
+    `apart`: keys of roots that are written separately anyway.
+    """
     sending = TransactionGroups()
     if not together:
         sending.add(items)
@@ -88,10 +88,11 @@ def send(
     *,
     fresh: Collection[str] = (),
 ) -> list[Outcome]:
-    """The outcome of each item; NeverTakenError only if the table took none of them. `check` is called before each wave.
-    `fresh`: `_src` of roots with keys that are probably free (see ConditionalStore.write).
+    """Outcome of each item. `check` is called before each wave.
 
-    A group that DynamoDB refuses as a whole is added to the ones that are too big.
+    `fresh`: `_src` of roots with probably free keys (see ConditionalStore.write).
+    A group that DynamoDB refuses as a whole is added to `too_big`.
+    Raises: NeverTakenError if the table took no item.
     """
     sent = _Sent()
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
@@ -114,7 +115,7 @@ def send(
 
 @dataclass
 class _Sent:
-    """Outcome of the waves so far; `stuck`: of waves of which the table took nothing."""
+    """Outcome of the waves so far; `stuck`: waves of which the table took nothing."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     stuck: list[NeverTakenError] = field(default_factory=list)
@@ -150,14 +151,14 @@ def _send_groups(
 
 
 def waves(items: Sequence[EncodedItem]) -> list[list[EncodedItem]]:
-    """The items in as few groups as there are of one key at most: a store takes no two under one key at once."""
+    """The fewest groups with unique keys: a store takes no two items of one key at once."""
     if len({item.key for item in items}) == len(items):
         return [list(items)] if items else []
     return [[item for group in wave for item in group] for wave in _waves([[item] for item in items])]
 
 
 def group_waves(groups: Sequence[Group]) -> list[list[Group]]:
-    """Waves of groups; of groups with a common key, one with a tombstone comes before one without."""
+    """Waves of groups; among groups with a common key, those with a tombstone come first."""
     return _waves(sorted(groups, key=lambda group: not any(item.is_tombstone for item in group)))
 
 
@@ -175,7 +176,6 @@ def _waves(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def _too_big(items: Group) -> str:
-    """Why the items do not fit in one transaction; '' if they do."""
     if len(items) * ITEM_BYTES <= TRANSACTION_BYTES:
         return ""
     size = sum(item.size_bytes for item in items)
@@ -189,7 +189,7 @@ def _too_big(items: Group) -> str:
 
 
 class LiveEntity(Struct, frozen=True, dict=True):
-    """An entity as writers concurrent with others see it."""
+    """An entity for concurrent writers."""
 
     compiled: CompiledEntity
     remembered: bool
@@ -201,12 +201,12 @@ class LiveEntity(Struct, frozen=True, dict=True):
 
     @cached_property
     def encoder(self) -> Encoder:
-        """An encoder that reads no place of the key raw, since the key names the row."""
+        """Reads no part of the key raw, since the key names the row."""
         return compile_encoder(self.compiled, self.offered - frozenset(self.compiled.key_places))
 
 
 class UnwrittenError(StoppedError):
-    """The table took other items, and some not. `roots`: those of the latter; `items`: their keys, each with why."""
+    """The table refused some items: `items`, with the reason by key, of `roots`."""
 
     def __init__(self, unwritten: Sequence[Outcome]) -> None:
         self.items = {outcome.item.key: outcome.why for outcome in unwritten}
@@ -216,7 +216,6 @@ class UnwrittenError(StoppedError):
 
 
 def refuse_unwritten(written: Sequence[Outcome]) -> None:
-    """Raises: UnwrittenError if an item was not taken."""
     unwritten = [outcome for outcome in written if outcome.verdict == "unwritten"]
     if unwritten:
         raise UnwrittenError(unwritten)
@@ -224,10 +223,12 @@ def refuse_unwritten(written: Sequence[Outcome]) -> None:
 
 @dataclass
 class Round:
-    """`had_keys`: keys that each root had. `states`: the items that it has. `recalled`: keys that were intended for it
-    before.
+    """One round of a refresh.
 
-    `rolled_back`: keys that could have been written, in transactions that were not.
+    `had_keys`: keys each root had before.
+    `states`: its items now.
+    `recalled`: keys intended for it before.
+    `rolled_back`: writable keys in transactions that failed.
     """
 
     ticket: int
@@ -238,7 +239,7 @@ class Round:
     rolled_back: set[tuple[Root, ItemKey]] = field(default_factory=set)
 
     def stale(self) -> Iterator[tuple[Root, ItemKey]]:
-        """Keys that a root had and has not, in one order, so that a schedule can be replayed."""
+        """Keys that a root had and lost, in a fixed order, so that a schedule can be replayed."""
         for root, items in self.states.items():
             had = {*self.had_keys[root], *self.recalled.get(root, ())} - items.keys()
             yield from ((root, key) for key in sorted(had, key=repr))
@@ -246,7 +247,7 @@ class Round:
     def read(
         self, encoder: Encoder, pages: Sequence[RawPage], now_s: float, objects: ObjectStore | None
     ) -> list[Finding]:
-        """Adds the items of the rows, and keys that these may have had; findings of rows that items_for() refuses."""
+        """Add the items of the rows, and keys they may have had; return findings of refused rows."""
         entity, refused, needed = encoder.entity, list[Finding](), dict[str, bytes]()
         needs_row = any(is_foreign for is_foreign, _ in entity.keys)
         for page in (RawPage([row], read.raw, read.whole) for read in pages for row in read.rows):

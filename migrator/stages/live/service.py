@@ -51,7 +51,7 @@ _log = get_logger("dual_write")
 
 
 def refuse_new_revision(standing: Standing) -> None:
-    """Raises: SettingsError if no relay has worked by this service's mapping yet, or read the columns that it reads."""
+    """Raises: SettingsError if no relay has used this service's mapping yet, or read the same columns."""
     if standing == "new":
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
@@ -60,9 +60,9 @@ def refuse_new_revision(standing: Standing) -> None:
 
 
 def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
-    """`unmarked`: columns in marks of the job's newest mapping, but not in marks of this service; None: not known.
+    """`unmarked`: columns that the job's newest mapping marks and this service does not; None: unknown.
 
-    Raises: SettingsError if the relay could miss a change, or a key, of this service's writes.
+    Raises: SettingsError if the relay could miss a change or a key of this service's writes.
     """
     if unmarked is None or unmarked:
         which = f" ({', '.join(unmarked)})" if unmarked else ""
@@ -71,7 +71,7 @@ def refuse_partial_marks(unmarked: Sequence[str] | None) -> None:
 
 
 def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
-    """Raises: SettingsError if the old side is tables of DynamoDB's, and no items are to be written by the service."""
+    """Raises: SettingsError if the old side is DynamoDB tables and the service is to write no items."""
     if mode != "strict" and not flush:
         what = "dual_write: streams capture the changes of old tables; mode 'outbox' needs no dual_write"
         raise SettingsError(
@@ -80,8 +80,11 @@ def refuse_marks_alone(mode: Mode, *, flush: bool) -> None:
 
 
 def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, sessions: int) -> None:
-    """`is_file`: the source is SQLite; `sessions`: how many may commit at once. Raises: SettingsError if strict mode does
-    not fit the source."""
+    """Raises: SettingsError if strict mode does not fit the source.
+
+    `is_file`: the source is SQLite.
+    `sessions`: maximum of concurrent commits.
+    """
     if mode != "strict":
         return
     if is_file:
@@ -102,9 +105,12 @@ def marking_role(
     unmarked: Callable[[], Sequence[str] | None],
     mode: Mode,
 ) -> ServiceRole:
-    """The role of a process that writes to SQL. It checks that the source is still captured as in `begun_with`, that rows
-    are still the truth, and, if the process leaves the marks itself, that the newest mapping needs no others
-    (`unmarked`)."""
+    """Role of a process that writes to SQL.
+
+    Checks that capture is as in `begun_with`, that rows are still the truth, and, if the process leaves the
+    marks, that
+    the newest mapping needs no others (`unmarked`).
+    """
 
     def look() -> None:
         installation = still_fits(capture, begun_with)
@@ -118,8 +124,10 @@ def marking_role(
 def begin_beside(
     writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
 ) -> None:
-    """Returns when the service's writers may write: no fast run does, and none by another mapping, for which one of an older
-    mapping does not wait, since it writes nothing."""
+    """Return when the service may write: no fast run and no writer of another mapping is active.
+
+    An older mapping's writer does not wait for the latter, since it writes nothing.
+    """
     fence_off(writers, lifetimes, wait)
     if not revisions.is_old():
         outlive(writers, revisions, lifetimes, wait)
@@ -131,7 +139,7 @@ REST_S = 10.0
 
 @dataclass
 class Rest:
-    """The time after a failure in which nothing is tried."""
+    """Pause after a failure."""
 
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = float("-inf")
@@ -151,10 +159,11 @@ RelayOf = Callable[[RootFinder, Callable[[], None]], Relay]
 
 
 class Strict(Struct, frozen=True):
-    """DESIGN §6, "Fail closed"; docs/protocol.md, "Strict mode".
+    """Strict mode of docs/protocol.md; DESIGN §6, "Fail closed".
 
-    `check` raises when this writer must send nothing more. `longest_s`: the most time from a transaction's first change
-    to its last write of an item. `longest_write_s`: how long the writing of items may hold its row locks.
+    `check`: raises when this writer must stop sending.
+    `longest_s`: limit from a transaction's first change to its last item write.
+    `longest_write_s`: how long item writes may hold its row locks.
     """
 
     marks: ChangeMarks
@@ -166,10 +175,11 @@ class Strict(Struct, frozen=True):
     longest_write_s: float = 2.0
 
     def write_first(self, changes: Sequence[Change], rows: RootFinder, begun_at: float) -> None:
-        """Write the items of the roots that the changes touch, as `rows` shows them inside the transaction.
+        """Write the items of the changed roots, as `rows` shows them inside the transaction.
 
-        The changes are pre-marked first: whether the transaction commits or not, a relay reads its rows again once none
-        of these writes can take effect.
+        The changes are pre-marked first: whether or not the transaction commits, a relay reads the rows again
+        once none of
+        these writes can take effect.
         Raises: StoppedError, or the error of an edge that gave up: the caller must roll back.
         """
         left_s = begun_at + self.longest_s - self.clock()
@@ -177,7 +187,7 @@ class Strict(Struct, frozen=True):
         why = f"{what}; roll it back, and raise longest_transaction_s where it may"
 
         def check() -> None:
-            """Raises if the pre-marks may be ripe already, so that sending stops."""
+            """Raises if the pre-marks may be ripe already."""
             self.check()
             if self.clock() >= begun_at + self.longest_s:
                 raise StoppedError(why)
@@ -192,15 +202,16 @@ class Strict(Struct, frozen=True):
 
 
 class Session(Protocol):
-    """A service's connection, amid its transaction."""
+    """A service's connection inside its transaction."""
 
     def get_isolation_level(self) -> str: ...
 
 
 @dataclass(frozen=True)
 class BeforeCommit:
-    """`inside`: the source as seen by the connection's transaction. `aside`: runs blocking work, in a thread if an event
-    loop must not wait for it."""
+    """`inside`: the source as the connection's transaction sees it.
+    `aside`: runs blocking work, in a thread if an event loop must not wait.
+    """
 
     strict: Strict
     shared_leases: SharedLeases
@@ -210,9 +221,11 @@ class BeforeCommit:
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
-        """Raises: as Strict.write_first; SettingsError if the transaction does not read what others committed.
+        """Raises: as Strict.write_first; SettingsError if the transaction does not read what others
+        committed.
 
-        If another mapping is the newest it writes nothing: the marks commit with the change, and a relay of that mapping
+        If another mapping is the newest, nothing is written: the marks commit with the change, and a relay of
+        that mapping
         makes the items.
         """
         if self.left.rest.is_on:
@@ -250,7 +263,6 @@ class BeforeCommit:
 
 
 def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
-    """All roots that the marks touch, with the item keys that follow from their images."""
     root_keys: dict[Root, set[ItemKey]] = defaultdict(set)
     for mark in marks:
         for root, keys in relay.reach(mark).items():
@@ -263,8 +275,10 @@ def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
 
 @dataclass
 class LeftToTheRelay:
-    """Logs once that another mapping is the newest, so that this service leaves marks and writes no items. `rest`: the
-    journal reported that just now, and need not be read at each commit."""
+    """Logs once that another mapping is the newest, so that this service leaves marks and writes no items.
+
+    `rest`: after the journal reported it, it is not read at each commit.
+    """
 
     rest: Rest = field(default_factory=Rest)
     _said: bool = False
@@ -285,7 +299,7 @@ _LATE = f"it took longer than {LONGEST_S:g} s"
 
 @dataclass(frozen=True)
 class Flush:
-    """Best effort: the marks stay, and a relay finds the items up to date, or writes the rest."""
+    """Best effort: the marks stay, so a relay writes the rest."""
 
     marks: ShownMarks
     relay: Callable[[], Relay]
@@ -294,7 +308,7 @@ class Flush:
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, changes: Sequence[Change]) -> bool:
-        """Whether the items of the commit are written. Never raises: the service's commit is done."""
+        """Return whether the commit's items are written. Never raises: the service has committed."""
         if self.left.rest.is_on or self.rest.is_on:
             return False
         try:
@@ -311,9 +325,10 @@ class Flush:
         return self.or_raise if mode == "strict" else self
 
     def or_raise(self, changes: Sequence[Change]) -> None:
-        """As __call__, for callers that cannot wait: an old side without transactions already has the change.
+        """Like __call__, for an old side without transactions, which already has the change.
 
-        Raises: StoppedError if the items are not written. If another mapping is the newest, a relay makes them.
+        Raises: StoppedError if the items are not written. If another mapping is the newest, a relay makes
+        them.
         """
         try:
             why = "" if self.left.rest.is_on else self._why_not(changes)

@@ -28,9 +28,9 @@ _LOOK_S = 1.0
 
 @dataclass
 class WriterLease:
-    """One writer's registration in the journal. `check` runs before each request: without a valid lease nothing is sent.
+    """One writer's registration in the journal. `check` runs before each request.
 
-    `seen_at`: by `clock`, before the call that the registration or its last heartbeat is of, which may be as old as that.
+    `seen_at`: by `clock`, before the call that registered or last renewed it.
     """
 
     writers: Writers
@@ -42,8 +42,11 @@ class WriterLease:
     is_old: bool = False
 
     def beat(self, *, begins: bool = False) -> None:
-        """Renew the heartbeat, unless another revision is the newest: others must not wait for this writer for ever.
-        `begins`: all later reads are newer than now."""
+        """Renew the heartbeat, unless another revision is the newest: others must not wait forever for this
+        writer.
+
+        `begins`: all later reads are newer than now.
+        """
         now = self.clock()
         self.is_old = self.is_old or self.revisions.is_old()
         if self.is_old:
@@ -52,12 +55,14 @@ class WriterLease:
         self.seen_at = now
 
     def now_s(self) -> float:
-        """The journal's time, as of the last heartbeat and what passed since; rather too late than too early."""
+        """The journal's time, extrapolated from the last heartbeat; never too early."""
         return self.writer.alive_at + self.clock() - self.seen_at
 
     def check(self) -> None:
-        """Raises: OldRevisionError when a newer revision was registered; StoppedError when the writer was fenced, or has
-        been silent for too long."""
+        """Raises: OldRevisionError if a newer revision is registered; StoppedError if the writer was fenced,
+        or silent
+        for too long.
+        """
         if self.is_old:
             raise OldRevisionError(
                 "while this writer was running, the job switched to another mapping (or to other columns): what it"
@@ -82,7 +87,7 @@ def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], 
 
 
 def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], None]) -> None:
-    """Returns when no fast run is writing, and none can begin: from then on every write has its condition."""
+    """Return when no fast run writes or can begin: from then on every write is conditional."""
     writers.fence()
     while any(writer.kind == "fast" for writer in writers.living(lifetimes.gone_s)):
         wait(_LOOK_S)
@@ -91,16 +96,13 @@ def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], No
 def outlive(
     writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
 ) -> None:
-    """Return when no writer has an older revision than the newest: later writes then stay."""
+    """Return when no writer has an older revision: later writes then stay."""
     while revisions.old(writers.living(lifetimes.gone_s)):
         wait(_LOOK_S)
 
 
 class Purge(Struct, frozen=True):
-    """Removes tombstones that late puts no longer need (rule 6).
-
-    `check` is called before each removal and raises when removals must stop.
-    """
+    """Removes tombstones that late puts no longer need (rule 6). `check`: called before each removal."""
 
     store: ConditionalStore
     writers: Writers
@@ -110,7 +112,7 @@ class Purge(Struct, frozen=True):
     dry_run: bool = False
 
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
-        """How many tombstones went, page by page of a scan that begins with the first one."""
+        """Yield the tombstones removed per page. The scan must begin with the first page."""
         begun = [writer.since for writer in self.writers.living(self.lifetimes.late_s)]
         # A tombstone holds whole seconds: one of the second in which a writer began may be younger than that writer.
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
@@ -137,9 +139,9 @@ _log = get_logger("writers")
 
 
 class WriterHeartbeats(Forked):
-    """Use as a context manager: every lease taken inside is renewed until it is left.
+    """A context manager: every lease taken inside is renewed until its end.
 
-    `unanswered`: how many requests have an unknown outcome; they may still take effect.
+    `unanswered`: requests of unknown outcome, which may still take effect.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class WriterHeartbeats(Forked):
         return self
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Places and their heartbeats stay with the parent; a child registers its own."""
+        """Leases and their heartbeats stay with the parent; a child registers its own."""
         if in_child:
             began = self._ticker.runs
             self._begin_anew()
@@ -182,19 +184,20 @@ class WriterHeartbeats(Forked):
         self._ticker.stop(self.lifetimes.silent_s)
 
     def now_s(self) -> float:
-        """The time by the clock of the writers' registrations, so that tombstones have their true age.
+        """Time by the clock of the writers' registrations, so that tombstones have their true age.
 
-        By this machine's clock if none of its writers ever registered: its time is then compared with nothing.
+        By this machine's clock if none of its writers ever registered: its time is then compared with
+        nothing.
         """
         with self._lock:
             newest = self._here[-1] if self._here else self._left
         return time.time() if newest is None else newest.now_s()
 
     def enter(self, kind: WriterKind) -> WriterLease:
-        """A place among the writers.
+        """Register a writer.
 
-        Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers are running;
-        OldRevisionError if the newest revision is not this process's.
+        Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers run;
+        OldRevisionError if this process's revision is not the newest.
         """
         before = self.clock()
         writer = self.writers.enter(kind)
@@ -211,14 +214,15 @@ class WriterHeartbeats(Forked):
         return writer_lease
 
     def check(self) -> None:
-        """Raises: StoppedError when any lease here must stop sending; threads share the client for requests."""
+        """Raises: StoppedError if any lease here must stop sending, since threads share the client."""
         with self._lock:
             here = list(self._here)
         for writer_lease in here:
             writer_lease.check()
 
     def leave(self, writer_lease: WriterLease, *, clean: bool) -> None:
-        """`clean`: its work ended normally. Otherwise the place stays until none of its requests can take effect."""
+        """`clean`: the work ended normally. Otherwise the lease stays until none of its requests can take
+        effect."""
         with self._lock:
             if writer_lease in self._here:
                 self._here.remove(writer_lease)
@@ -237,7 +241,10 @@ class WriterHeartbeats(Forked):
 
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
-    """Raises if one command deletes items that another writes: SettingsError for the first, StoppedError for the second."""
+    """Raises if one command deletes items that another writes: SettingsError for the first, StoppedError for
+    the
+    second.
+    """
     if entered.kind == "undo":
         if named := ", ".join(
             sorted(f"a {_NAMED[writer.kind]}" for writer in living if writer.kind != "undo")
@@ -269,8 +276,6 @@ TURN_S = 60.0
 
 @dataclass
 class LeaseSlot:
-    """One place among the writers, and how many turns are under way in it."""
-
     writer_lease: WriterLease
     begun_at: float
     turns: int = 0
@@ -279,9 +284,10 @@ class LeaseSlot:
 
 @dataclass(eq=False)
 class SharedLeases(Forked):
-    """A place is given up when it is `TURN_S` old and its last turn has ended, so that purge need not wait for ever.
+    """A lease is left when it is `TURN_S` old and its last turn has ended, so that purge need not wait
+    forever.
 
-    `guard`: raises if source, journal and table no longer belong together; called before each place.
+    `guard`: raises if source, journal and table no longer belong together; called before each lease.
     """
 
     heartbeats: WriterHeartbeats
@@ -295,7 +301,6 @@ class SharedLeases(Forked):
         tell_of_forks(self)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The place belongs to the parent."""
         if in_child:
             self._current, self._lock = None, Lock()
 
@@ -310,8 +315,7 @@ class SharedLeases(Forked):
         self.leave(slot)
 
     def enter(self) -> LeaseSlot:
-        """Enter a writer, which stays registered until the turn is left: the turn's reads are newer than the slot's
-        lease.
+        """Enter a writer until the turn is left; the turn's reads are newer than the slot's lease.
 
         Raises: the journal's error if it is unreachable, or StoppedError if sending must stop.
         """
@@ -324,7 +328,7 @@ class SharedLeases(Forked):
         return slot
 
     def leave(self, slot: LeaseSlot, *, clean: bool = True) -> None:
-        """`clean`: the turn's work ended normally, without pending requests."""
+        """`clean`: the turn ended normally, without pending requests."""
         with self._lock:
             slot.turns -= 1
             slot.is_clean &= clean
@@ -333,7 +337,7 @@ class SharedLeases(Forked):
             self._leave(slot)
 
     def fail(self, slot: LeaseSlot, error: BaseException) -> None:
-        """Leaves a turn that ended with an error. Where the source went back, the next one asks `guard` first."""
+        """Leave a turn that ended with an error. If the source went back, the next turn calls `guard` first."""
         self.leave(slot, clean=False)
         if isinstance(error, RestoredError):
             self.close()

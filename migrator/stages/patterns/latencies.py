@@ -19,26 +19,26 @@ CURVE = (0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 
 
 
 class Latencies:
-    """A histogram of answers by microseconds, kept to three significant digits, up to an hour: some 7,000 numbers at most.
-    Many threads may record at once."""
+    """Histogram of answer times to three significant digits, up to an hour; about 7,000 numbers at most.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._answers: Counter[int] = Counter()
         self._lock = Lock()
 
     def record(self, took_ms: float) -> None:
-        """Counts one answer; one that took longer than an hour counts as an hour."""
+        """Count one answer. Over an hour counts as an hour."""
         shown_us = _rounded(min(max(1, round(took_ms * 1000)), _LONGEST_US))
         with self._lock:
             self._answers[shown_us] += 1
 
     def add(self, text: str) -> None:
-        """Add the counts in the `text` of another histogram."""
+        """Add the counts of another histogram's `text`."""
         counts = json.loads(zlib.decompress(b64decode(text, validate=True)))
         self._answers.update({int(shown_us): count for shown_us, count in counts.items()})
 
     def text(self) -> str:
-        """All counts as text that `add` reads: some hundred characters, a few thousand if answers differ much."""
+        """All counts as text for `add`: some hundred characters, a few thousand if answers differ much."""
         with self._lock:
             counts_json = json.dumps(self._answers, separators=(",", ":"))
         return b64encode(zlib.compress(counts_json.encode())).decode("ascii")
@@ -64,7 +64,7 @@ class Latencies:
             return Curve(self.answers, tuple(zip(CURVE, points, strict=True)), longest)
 
     def _percentiles(self, shares: Sequence[float]) -> list[float]:
-        """Milliseconds within which each share of the answers came; `shares` in rising order."""
+        """Milliseconds within which each share of the answers came; `shares` ascending."""
         times = sorted(self._answers)
         reached = list(accumulate(self._answers[shown_us] for shown_us in times))
         points, place = [], 0
@@ -76,7 +76,7 @@ class Latencies:
 
 
 def added(texts: Sequence[str]) -> Latencies:
-    """The sum of the histograms in these texts of `Latencies`."""
+    """Sum of the histograms in these texts."""
     latencies = Latencies()
     for text in texts:
         latencies.add(text)

@@ -1,4 +1,4 @@
-"""Parameter sampling: draws parameter values from real rows, or makes them up; the same for the same seed."""
+"""Parameter values drawn from real rows, or made up; the same for the same seed."""
 
 from __future__ import annotations
 
@@ -38,10 +38,6 @@ _FIRST_DAY = date(2020, 1, 1)
 
 
 def made_up(pattern: Pattern, param: Param, rng: random.Random, texts: Mapping[str, str]) -> str:
-    """A text of the parameter's type; a limit is 1 to 20, a distance one that the queried cells cover.
-
-    `texts`: of the parameters drawn so far.
-    """
     if pattern.near is not None and param.name == pattern.near.within_m:
         return str(1 + int(rng.random() * 0.9 * _reach_m(pattern, texts)))
     made = str(rng.randint(1, _LIMIT)) if param.name == pattern.limit else _MAKERS[param.type](rng)
@@ -80,7 +76,7 @@ ROWS_A_PLACE = 10
 
 
 class RowSample:
-    """Decoded rows by entity, read when first used; the same seed chooses the same rows of the same data."""
+    """Decoded rows by entity, read on first use. The same seed chooses the same rows of the same data."""
 
     def __init__(self, source: Rows, entities: Sequence[CompiledEntity], seed: int) -> None:
         self._source = source
@@ -95,13 +91,12 @@ class RowSample:
         return [entity.plan for entity in self._entities.values()]
 
     def count(self, entity: str) -> int:
-        """Rows of the source, counted once; its estimate if a count takes too long."""
+        """Row count, cached; the source's estimate if counting takes too long."""
         if entity not in self._counts:
             self._counts[entity] = self._source.rows_about(self._entities[entity].plan)
         return self._counts[entity]
 
     def rows(self, entity: str) -> list[Row]:
-        """Some hundred rows at most, in the order of their keys; rows that do not fit their declared types are left out."""
         if entity not in self._rows:
             self._rows[entity] = list(self._read(self._entities[entity])) if self.count(entity) else []
         return self._rows[entity]
@@ -118,7 +113,7 @@ class RowSample:
                     yield row
 
     def _bounds(self, entity: CompiledEntity, rows: int) -> list[SourceKey]:
-        """The bounds of the positions; their distance depends on the seed, so that other seeds choose other rows."""
+        """Bounds of the positions. Their distance depends on the seed, so that other seeds choose other rows."""
         share = random.Random(f"{self._seed}/{entity.name}").uniform(0.75, 1)
         size = max(1, int(rows * share / PLACES))
         return list(islice(self._source.page_bounds(entity.plan, size), 2 * PLACES))
@@ -142,9 +137,10 @@ _ABSENT = 0.1
 
 
 class ParamSet(Struct, frozen=True):
-    """One set of parameters: as texts (those that are set) and as `read_params` gives them.
+    """One set of parameters, as texts (those that are set) and as values by `read_params`.
 
-    `kind`: the optional ones that are set. `absent`: whether one value is in no row.
+    `kind`: the optional parameters that are set.
+    `absent`: whether one value is in no row.
     """
 
     texts: Mapping[str, str]
@@ -154,7 +150,7 @@ class ParamSet(Struct, frozen=True):
 
 
 class SampledParams(Struct, frozen=True):
-    """The parameter sets of one pattern. `origins`: the source of each parameter as text. `why`: why sets are missing."""
+    """Parameter sets of one pattern. `origins`: each parameter's source. `why`: why sets are missing."""
 
     draws: tuple[ParamSet, ...]
     origins: Mapping[str, str] = {}
@@ -162,8 +158,8 @@ class SampledParams(Struct, frozen=True):
 
 
 def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
-    """`samples` sets of parameters, or fewer if the rows give too few. Without parameters the same set is repeated: a
-    move counts answers, and the data may change between two.
+    """Draw up to `samples` parameter sets. Without parameters the same set repeats, since a move counts
+    answers.
 
     Raises: the source's errors.
     """
@@ -186,8 +182,6 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
 
 
 class _Drawing:
-    """Draws of one pattern from the rows of one entity."""
-
     def __init__(
         self,
         mapping: MappingModel,
@@ -212,7 +206,6 @@ class _Drawing:
         }
 
     def params(self) -> ParamSet | None:
-        """A set that makes a request; None if none was found."""
         absent = self.rng.random() < _ABSENT
         for number in range(_TRIES):
             # The last tries take no long ranges and no absent values, which some patterns refuse.
@@ -269,7 +262,7 @@ class _Drawing:
         return self._spelled(param.name, param_text(value, param.type))
 
     def _alike_of(self, name: str) -> tuple[Alike, ...]:
-        """The ways in which a text may be spelled differently and still be equal in SQL."""
+        """Ways to spell a text differently that stay equal in SQL."""
         origin, plan = self.origins.of[name], self.origins.plan
         column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
         if column is None or origin.role != "equal" or self._params[name].type != "text":
@@ -280,7 +273,6 @@ class _Drawing:
         return tuple(alike for alike in column.alike if alike == "case" or not is_prefix)
 
     def _spelled(self, name: str, text: str) -> str:
-        """The text, or sometimes another spelling that the source takes as equal."""
         if name not in self._alike or self.rng.random() >= _TWINS:
             return text
         other = text.swapcase() if self.rng.choice(self._alike[name]) == "case" else f"{text} "
@@ -294,7 +286,6 @@ class _Drawing:
         return value
 
     def _several(self, param: Param, anchor: Row) -> list[str]:
-        """Up to ten values, from rows that share the anchor's values of the other parameters where possible."""
         others = [
             name for name, origin in self.origins.of.items() if origin.role == "equal" and name != param.name
         ]
@@ -321,7 +312,7 @@ class _Drawing:
         return next((name for name, origin in self.origins.of.items() if origin.role == "bucket"), None)
 
     def _lose(self, texts: dict[str, str]) -> bool:
-        """Replace a value compared for equality by one that no row has; False if the pattern compares none."""
+        """Replace a value compared for equality by one that no row has; False if there is none."""
         near = self.pattern.near.origin if self.pattern.near else ()
         names = sorted(n for n, origin in self.origins.of.items() if origin.role == "equal" and n in texts)
         names = [name for name in names if name not in near and name != self.pattern.schema]
@@ -370,7 +361,6 @@ def _getter(
 
 
 def kinds_of(draws: Sequence[ParamSet]) -> dict[tuple[str, ...], int]:
-    """How many parameter sets there are for each choice of optional parameters."""
     counted: dict[tuple[str, ...], int] = {}
     for params in draws:
         counted[params.kind] = counted.get(params.kind, 0) + 1

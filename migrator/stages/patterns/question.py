@@ -1,4 +1,4 @@
-"""Runs one access pattern against both sides: its SQL, its DynamoDB requests, and the pages of items they return."""
+"""Runs an access pattern against both sides: its SQL, its DynamoDB requests, and the pages they return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AT_ONCE = 8
 
 
 class Fetched(Struct, frozen=True):
-    """The items of an answer. `round_trips` counts requests, retries included."""
+    """`round_trips`: requests, retries included."""
 
     items: list[Item]
     round_trips: int
@@ -43,9 +43,9 @@ class Fetched(Struct, frozen=True):
 
 
 def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fetched:
-    """All items of the answer in its order, up to the request's limit, without our own items and expired ones.
+    """All items of the answer in its order, up to the request's limit, without our own and expired items.
 
-    `now_s`: in seconds since 1970, by which items expire; None is this machine's clock.
+    `now_s`: time of expiry, in seconds since 1970; by default this machine's clock.
     Raises: StoppedError, TargetError as the store does.
     """
     return _WAYS[request.operation](store, request, time.time() if now_s is None else now_s)
@@ -58,7 +58,6 @@ def _get(store: ItemStore, request: Request, now_s: float) -> Fetched:
 
 
 def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    """The items in the order of the requested keys."""
     pages = list(side_by_side(store.batch_get, request.sent))
     items = shown([item for page in pages for item in page.items], request, now_s)
     by_key = {_key(item, request): item for item in items}
@@ -92,8 +91,10 @@ _WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
 
 
 class PartitionQuery(Struct, frozen=True):
-    """One Query of a request. `limit`: how many items are wanted (None: all); `now_s`: the time by which items expire;
-    `start`: where it begins (None: at its beginning)."""
+    """One Query of a request. `limit` None: all items; `start` None: from the beginning.
+
+    `now_s`: time of expiry.
+    """
 
     request: Request
     query: Mapping[str, Any]
@@ -103,7 +104,7 @@ class PartitionQuery(Struct, frozen=True):
 
 
 class Partition:
-    """One Query with pages that are read when their items are needed. For one thread at a time."""
+    """One Query, whose pages are read when needed. Not thread-safe."""
 
     def __init__(self, store: ItemStore, scope: PartitionQuery) -> None:
         self.store = store
@@ -129,7 +130,6 @@ class Partition:
             self.read_page()
 
     def read_page(self) -> None:
-        """The next page; it may be empty and still not the last one."""
         page = self.store.query(self._sized(), self._start)
         items = shown(page.items, self.scope.request, self.scope.now_s)
         # One hidden item may mean thousands: pages grow with a filter.
@@ -142,10 +142,11 @@ class Partition:
         self._done = page.next_start is None
 
     def _sized(self) -> Mapping[str, Any]:
-        """The query with a limit of the missing number of items.
+        """The query, limited to the missing items.
 
-        DynamoDB counts items before it filters them: with a filter each page is twice as large as the one before, so that
-        an unneeded page of 1 MB is not paid for, and not every item costs a request.
+        DynamoDB counts items before it filters them. With a filter each page doubles, so that no unneeded 1
+        MB page is paid
+        for, and not every item costs a request.
         """
         query = self.scope.query
         if self.limit is None:
@@ -156,7 +157,6 @@ class Partition:
 
 
 def side_by_side(work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:
-    """The results in the order of the pieces."""
     waiting = list(pieces)
     if len(waiting) < 2:
         return [work(piece) for piece in waiting]
@@ -165,12 +165,12 @@ def side_by_side(work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]
 
 
 def order_of(request: Request) -> Callable[[Item], tuple[Any, ...]]:
-    """The sort key for merging items. Python orders texts by code point, which is the order of their UTF-8 bytes."""
+    """Sort key for merging items. Python's code point order of texts equals their UTF-8 byte order."""
     return lambda item: tuple(item[name] for name in request.sort)
 
 
 def _once(items: Iterable[Item], request: Request) -> Iterator[Item]:
-    """Each item once: one that moves to another partition meanwhile could be read in both."""
+    """Drop duplicates: an item that moves to another partition meanwhile could be read in both."""
     seen: set[ItemKey] = set()
     for item in items:
         key = _key(item, request)
@@ -184,7 +184,7 @@ def _key(item: Item, request: Request) -> ItemKey:
 
 
 def shown(items: list[Item], request: Request, now_s: float) -> list[Item]:
-    """The items without tombstones, the control item, and expired items that are not deleted yet."""
+    """Leave out tombstones, the control item, and expired items."""
     own, ttl = request.type_attribute, request.ttl_attribute
     return [item for item in items if item.get(own) not in OWN_TYPES and not _expired(item, ttl, now_s)]
 
@@ -211,10 +211,9 @@ def ask(
     plans: Sequence[EntityPlan] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Answer:
-    """The pattern's answer from the table and from SQL, compared part by part. `clock` gives seconds.
+    """The pattern's answers from table and SQL, compared part by part. `clock`: seconds.
 
-    `plans`: of all entities, so that SQL's values are compared by the declared types of their columns.
-
+    `plans`: of all entities, so that SQL's values are compared by their columns' declared types.
     Raises: SettingsError if the parameters make no request.
     """
     question = Question(mapping, pattern, Designs(plans), clock)
@@ -234,7 +233,7 @@ def ask(
 
 
 class ReadMeter:
-    """An item store that records requests and their pages, to add up read units. Safe for many threads."""
+    """Item store that records requests and pages, to add up read units. Thread-safe."""
 
     def __init__(self, store: ItemStore) -> None:
         self._store = store
@@ -263,9 +262,9 @@ class ReadMeter:
 
 
 def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign) -> float:
-    """The read units of a page: for a Query the sum of sizes is rounded up, for a batch each item, found or not.
+    """Read units of a page. For a Query the sum of sizes is rounded up, for a batch each item, found or not.
 
-    In an index an item is as large as its projection. Items dropped by a filter are taken to be of average size.
+    In an index an item is as large as its projection. Filtered items count as average-sized.
     Source: AWS Developer Guide, "DynamoDB read and write operations".
     """
     index = table.asked(request.get("IndexName"))
@@ -279,15 +278,11 @@ def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign)
 
 
 class SqlSide(Struct, frozen=True):
-    """SQL's answer: the rows of each part, in the form of items."""
-
     parts: Mapping[str, Rows]
     took: Took
 
 
 class TableSide(Struct, frozen=True):
-    """The table's answer: for each part the returned attributes of its items."""
-
     parts: Mapping[str, Rows]
     took: Took
     request: Request
@@ -295,7 +290,7 @@ class TableSide(Struct, frozen=True):
 
 
 class Question:
-    """One access pattern, to be run against either side with any parameters. Safe to share between threads."""
+    """An access pattern, to be run against either side. Thread-safe."""
 
     def __init__(
         self,
@@ -313,19 +308,20 @@ class Question:
         self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
-        """Raises: SettingsError for parameters that make no request. They are refused on both sides, so that a move of
-        phase refuses nothing new."""
+        """Raises: SettingsError for parameters that make no request, on both sides, so that a move of phase
+        refuses
+        nothing new.
+        """
         self.requests.refuse_unfit(params)
         schema_of(self.mapping, self.pattern, params)
 
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        """Rows by part, from one side only. Raises: the side's errors."""
+        """Rows by part, from one side. Raises: the side's errors."""
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
-        """Raises: SettingsError if the parameters make no request; the errors of the store."""
         request = self.requests.of(params)
         began = self.clock()
         fetched = fetch(store, request)
@@ -334,7 +330,8 @@ class Question:
         return TableSide(answer, took, request, fetched.read_units)
 
     def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
-        """Raises: SettingsError for a statement with other columns than the pattern returns; the errors of the source."""
+        """Raises: SettingsError if the statement returns other columns than the pattern; the errors of the
+        source."""
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
         began = self.clock()
@@ -346,7 +343,7 @@ class Question:
         return SqlSide(rows, took)
 
     def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
-        """Both answers under the pattern's rules of comparison, part by part."""
+        """Both answers by part, under the pattern's rules of comparison."""
         return tuple(
             compared(self.pattern, part, items[part.name], rows[part.name], self.keys[part.name])
             for part in self.pattern.parts
@@ -365,7 +362,7 @@ class Question:
 def compared(
     pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
 ) -> PartAnswer:
-    """One part of both answers, compared by the pattern's rules. `key`: as row_key returns it."""
+    """Compare one part by the pattern's rules. `key`: from row_key."""
     several = part.one and max(len(items), len(rows)) > 1
     context = ruled(part.attributes, rows, items, pattern.compare)
     differences = diffs(
@@ -389,8 +386,6 @@ def _ms(seconds: float) -> float:
 
 
 class StatementFault(Struct, frozen=True):
-    """Why the source refuses the SQL of a pattern's part ('' if an answer is one plain list)."""
-
     pattern: str
     part: str
     what: str
@@ -401,7 +396,7 @@ class StatementFault(Struct, frozen=True):
 
 
 def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[StatementFault]:
-    """A fault for each statement that the source refuses. Nothing is run: the source only plans the statements."""
+    """Faults of statements that the source refuses. It only plans them; nothing is run."""
     asked = [
         (pattern.name, part, QueryCall(statement, sample_params(pattern), schema))
         for pattern in mapping.patterns.values()
@@ -417,5 +412,5 @@ def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[State
 
 
 def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:
-    """The schemas of the tables that the pattern's SQL may read; (None,): the default one."""
+    """Schemas that the pattern's SQL may read; (None,) is the default one."""
     return (None,) if pattern.schema is None else mapping.schemas

@@ -43,7 +43,7 @@ Sign = tuple[str, str, int]
 
 
 class Comparison(Struct, frozen=True):
-    """Both answers compared; `errors`: messages of sides that gave no answer, with which nothing is compared."""
+    """Both answers compared. `errors`: messages of sides that gave no answer; nothing is compared then."""
 
     parts: tuple[PartAnswer, ...]
     took_ms: Mapping[Side, float]
@@ -76,9 +76,9 @@ def _signs(answer: PartAnswer) -> Iterator[Sign]:
 
 
 def signs_of(part: str, diff: Diff) -> Iterator[Sign]:
-    """The signs of a difference: its row and its item, however they are paired, or the fact that the order differs.
+    """The signs of a difference: its row and its item, however paired, or a different order.
 
-    If the row's key is known, also the differing attribute, which stays the same while other attributes change.
+    With a known row key also the differing attribute, which stays the same while other attributes change.
     """
     if diff.row is not None:
         yield part, "row", hash(as_text(diff.row))
@@ -91,7 +91,7 @@ def signs_of(part: str, diff: Diff) -> Iterator[Sign]:
 
 
 class Comparer:
-    """One pattern and its two sides. Safe to share between threads."""
+    """Compares one pattern's two sides. Thread-safe."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Comparer:
         self._store = store
 
     def look(self, params: Mapping[str, Any]) -> Comparison:
-        """Both answers, compared. Raises: Interrupted; any other error of migrator is part of the result."""
+        """Compare once. Raises: Interrupted; other errors of migrator are part of the result."""
         errors: dict[Side, str] = {}
         first = _answer(errors, "table", lambda: self._first(params))
         second = _answer(errors, "sql", lambda: self._question.of_sql(params, self._source))
@@ -135,14 +135,14 @@ def _answer(
 
 
 class PendingMismatch:
-    """An answer that differed in the first comparison. `lasting`: signs that were in every comparison so far."""
+    """An answer that differed at first. `lasting`: signs present in every comparison so far."""
 
     def __init__(self, look: Comparison) -> None:
         self.look = look
         self.lasting = look.signs()
 
     def looked(self, look: Comparison) -> None:
-        """Add another comparison. After an error, which hides differences, counting starts again."""
+        """Add a comparison. An error hides differences, so counting starts again."""
         failed = bool(self.look.errors)
         self.look, signs = look, look.signs()
         self.lasting = signs if failed or look.errors else self.lasting & signs
@@ -151,7 +151,7 @@ class PendingMismatch:
         return (part, "many", 0) in self.lasting or any(sign in self.lasting for sign in signs_of(part, diff))
 
     def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKey, Example]]:
-        """Every difference that lasted. `texts`: the parameters that show it."""
+        """Differences that lasted. `texts`: parameters that show them."""
         for side, why in self.look.errors.items():
             yield DiffKey("error", attribute=side), Example(texts, why=why)
         for answer in self.look.parts:
@@ -166,9 +166,9 @@ class PendingMismatch:
 
 
 class ReplayMismatch(PendingMismatch):
-    """A sample of a replay with different answers in the first comparison.
+    """A replay's sample that differed at first.
 
-    It keeps counts of the differences and only a few examples, since thousands may wait for their next comparison.
+    Keeps only counts and a few examples, since thousands may wait for their next comparison.
     """
 
     def __init__(self, replay: PatternReplay, comparer: Comparer, draw: ParamSet, look: Comparison) -> None:
@@ -198,7 +198,7 @@ class ReplayMismatch(PendingMismatch):
 
 
 class Sampler(Struct, frozen=True):
-    """`hidden`: what must not be shown. `writer`: the id of the comparing process; `revision`: of the mapping."""
+    """`hidden`: what must not be shown. `writer`: id of the comparing process."""
 
     pattern: Pattern
     hidden: Hidden
@@ -206,7 +206,6 @@ class Sampler(Struct, frozen=True):
     revision: str
 
     def sample(self, kind: DiffKey, example: Example, at: float) -> Sample:
-        """The example as the journal keeps it. `at`: seconds since 1970."""
         diff = example.diff
         compared = tuple(example.compared)
         sides = [
@@ -232,7 +231,7 @@ class Sampler(Struct, frozen=True):
 
 
 def _subject(kind: DiffKey, example: Example) -> str:
-    """A mask that identifies the row; of an answer with one row at most its parameters do."""
+    """A mask that identifies the row; the parameters for an answer of at most one row."""
     key = example.diff.key if example.diff is not None else None
     if key is None:
         return ""
@@ -248,7 +247,6 @@ def count_same(replay: PatternReplay, look: Comparison) -> None:
 
 
 def count_different(suspect: ReplayMismatch) -> None:
-    """Counts a sample that differed in every comparison, with each of its lasting differences."""
     replay = suspect.replay
     replay.different += 1
     replay.failed[suspect.draw.kind] += bool(suspect.look.errors)
@@ -277,7 +275,7 @@ class ReplayProgress(Protocol):
 
 
 class ReplayOptions(Struct, frozen=True):
-    """`samples`: of each pattern. `settle_s`: how long both sides may take to come to the same answer."""
+    """`samples`: per pattern. `settle_s`: time both sides have to agree."""
 
     samples: int = 200
     seed: int = 0
@@ -286,8 +284,9 @@ class ReplayOptions(Struct, frozen=True):
 
 
 class Replay:
-    """`store`: None compares SQL with SQL, which shows the noise of the source itself. `lag_s`: how old the oldest change is
-    that has not reached the table."""
+    """`store`: None compares SQL with SQL, which shows the source's own noise.
+    `lag_s`: age of the oldest change that has not reached the table.
+    """
 
     def __init__(
         self,
@@ -316,7 +315,7 @@ class Replay:
         self._pool = RowSample(source, entities, options.seed)
 
     def run(self, patterns: Sequence[Pattern]) -> ReplayResult:
-        """The results of all patterns. An error of one side is counted as a difference and ends nothing.
+        """Results of all patterns. An error of one side counts as a difference and ends nothing.
 
         Raises: the source's error if no parameters can be drawn; Interrupted after `stop`.
         """
@@ -335,7 +334,6 @@ class Replay:
         return ReplayResult(replays, self.options.seed, self.store is None, took_s, lag_s)
 
     def _first_looks(self, pattern: Pattern) -> tuple[PatternReplay, list[ReplayMismatch]]:
-        """(the pattern's result with equal samples counted, the samples that differed)."""
         drawn = draw(self.mapping, pattern, self._pool, self.options.samples, self.options.seed)
         hidden = self._hidden[pattern.name]
         replay = PatternReplay(pattern, 0, drawn.origins, hidden, missing_why=drawn.why)
@@ -367,7 +365,6 @@ class Replay:
         return replay, suspects
 
     def _settled(self, suspects: list[ReplayMismatch]) -> list[ReplayMismatch]:
-        """The mismatches that still differ after the time to settle; the others are counted as transient."""
         began = time.monotonic()
         for share in self._shares(began) if self.options.settle_s else ():
             if not suspects:
@@ -380,7 +377,7 @@ class Replay:
         return suspects
 
     def _shares(self, began: float) -> Iterator[float]:
-        """When to compare again: for longer while a change that SQL showed may not have reached the table yet."""
+        """When to compare again: longer while a change in SQL may not have reached the table."""
         yield from _ROUNDS
         for share in _WHILE_ON_THEIR_WAY:
             if self.lag_s() < time.monotonic() - began:
@@ -410,9 +407,7 @@ SERVICE = "shadow replay"
 
 
 class ReplayRecord(Struct, frozen=True):
-    """`revision`: of the mapping that was replayed; `answers`: by pattern, the digest of its answer;
-    `writer`: the id of this replay.
-    """
+    """`answers`: by pattern, the digest of its answer. `writer`: id of this replay."""
 
     evidence: Evidence
     revision: str
@@ -420,8 +415,8 @@ class ReplayRecord(Struct, frozen=True):
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
     def begin(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> int:
-        """Wait for the next whole second of the journal's clock, and return it: later comparisons are younger than any
-        earlier move, also than one of the same second.
+        """Wait for the journal's next whole second, and return it: comparisons are then younger than any
+        earlier move.
 
         Raises: StoppedError, Interrupted.
         """
@@ -431,9 +426,10 @@ class ReplayRecord(Struct, frozen=True):
         return begun_at
 
     def keep(self, result: ReplayResult, begun_at: int) -> None:
-        """Keeps the comparisons, dated at the second in which the replay began, so that they do not count for a pattern
-        moved since. A control keeps nothing, since it reads no items.
+        """Record the comparisons, dated at the replay's start, so that they do not count for a pattern moved
+        since.
 
+        A control run records nothing, since it reads no items.
         Raises: StoppedError if the journal is unreachable.
         """
         replays = [replay for replay in result.patterns if replay.samples]

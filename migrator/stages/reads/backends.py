@@ -1,4 +1,4 @@
-"""The two backends of an access pattern (SQL and the table) in a service, bounded in rows and in time."""
+"""The two backends of a pattern in a service (SQL and the table), bounded in rows and time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from migrator.stages.patterns.question import Question
 
 
 class Bounds:
-    """Bounds of one question. `at_most`: rows of a statement, or items read for a request. `late`: whether its time is
-    over."""
+    """Bounds of one question. `at_most`: rows of a statement, or items read for a request. `late`: past its
+    deadline."""
 
     def __init__(self, at_most: int, late: Callable[[], bool]) -> None:
         self.at_most = at_most
@@ -40,7 +40,7 @@ class Bounds:
 
 
 class BoundedSource:
-    """Answers queries to a source, within bounds."""
+    """Answers queries within bounds."""
 
     def __init__(self, source: Questions, bounds: Bounds) -> None:
         self._source = source
@@ -54,7 +54,7 @@ class BoundedSource:
         *,
         at_most: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """`at_most`: as of the source; a caller that asks for fewer than the bound gets no more than that."""
+        """`at_most`: the caller's limit, below the bound."""
         self._bounds.check()
         most = self._bounds.at_most if at_most is None else min(at_most, self._bounds.at_most)
         rows = self._source.query(statement, params, schema, at_most=most)
@@ -63,7 +63,7 @@ class BoundedSource:
 
 
 class BoundedStore:
-    """The part of model.edges.ItemStore that answers questions. Items read but not shown also count."""
+    """The reading part of model.edges.ItemStore. Items read but not shown also count."""
 
     def __init__(self, store: ItemStore, bounds: Bounds) -> None:
         self._store = store
@@ -98,7 +98,7 @@ _LOOP_TICK_S = 0.05
 
 
 class SideError(MigratorError):
-    """One side's answer cannot be compared; `side` is at fault."""
+    """`side` gave an answer that cannot be compared."""
 
     def __init__(self, side: Side, why: str) -> None:
         super().__init__(why)
@@ -106,11 +106,12 @@ class SideError(MigratorError):
 
 
 class LoopGoneError(MigratorError):
-    """The event loop that asked has ended, as one that a framework makes for each request: neither side is at fault."""
+    """The calling event loop has ended, such as a framework's loop per request: neither side is at fault."""
 
 
 def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
-    """Which side is at fault, and why. An error of a service's own function may hold values: only its type is named."""
+    """The side at fault, and why. An error of a service's function may contain values: only its type is
+    named."""
     if isinstance(error, SideError):
         return error.side, str(error)
     if isinstance(error, MigratorError):
@@ -119,24 +120,22 @@ def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
 
 
 class ShadowedCall(Protocol):
-    """One answered call for its shadow: no part of it belongs to the caller or changes later."""
+    """An answered call for its shadow. It shares nothing with the caller and never changes."""
 
     @property
     def pattern(self) -> Pattern: ...
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        """The side's answer, requested again in the background. Raises: the side's errors."""
+        """Request the side's answer again in the background. Raises: the side's errors."""
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        """Both sides' answers part by part. Raises: SideError."""
+        """Compare both sides part by part. Raises: SideError."""
 
 
 # ── by the mapping ──
 
 
 class Backends(Struct, frozen=True):
-    """The edges of both sides."""
-
     source: Questions
     store: ItemStore
 
@@ -151,7 +150,7 @@ class Backends(Struct, frozen=True):
 
 
 class MappedCall(Struct, frozen=True):
-    """A call that the mapping's own request and statement answer. `edges`: a shadow's own."""
+    """A call answered by the mapping's own request and statement. `edges`: a shadow's own."""
 
     question: Question
     values: Mapping[str, Any]
@@ -172,7 +171,7 @@ class MappedCall(Struct, frozen=True):
 
 
 class OwnCall(Struct, frozen=True):
-    """A call that two functions of the service answer. `loop`: their event loop, if they are asynchronous."""
+    """A call answered by two functions of the service. `loop`: their event loop, if they are async."""
 
     question: Question
     functions: Mapping[Side, Callable[..., Any]]
@@ -193,8 +192,10 @@ class OwnCall(Struct, frozen=True):
         return records_of(self.pattern, answer, bounds.at_most)
 
     def _on_loop(self, function: Callable[..., Any]) -> Any:
-        """Run on the service's own loop, which has its connections; this thread waits, the loop does not. Raises:
-        LoopGoneError."""
+        """Run on the service's loop, which owns its connections. This thread waits, the loop does not.
+        Raises:
+        LoopGoneError.
+        """
         assert self.loop is not None
         gone = LoopGoneError("the calling event loop has ended")
         if not self.loop.is_running():
@@ -220,7 +221,7 @@ class OwnCall(Struct, frozen=True):
             raise gone from None
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        """Raises: SideError if the records of one side have other names."""
+        """Raises: SideError if one side's records have other names."""
         for part in self.pattern.parts:
             for side, ours, others in (("sql", rows, items), ("table", items, rows)):
                 fault = names_fault(part, ours[part.name], others[part.name])
@@ -240,7 +241,7 @@ class OwnCall(Struct, frozen=True):
 
 
 async def _harmless(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """The function's result. Raises: its errors, except those that would end the loop that the service needs."""
+    """Raises: the function's errors, except those that would end the service's loop."""
     try:
         return await function(**arguments)
     except (SystemExit, KeyboardInterrupt) as error:

@@ -1,4 +1,4 @@
-"""Access patterns that a service's own functions answer, and threads for blocking ones in an event loop."""
+"""Patterns answered by a service's own functions, and threads for blocking ones in an event loop."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 class RoutedPattern:
-    """Replaces a service's function: the side of the current phase answers a call. `reads`: returns the router; called at
-    the first call, so that a module can be imported before anything is open. Both functions are called again by shadows,
-    in other threads: they must change nothing."""
+    """Replaces a service's function: the current phase's side answers a call.
+
+    Shadows call both functions again in other threads, so they must change nothing.
+    `reads`: returns the router; called at the first call, so that a module can be imported before anything is
+      open.
+    """
 
     def __init__(
         self, function: Function, question: Question, reads: Callable[[], Reads], shadow: ShadowSettings
@@ -47,7 +50,8 @@ class RoutedPattern:
             inspect.markcoroutinefunction(self)
 
     def table(self, function: Function) -> RoutedPattern:
-        """Itself, with the function that answers from DynamoDB. Raises: SettingsError if it takes other parameters."""
+        """Set the function that answers from DynamoDB, and return self. Raises: SettingsError if its
+        parameters differ."""
         pattern = self._question.pattern
         if "table" in self._functions:
             raise SettingsError(f"{pattern.name}: there is a function for the table already; take one away")
@@ -60,9 +64,10 @@ class RoutedPattern:
         return self
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """The result of the side's function; a coroutine of it if the functions are async.
+        """Call the side's function; returns a coroutine if the functions are async.
 
-        Raises: SettingsError for parameters that are unknown, missing or of another type; the errors of the function.
+        Raises: SettingsError for parameters that are unknown, missing or of another type; the function's
+        errors.
         """
         if self._asynchronous:
             return self._awaited(args, named)
@@ -70,7 +75,7 @@ class RoutedPattern:
         return reads.answer(call, side, ask)
 
     async def _awaited(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-        """Routed once it is awaited: only then is there a loop, and by then the pattern may have been moved."""
+        """Routed once awaited: only then is there a loop, and the pattern may have moved by then."""
         reads, call, side, ask = self._routed(args, named)
         return await reads.answer_async(call, side, ask)
 
@@ -84,7 +89,6 @@ class RoutedPattern:
         return reads, call, side, partial(self._function(side), **arguments)
 
     def _function(self, side: Side) -> Function:
-        """The function of the side. Raises: SettingsError if it is not set."""
         function = self._functions.get(side)
         if function is None:
             raise SettingsError(missing_function(self._question.pattern.name, side))
@@ -117,7 +121,7 @@ class RoutedPattern:
 
 
 def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
-    """The function's signature. Raises: SettingsError if the pattern's parameters are not the function's."""
+    """Raises: SettingsError if the function's parameters are not the pattern's."""
     params = {param.name: param for param in pattern.params}
     what = f"{pattern.name}: the function {getattr(function, '__name__', 'given')}"
     if not callable(function):
@@ -163,7 +167,8 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """Our own, for the loop's are the service's: one that waits for a database would be missing there."""
+    """Our own threads: the loop's belong to the service, and one that waits for a database would be missing
+    there."""
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once
@@ -175,7 +180,6 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._threads(), context.run, work)
 
     def close(self) -> None:
-        """Stop accepting work; running work continues to its end."""
         if self._executor is not None and self._process == os.getpid():
             self._executor.shutdown(wait=False)
 

@@ -47,10 +47,11 @@ class ReadEvent(Struct, frozen=True):
 
 
 class ReadMetrics:
-    """Use as a context manager. An event is appended to a deque: no lock, no wait, independent of the journal.
+    """A context manager. An event is appended to a deque: no lock, no wait, independent of the journal.
 
-    `answers`: by pattern, the digest of its answer. `writer`: gives the instance's id; while it is '' no
-    event is passed on. `clock`: seconds since 1970.
+    `answers`: by pattern, the digest of its answer.
+    `writer`: gives the instance's id; while it is '' no event is passed on.
+    `clock`: seconds since 1970.
     """
 
     _acted_by: dict[str, int]
@@ -84,7 +85,7 @@ class ReadMetrics:
         self._tell(ReadEvent(pattern, answered=side, took_ms=took_ms))
 
     def failed(self, pattern: str, side: Side, sample: Sample | None = None) -> None:
-        """`sample`: of a shadow that failed, which is a difference of the class error."""
+        """`sample`: of a failed shadow, which is a difference of the class error."""
         differences = {} if sample is None else {sample.key: 1}
         self._tell(
             ReadEvent(pattern, failed=side, differences=differences, samples=[sample] if sample else ())
@@ -115,7 +116,7 @@ class ReadMetrics:
     # ── events handed on ──
 
     def flush(self) -> None:
-        """Write the counts to the journal. Raises: StoppedError if the journal is unreachable; no counts are lost then."""
+        """Write the counts to the journal. Raises: StoppedError if it is unreachable; no counts are lost."""
         with self._flushing:
             writer = self.writer()
             if not writer:
@@ -134,7 +135,7 @@ class ReadMetrics:
                 minute.changed = False
 
     def _count(self, writer: str) -> None:
-        """Count by the minute of counting, not of the event: a past minute that was written never changes again."""
+        """Count by the minute of counting, not of the event, so that a written minute never changes."""
         now_s = int(self.clock())
         begun_at = now_s // MINUTE_S * MINUTE_S
         for pattern, minute in list(self._now.items()):
@@ -199,7 +200,7 @@ class ReadMetrics:
         self._held = self._flushing.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The parent hands on its own counts."""
+        """The parent reports its own counts."""
         if not in_child and self._held:
             self._flushing.release()
         elif in_child and self._running:
@@ -227,7 +228,7 @@ class ReadMetrics:
 
 
 class ReadTotals:
-    """All that was counted since this process began, for its metrics; labels are (pattern, …)."""
+    """Totals since this process began, for its metrics; labels are (pattern, …)."""
 
     def __init__(self) -> None:
         self.answers = Histograms(ANSWER_S)
@@ -251,8 +252,6 @@ class ReadTotals:
 
 
 class _Minute:
-    """One pattern's counts of one minute, growing."""
-
     def __init__(self, blank: Window) -> None:
         self.blank = blank
         self.changed = False

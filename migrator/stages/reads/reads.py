@@ -1,4 +1,5 @@
-"""Reads of a service: each call answered by SQL or by the table, by the pattern's phase; and answers page by page."""
+"""Reads of a service: calls answered by SQL or by the table, by the pattern's phase; and answers page by
+page."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ DEEPEST = 100_000
 
 
 class PagePosition(Struct, frozen=True):
-    """Start of a page: `given` items or rows came before it; see Cursor for the others."""
+    """Start of a page: `given` items or rows came before it; for the other fields see Cursor."""
 
     given: int = 0
     starts: tuple[Start, ...] = ()
@@ -65,14 +66,14 @@ class PagePosition(Struct, frozen=True):
 
 
 class PageRows(Struct, frozen=True):
-    """One page as rows of the pattern's attributes; `next` is None at the end."""
+    """`next`: None at the end."""
 
     rows: Rows
     next: PagePosition | None
 
 
 def refuse_unpaged(pattern: Pattern) -> None:
-    """Raises: SettingsError for a pattern with an answer that has no pages."""
+    """Raises: SettingsError for a pattern whose answer has no pages."""
     taken = {"cursor", "size"} & {param.name for param in pattern.params}
     why = ""
     if pattern.operation != "query" or pattern.near is not None:
@@ -91,7 +92,6 @@ def refuse_unpaged(pattern: Pattern) -> None:
 def table_page(
     question: Question, values: Mapping[str, Any], store: ItemStore, place: PagePosition, size: int
 ) -> PageRows:
-    """Raises: SettingsError if the parameters make no request; the errors of the store."""
     request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
@@ -129,7 +129,7 @@ class _Pager(Struct, frozen=True):
 
 
 def _names(question: Question) -> tuple[str, ...]:
-    """Attributes that define an item's position: those of the table's key and of the index's."""
+    """Attributes of an item's position: those of the table's and the index's key."""
     table = question.mapping.table
     index = table.asked(question.pattern.index)
     assert index is not None
@@ -150,9 +150,9 @@ def _within(size: int, limit: int | None, place: PagePosition) -> int:
 def sql_page(
     question: Question, values: Mapping[str, Any], source: Questions, place: PagePosition, size: int
 ) -> PageRows:
-    """One page of SQL's answer. The statement has no pages: each call reads it up to the page's end. The page begins
-    after the last row given, at its current place; if that row is gone, after as many rows as were given.
+    """One page of SQL's answer. The statement has no pages: each call reads it up to the page's end.
 
+    The page begins after the last row given, at its current place; if that row is gone, after as many rows.
     Raises: SettingsError past DEEPEST rows; the errors of the source.
     """
     if place.given + size > DEEPEST:
@@ -170,8 +170,6 @@ def sql_page(
 
 
 class _First(Struct, frozen=True):
-    """The source, with a limit on the rows of each statement."""
-
     source: Questions
     at_most: int
 
@@ -199,8 +197,7 @@ def refuse_missing(
     table: str,
     ask: Callable[[], TableState | None],
 ) -> None:
-    """`indexes`: by pattern the one that it asks. Raises: TargetError if a pattern that asks the table asks a table or an
-    index that is not there."""
+    """`indexes`: by pattern. Raises: TargetError if a pattern's table or index is missing."""
     asking_table = {name: state for name, state in states.items() if state.phase != "off"}
     if not asking_table:
         return
@@ -227,11 +224,11 @@ def refuse_other_table(
     filled: Callable[[], Collection[str]],
     phases: Iterable[PatternPhase],
 ) -> None:
-    """`ask`: the state of the table with that name now; `filled`: ids of the tables of that name that the job has written
-    to.
+    """`ask`: the current state of the table with that name. `filled`: ids of those the job has written to.
 
-    Raises: OlderError if a pattern is answered by DynamoDB, and the table was created again or restored since. If the
-    table or the journal is unreachable, the answers continue.
+    Raises: OlderError if DynamoDB answers a pattern and the table was re-created or restored since. While
+    table or
+    journal is unreachable, answers continue.
     """
     if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
         return
@@ -245,10 +242,10 @@ def refuse_other_table(
 
 
 class PhaseCache:
-    """Use as a context manager. A lookup is one in a dict: callers never wait for the journal.
+    """A context manager. Callers never wait for the journal.
 
-    `instance`: gives the id of this instance, which confirms the versions that it acts by. A forked child continues with
-    the phases of its parent, and a thread of its own.
+    `instance`: gives this instance's id, which confirms the versions it acts by.
+    A forked child keeps its parent's phases and gets its own thread.
     """
 
     def __init__(self, phases: Phases, instance: Callable[[], str], every_s: float) -> None:
@@ -264,7 +261,7 @@ class PhaseCache:
         self._new_thread()
 
     def state(self, pattern: str) -> State:
-        """The current phase for calls of the pattern; `off` if it was never moved."""
+        """The pattern's current phase; `off` if it never moved."""
         phase = self._current.get(pattern)
         return OFF if phase is None else phase.state
 
@@ -275,7 +272,7 @@ class PhaseCache:
         return {name: phase.version for name, phase in self._current.items()}
 
     def renew(self) -> None:
-        """Read the journal now. A pattern with a phase that was edited by hand keeps its former one.
+        """Read the journal now. A pattern whose phase was edited by hand keeps its former one.
 
         Raises: StoppedError, SettingsError if the journal is unreachable.
         """
@@ -297,8 +294,9 @@ class PhaseCache:
             self._confirmed, self._confirmed_at = seen, time.monotonic()
 
     def __enter__(self) -> PhaseCache:
-        """Raises: as `renew`, and SettingsError if a phase was edited by hand: a service that does not know which
-        side answers must not start.
+        """Raises: as `renew`; SettingsError if a phase was edited by hand: a service must not start without
+        knowing which
+        side answers.
         """
         self.renew()
         if self._faults:
@@ -356,8 +354,12 @@ AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
 
 class PatternCall(Struct, frozen=True):
-    """One call of a pattern. `values`: its parameters as `checked_params` gives them. `shadowed`: the call of its shadow;
-    None without one. `compares`: the answer as its shadow compares it, a copy if the caller could change it."""
+    """One call of a pattern.
+
+    `values`: parameters as from `checked_params`.
+    `shadowed`: its shadow's call; None without one.
+    `compares`: the answer as its shadow compares it, a copy if the caller could change it.
+    """
 
     pattern: Pattern
     values: Mapping[str, Any]
@@ -367,7 +369,7 @@ class PatternCall(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Reads:
-    """`need_table`: raises if the table is not the one that was filled. `clock`: seconds that only grow, for latencies."""
+    """`need_table`: raises if the table is not the one that was filled. `clock`: monotonic seconds."""
 
     phases: PhaseCache
     shadow: Shadow
@@ -376,7 +378,7 @@ class Reads:
     clock: Callable[[], float] = time.perf_counter
 
     def side_of(self, call: PatternCall) -> Side:
-        """The side that answers: always the same for the same parameters while the pattern is not moved."""
+        """The side that answers, fixed for the same parameters until the pattern moves."""
         state = self.phases.state(call.pattern.name)
         if state.phase != "ramp":
             return ROUTES[state.phase].answers
@@ -384,7 +386,6 @@ class Reads:
         return answering(state, share_of(call.pattern.name, texts), texts)
 
     def answer(self, call: PatternCall, side: Side, ask: Callable[[], Any]) -> Any:
-        """The result of `ask`, timed and counted. Raises: its errors."""
         began = self.clock()
         try:
             self._need(side)
@@ -436,7 +437,7 @@ def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
 
 @dataclass(frozen=True)
 class Page:
-    """`items`: as `read` gives them, with their `origin`. `next`: the cursor of the next page, None at the end."""
+    """`items`: as from `read`, with their `origin`. `next`: cursor of the next page, None at the end."""
 
     items: Records
     next: str | None = None
@@ -444,8 +445,7 @@ class Page:
 
 @dataclass(frozen=True)
 class MappedReads:
-    """`edges`: of callers; `shadow_edges`: of shadows, for which no caller waits. `revision`: of the mapping. `clock`:
-    seconds since 1970."""
+    """`edges`: of callers; `shadow_edges`: of shadows. `clock`: seconds since 1970."""
 
     reads: Reads
     questions: Mapping[str, Question]
@@ -456,9 +456,10 @@ class MappedReads:
     clock: Callable[[], float] = time.time
 
     def read(self, name: str, given: Mapping[str, Any]) -> Answer:
-        """The answer in the form of `handed`.
+        """Answer in the form of `handed`.
 
-        Raises: SettingsError for a pattern or parameters that are not the mapping's; the errors of the answering side.
+        Raises: SettingsError for a pattern or parameters outside the mapping; the errors of the answering
+        side.
         """
         question = question_named(self.questions, name)
         values = checked_params(question.pattern, given)
@@ -472,7 +473,7 @@ class MappedReads:
         return handed(question.pattern, parts, side, question.kinds)
 
     def _compares(self, parts: Mapping[str, Rows]) -> Mapping[str, Rows]:
-        """Raises: TooManyError for an answer of more rows than are compared, which the other side would be blamed for."""
+        """Raises: TooManyError for more rows than are compared, which the other side would be blamed for."""
         most = self.settings.shadow.max_rows
         if sum(map(len, parts.values())) > most:
             raise TooManyError(f"more than {most:,} rows; they are not compared")
@@ -481,7 +482,7 @@ class MappedReads:
     def read_page(self, name: str, given: Mapping[str, Any], cursor: str | None, size: int) -> Page:
         """One page of the answer. A cursor continues at the side that began, regardless of the current phase.
 
-        Raises: SettingsError as `read` does, and for a cursor that is not this question's.
+        Raises: SettingsError as `read`, and for a cursor of another question.
         """
         question = question_named(self.questions, name)
         refuse_unpaged(question.pattern)
@@ -550,8 +551,6 @@ class MappedReads:
 
 @dataclass(frozen=True)
 class PageCall:
-    """A first page as its shadow asks it."""
-
     question: Question
     values: Mapping[str, Any]
     edges: Backends
@@ -576,7 +575,7 @@ class PageCall:
 
 
 def question_named(questions: Mapping[str, AnyQuestion], name: str) -> AnyQuestion:
-    """Raises: SettingsError for a pattern that the mapping has not."""
+    """Raises: SettingsError for a pattern outside the mapping."""
     if not isinstance(name, str):
         raise SettingsError(f"an access pattern is named by a text; this {type(name).__name__} is none")
     question = questions.get(name)

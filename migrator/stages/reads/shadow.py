@@ -1,4 +1,4 @@
-"""Shadow reads: the other side called after the answer is out, within limits, and compared."""
+"""Shadow reads: call the other side after the answer is out, within limits, and compare."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _GOODBYE_S = 1.0
 
 @dataclass(eq=False)
 class Task:
-    """`work`: returns a function that handles its result. `late`: runs instead, if the deadline came first, or if no
-    thread was free in time. Only one of the two runs. `spent`: receives its processor time, in seconds."""
+    """`work`: returns a function that handles its result.
+    `late`: runs instead if the deadline passes, or if no thread was free in time.
+    `spent`: receives its processor time in seconds.
+    """
 
     work: Callable[[Task], Callable[[], None]]
     late: Callable[[], None]
@@ -48,8 +50,11 @@ class Task:
 
 
 class ShadowPool:
-    """A thread that hangs keeps its place: while all hang, tasks are refused. `admit`: called before each later look,
-    which waits until it may begin. `clock`: seconds that only grow."""
+    """A hanging thread keeps its place: while all hang, tasks are refused.
+
+    `admit`: called before each later look; waits until it may begin.
+    `clock`: monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -77,9 +82,10 @@ class ShadowPool:
         return len(self._later)
 
     def take(self) -> bool:
-        """Whether a thread is free; it is kept for the caller's `put`, or `give_back`.
+        """Reserve a free thread for the caller's `put` or `give_back`; return whether there was one.
 
-        The next one that is free belongs to a later look that is due: callers come more often than the watch."""
+        The next free one belongs to a later look that is due: callers come more often than the watch.
+        """
         return not self._is_owed and self._free.acquire(blocking=False)
 
     def give_back(self) -> None:
@@ -100,7 +106,7 @@ class ShadowPool:
         self._watcher.start()
 
     def stop(self) -> None:
-        """Stop starting tasks, and give up waiting ones. A thread that hangs is left to the end of the process."""
+        """Stop starting tasks, and drop waiting ones. Hanging threads stay until the process ends."""
         self._stopped.set()
         self._wake.set()
         self._watcher.join(_GOODBYE_S)
@@ -136,7 +142,6 @@ class ShadowPool:
                 self._begin_due_ones()
 
     def _finish(self, task: Task, done: Callable[[], None]) -> None:
-        """Done once, unless the deadline was first."""
         with self._lock:
             in_time = task in self._running
             self._running.discard(task)
@@ -200,8 +205,7 @@ lasts."""
 
 
 class Budget:
-    """So many in a second, and no more than a second's worth at once. `one_s`: seconds of the processor that one may take.
-    Safe to share between threads."""
+    """`one_s`: processor seconds that one task may take. At most a second's worth accumulates. Thread-safe."""
 
     def __init__(self, per_s: float, one_s: float, clock: Callable[[], float]) -> None:
         self.per_s = per_s
@@ -213,7 +217,7 @@ class Budget:
         self._lock = Lock()
 
     def take(self) -> bool:
-        """Take one if any is left; whether one was."""
+        """Take one; return whether one was left."""
         with self._lock:
             now = self.clock()
             self._left = min(self._most, self._left + max(0.0, now - self._at) * self.per_s)
@@ -224,13 +228,13 @@ class Budget:
             return True
 
     def spend(self, processor_s: float) -> None:
-        """Record the processor time of a task: callers of the same process wait for the interpreter in the meantime."""
+        """Record a task's processor time, during which callers in this process wait for the interpreter."""
         with self._lock:
             self._left -= max(0.0, processor_s / self.one_s - 1)
 
 
 class Breaker:
-    """Opens after so many errors in a row, for a pause; then one trial decides. Safe to share between threads."""
+    """Opens for a pause after so many errors in a row; then one trial decides. Thread-safe."""
 
     def __init__(self, after: int, pause_s: float, clock: Callable[[], float]) -> None:
         self.after = after
@@ -242,12 +246,11 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether tasks are blocked now."""
         with self._lock:
             return self._failed >= self.after and self.clock() < self._open_until
 
     def begins(self) -> None:
-        """Record the start of a task. After too many errors it is the trial, and no other one runs at the same time."""
+        """Record the start of a task. After too many errors it is the only trial at a time."""
         with self._lock:
             if self._failed >= self.after:
                 self._open_until = self.clock() + self.pause_s
@@ -277,7 +280,7 @@ OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 
 class AnsweredCall(Struct, frozen=True):
-    """A call that was answered. `values`: its parameters as `checked_params` gives them."""
+    """`values`: parameters as from `checked_params`."""
 
     call: ShadowedCall
     side: Side
@@ -295,8 +298,6 @@ class AnsweredCall(Struct, frozen=True):
 
 @dataclass
 class _Pending:
-    """A call with different answers, waiting for its next comparison."""
-
     answered: AnsweredCall
     mismatch: PendingMismatch
     since: float
@@ -304,8 +305,12 @@ class _Pending:
 
 
 class Shadow:
-    """Use as a context manager. `sampler`: by pattern; `lag_s`: how old the oldest change is that has not reached the table;
-    `clock`: seconds that only grow."""
+    """A context manager.
+
+    `sampler`: by pattern.
+    `lag_s`: age of the oldest change that has not reached the table.
+    `clock`: monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -327,8 +332,10 @@ class Shadow:
         self._begin_anew()
 
     def offer(self, pattern: str, answered: Callable[[], AnsweredCall]) -> None:
-        """Have the other side called soon, or count why not. Never raises and never waits; `answered` is called only if a
-        shadow will run."""
+        """Queue a call of the other side, or count why not. Never raises or waits.
+
+        `answered`: called only if a shadow will run.
+        """
         try:
             why = self._refusal(pattern)
             if why:
@@ -356,7 +363,7 @@ class Shadow:
         return self._pool.waiting
 
     def _refusal(self, pattern: str) -> str:
-        """Why nothing is compared now; '' if a place is taken for it."""
+        """Why nothing is compared now; '' after taking a place for it."""
         if not self._running:
             return "closed"
         if self.chance() >= self.settings.sample:
@@ -388,7 +395,6 @@ class Shadow:
         )
 
     def _look(self, answered: AnsweredCall, task: Task) -> Callable[[], None]:
-        """The counts, unless the deadline was first."""
         call, other = answered.call, OTHER[answered.side]
         began = self.clock()
         try:
@@ -427,8 +433,10 @@ class Shadow:
             self._unsettled(name)
 
     def _doubts_at_once(self) -> int:
-        """Number of differences that get all their checks in time. Those beyond are dropped at once: dropping the ones
-        that waited longest would bias the evidence."""
+        """Number of differences that get all their checks in time. Excess ones are dropped at once: dropping
+        those that
+        waited longest would bias the evidence.
+        """
         in_time = self.settings.per_s * self.settings.settle_s / len(ROUNDS)
         return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
 
@@ -471,7 +479,7 @@ class Shadow:
         return lambda: self._judge_again(pending, comparison, is_last=is_last)
 
     def _is_on_its_way(self, pending: _Pending) -> bool:
-        """Whether a change from before the first look has not reached the table yet."""
+        """Whether a change from before the first look has not reached the table."""
         waited_s = self.clock() - pending.since
         return waited_s < LONGEST * self.settings.settle_s and self.lag_s() >= waited_s
 
@@ -514,7 +522,6 @@ class Shadow:
         return
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Shadows stay with the parent."""
         if in_child and self._running:
             self._begin_anew()
             self._pool.start()

@@ -1,4 +1,4 @@
-"""The rollback's daemon: whether it may start, its turns, when it ends, and its progress."""
+"""The rollback's daemon: whether it may start, its turns, its end, and its progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = get_logger("reverse")
 def hindrances(
     inverse: Inverse, entities: Sequence[CompiledEntity], state: StreamState, *, takes_rows: bool
 ) -> Iterator[str]:
-    """Why rows cannot be made from the table's writes. `takes_rows`: whether rows can be written to this kind of source."""
+    """Why rows cannot be made from the table's writes. `takes_rows`: the source is of a writable kind."""
     yield from unreadable(inverse, entities, takes_rows=takes_rows)
     if not takes_rows:
         return
@@ -80,18 +80,17 @@ def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_ro
 
 
 def made_one_way(tables: Mapping[str, WrittenTable], others: Sequence[EntityPlan]) -> dict[str, WrittenTable]:
-    """The tables that none of `others` reads."""
+    """Tables that none of `others` reads."""
     roots = _root_tables(others)
     return {name: table for name, table in tables.items() if captured_name(table.facts) not in roots}
 
 
 def _root_tables(plans: Iterable[EntityPlan]) -> dict[str, str]:
-    """The root tables of entities, each with its entity's name."""
     return {captured_name(plan.table): plan.entity.written for plan in plans if not plan.is_single}
 
 
 def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[str]:
-    """Why rows of a table would be made both ways. `others`: of entities that are made from their rows."""
+    """Why a table's rows would be made both ways. `others`: entities made from their rows."""
     roots = _root_tables(others)
     for design in inverse.designs:
         for name in sorted({captured_name(child.table) for child in design.lists} & roots.keys()):
@@ -100,7 +99,7 @@ def shared_tables(others: Sequence[EntityPlan], inverse: Inverse) -> Iterator[st
 
 
 def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """`triggers`: by table the source's own triggers, which may write other values than an item has."""
+    """`triggers`: the source's own, by table, which may write other values than an item has."""
     if circle := _fixed_circle(tables):
         what = f"rows of {', '.join(circle)} can refer to each other by foreign keys that are NOT NULL and not deferrable"
         yield f"{what}; new ones that do wait until one column may be NULL or a key is DEFERRABLE"
@@ -110,7 +109,7 @@ def notes(tables: Sequence[TableFacts], triggers: Mapping[str, Sequence[str]]) -
 
 
 def _fixed_circle(tables: Sequence[TableFacts]) -> list[str]:
-    """Names of tables in circles of foreign keys that hold at every statement, be it of one table, sorted."""
+    """Tables in circles of foreign keys checked at every statement, sorted."""
     refers_to = {
         table.name: {key.table for key in table.foreign_keys if _is_fixed(table, key)} for table in tables
     }
@@ -131,7 +130,7 @@ def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
 
 
 class SqlWriterStatus(Struct, frozen=True):
-    """Tables with rows that follow items, by whether writes by others are refused. `why`: the reason for missing
+    """Tables whose rows follow items, by whether writes by others are refused. `why`: reason for missing
     triggers."""
 
     refused: tuple[str, ...] = ()
@@ -142,14 +141,14 @@ class SqlWriterStatus(Struct, frozen=True):
 def following(
     tables: Iterable[WrittenTable], ours: Sequence[EntityPlan], plans: Sequence[EntityPlan]
 ) -> list[TableFacts]:
-    """Tables with rows that follow items only: entities outside of `ours` do not read them."""
+    """Tables whose rows only follow items: entities outside of `ours` do not read them."""
     names = {plan.entity.name for plan in ours}
     read = captured_tables([plan for plan in plans if plan.entity.name not in names])
     return [table.facts for table in tables if captured_name(table.facts) not in read]
 
 
 def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, refuse: bool) -> SqlWriterStatus:
-    """`refuse`: create the missing triggers. A failure does not stop anything: rows that follow are worth more."""
+    """`refuse`: create the missing triggers. A failure stops nothing, since following rows matter more."""
     names = tuple(table.name for table in tables)
     if not tables:
         return SqlWriterStatus()
@@ -170,7 +169,6 @@ def sql_writers(capture: Capture, job: str, tables: Sequence[TableFacts], *, ref
 
 
 def _done(capture: Capture, steps: Sequence[Step]) -> str:
-    """Why one could not be done; another process may have been first."""
     why = ""
     for step in steps:
         try:
@@ -184,26 +182,31 @@ def _done(capture: Capture, steps: Sequence[Step]) -> str:
 
 
 def passed_by_all(checkpoints: Checkpoints) -> float:
-    """The moment up to which every shard is processed. Where none is open, one is yet to be named."""
+    """Time up to which every shard is processed; without an open shard, one is still to be named."""
     return min((one.passed_at for one in checkpoints.shards if not one.is_finished), default=float("-inf"))
 
 
 def looks_at_waiting_rows(checkpoints: Checkpoints, owner: str) -> bool:
-    """Whether it is this reader that does, of all that share the stream: the one that has the first open shard."""
+    """Whether this reader, which has the first open shard, checks waiting rows for all."""
     unfinished = [one for one in checkpoints.shards if not one.is_finished]
     first = min(unfinished, key=lambda one: one.shard, default=None)
     return first is not None and first.owner == owner and first.leased_until > checkpoints.now
 
 
 class DirectChangedError(MigratorError):
-    """Other entities are direct by now than those with rows being made."""
+    """The direct entities are no longer those whose rows are being made."""
 
 
 class WhileDirect(Struct, frozen=True):
-    """A reader's work, as long as the same entities are direct. Checked after a page was read, before waiting rows are
-    checked (any process may find those of any entity), and before each write. So a process with old knowledge neither
-    discards a page with a service's own writes nor writes a row of an entity with rows as its truth again. `written`:
-    changes of items of these entities."""
+    """A reader's work, as long as the same entities are direct.
+
+    Checked after a page is read, before waiting rows are checked (any process may find those of any entity),
+    and before
+    each write. So a stale process neither discards a page with a service's own writes nor overwrites a row
+    that is the
+    truth again.
+    `written`: changes of items of these entities.
+    """
 
     stage: Reverse
     direct: frozenset[str]
@@ -225,16 +228,18 @@ class WhileDirect(Struct, frozen=True):
             self.written.update({table.type_of(image) for image in images} & self.stage.types)
 
     def need_direct(self) -> None:
-        """Raises: DirectChangedError."""
         if self.direct_on_record() != self.direct:
             raise DirectChangedError("other entities are direct now")
 
 
 @dataclass
 class ReverseDaemon:
-    """Reads the stream and makes rows until it is stopped; `once`: until all records written before its start are
-    processed. `tables`: those with no waiting rows left at that time; None: all that are written. `begun_at`: by the
-    journal's clock."""
+    """Reads the stream and makes rows until stopped.
+
+    `once`: until all records written before its start are processed.
+    `tables`: those that must have no waiting rows by then; None: all written ones.
+    `begun_at`: by the journal's clock.
+    """
 
     reader: StreamReader
     work: WhileDirect
@@ -246,7 +251,7 @@ class ReverseDaemon:
     tables: Collection[str] | None
 
     def run(self) -> None:
-        """Raises: the error of a reader's turn that retries cannot resolve; Interrupted if `once` was stopped early."""
+        """Raises: an error that retries cannot resolve; Interrupted if `once` was stopped early."""
         begun_at, failures = self.begun_at, 0
         with self.reader:
             while not self.stop.is_set() and self.work.stage.journal.stopped_at() <= begun_at:
@@ -287,7 +292,7 @@ class ReverseDaemon:
 
 
 class ReverseStatus(Struct, frozen=True):
-    """`lags_s`: by shard that is open; `processes`: those that have a shard; `begun`: whether the stream was begun with."""
+    """`lags_s`: by open shard. `processes`: those with a shard. `begun`: whether the stream is in use."""
 
     begun: bool
     lags_s: dict[str, float]
@@ -300,12 +305,12 @@ class ReverseStatus(Struct, frozen=True):
 
     @property
     def parked(self) -> list[WaitingRow]:
-        """All but those that go as soon as the shards have passed."""
+        """Rows that do not go as soon as the shards have passed."""
         return [one for one in self.waiting if one.waits != "gone" or one.is_finding]
 
     @property
     def findings(self) -> list[WaitingRow]:
-        """The rows that a person must look at. The others wait a moment, as rows with frequent writes do."""
+        """Rows that a person must look at. Others only wait a moment, as rows with frequent writes do."""
         return [one for one in self.waiting if one.is_finding]
 
     def is_well(self, longest_lag_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""Rows made from items: the items of a row are read again, and their current values written into the source."""
+"""Rows made from items: a row's items are read again, and their current values written into the source."""
 
 from __future__ import annotations
 
@@ -54,14 +54,12 @@ ITEM_ALONE = ""
 
 
 def waiting_no_more(tables: Collection[str], direct: Collection[str]) -> list[str]:
-    """Tables with no waiting rows left once entities of `tables` are no longer direct. Records of items alone may be of
-    any entity: they stay as long as one is `direct`."""
     return [*tables, *([] if direct else [ITEM_ALONE])]
 
 
 class ItemReader(Protocol):
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        """The stored items among `keys`, read consistently."""
+        """Consistent read of the stored items among `keys`."""
 
 
 ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collection[Item]]]
@@ -70,13 +68,13 @@ ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collectio
 
 class RowsByKey(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the keys, as many as there are."""
+        """Row trees of the existing keys."""
 
 
 def items_by_row(
     source: RowsByKey, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
 ) -> dict[SourceKey, list[Item]]:
-    """The items of a table's current rows in the source that take part, by row."""
+    """Items by row, of a table's current rows that take part."""
     made: dict[SourceKey, list[Item]] = defaultdict(list)
     for entity in entities:
         if entity.plan.table.name == table:
@@ -86,14 +84,13 @@ def items_by_row(
 
 
 def items_made(entity: CompiledEntity, tree: RowTree) -> list[Item]:
-    """The row's items; none if it is refused."""
     with suppress(RowError):
         return items_for(entity, tree)
     return []
 
 
 def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
-    """The key as in items: of decoded values, for drivers have several forms of one."""
+    """Key as in items: of decoded values, since drivers have several forms."""
     with suppress(RowError):
         decoded = entity.decode(tree)
         return item_key_text([decoded[place] for place in entity.key_places])
@@ -101,7 +98,7 @@ def row_key(entity: CompiledEntity, tree: RowTree) -> SourceKey:
 
 
 class WrittenTable(Struct, frozen=True):
-    """A table with rows to write: its facts, and the key columns by which items name its rows."""
+    """`key`: the columns by which items name its rows."""
 
     facts: TableFacts
     key: tuple[str, ...]
@@ -129,12 +126,14 @@ class PageReader(RowsByKey, Protocol):
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        """Row trees with after < key <= upto, in the order of their keys; None is open."""
+        """Row trees with after < key <= upto, ordered by key; None is open."""
 
 
 class Spellings(Struct, frozen=True):
-    """Keys of rows that the source has in another spelling than reverse writes: SQLite keeps any text of a time, UUID or
-    decimal. Only reverse writes these tables, so one reading finds all such rows."""
+    """Keys that the source spells differently than reverse: SQLite keeps any text of a time, UUID or decimal.
+
+    Only reverse writes these tables, so one reading finds all such rows.
+    """
 
     keys: Mapping[RowId, SourceKey] = {}
 
@@ -153,7 +152,7 @@ class Spellings(Struct, frozen=True):
         )
 
     def written(self, table: WrittenTable, values: Row, tables: Mapping[str, WrittenTable]) -> Row:
-        """The values; the row's key, and keys of rows that it refers to, as the source has them."""
+        """The values, with the row's key and referenced keys as the source has them."""
         places = [(table.facts.name, table.key)]
         for foreign in table.facts.foreign_keys if self.keys else ():
             columns = dict(zip(foreign.referred, foreign.columns, strict=True))
@@ -178,7 +177,7 @@ def pages_of(source: PageReader, entity: CompiledEntity, page_rows: int) -> Iter
 
 
 class SpelledRows(Struct, frozen=True):
-    """RowReader of rows by the keys that items have."""
+    """RowReader by the keys that items have."""
 
     source: RowsByKey
     spellings: Spellings
@@ -189,7 +188,7 @@ class SpelledRows(Struct, frozen=True):
 
 
 def parents_first(tables: Collection[TableFacts]) -> list[str]:
-    """Names of the tables, each behind those that its foreign keys refer to; within a circle by name."""
+    """Tables, each after those its foreign keys refer to; within a circle by name."""
     left = {table.name: {key.table for key in table.foreign_keys} - {table.name} for table in tables}
     ordered: list[str] = []
     while left:
@@ -201,7 +200,8 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class RowState:
-    """The intended row by its current items: `values`, or none with the reason. `is_there`: the row makes these items."""
+    """The intended row by its current items: `values`, or none with the reason. `is_there`: the row makes
+    these items."""
 
     values: Row | None = None
     waits: Waits | None = None
@@ -210,11 +210,13 @@ class RowState:
 
 
 class _Looks(Struct, frozen=True):
-    """By missing row, how often all shards had passed that time, this one among them; and the time up to which they are
-    processed.
+    """Progress of the waiting rows.
 
-    `end`: rows that match their items stop waiting. One process at a time checks the waiting rows: another one might be
-    about to write older values, and be killed after that.
+    `of`: by missing row, how often all shards had passed that time.
+    `passed_at`: time up to which all shards are processed.
+    `end`: rows that match their items stop waiting. Only one process may do this: another might be about to
+      write older
+    values, and be killed after that.
     """
 
     of: Mapping[RowId, int] = {}
@@ -228,7 +230,7 @@ SETTLED = RowState()
 
 @dataclass
 class Reverse:
-    """Makes rows from the table's writes. `tables`: the written ones, by written name."""
+    """Makes rows from the table's writes. `tables`: by written name."""
 
     inverse: Inverse
     tables: Mapping[str, WrittenTable]
@@ -250,17 +252,17 @@ class Reverse:
         return {name: place for place, name in enumerate(ordered)}
 
     def work(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Process a page of a shard. Its rows' keys are recorded before the first write: a crash repeats it."""
+        """Process a page of a shard. Row keys are recorded before the first write: a crash repeats it."""
         touched = self._touched(records)
         self._remember(touched)
         self._settle(touched, check, _Looks(end=False))
         self.worked += len(records)
 
     def again(self, passed_at: float, check: Check) -> int:
-        """Check the waiting rows, as the only process; returns how many were checked. `passed_at`: all shards are
-        processed up to then.
+        """Check the waiting rows, as the only process; return how many were checked.
 
-        Rows of other tables wait for a process that makes rows of them.
+        `passed_at`: time up to which all shards are processed. Rows of other tables wait for a process that
+          makes them.
         """
         now = self.journal.now()
         waiting = self.journal.waiting(_AT_ONCE, (ITEM_ALONE, *self.tables))
@@ -274,12 +276,11 @@ class Reverse:
         return len(due)
 
     def mend(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check) -> None:
-        """Repair rows that differ from their items. `rows`: with keys of items that are known to have them."""
+        """Repair rows that differ from their items. `rows`: with known item keys."""
         self._remember(rows)
         self._settle(rows, check, _Looks())
 
     def known(self, rows: Mapping[RowId, Collection[ItemKey]]) -> dict[RowId, RowState]:
-        """What each is to be, once it is kept which items hold it."""
         self._remember(rows)
         return self.states(rows)
 
@@ -319,7 +320,7 @@ class Reverse:
             return {(ITEM_ALONE, item_key_text(key))}
 
     def told(self, item: Item) -> dict[RowId, Told]:
-        """The parts of rows to write in one item. Raises: RowError for an item that no row makes."""
+        """Parts of rows to write in one item. Raises: RowError for an item that no row makes."""
         return {
             (table, item_key_text(values)): one
             for (table, values), one in told_by(self.inverse, item).items()
@@ -329,11 +330,12 @@ class Reverse:
     # ── their intended state ──
 
     def _settle(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check, looks: _Looks) -> None:
-        """Write the rows from their items, and read the items again afterwards: another process may have written older
-        values, and the last one to write reads the current ones.
+        """Write the rows from their items, then read the items again: another process may have written older
+        values.
 
-        `rows`: with keys of items that are known to have them. The keys of a deleted row go after that last read, which
-        needs them.
+        The last one to write reads the current ones. A deleted row's keys go after that read, which needs
+        them.
+        `rows`: with known item keys.
         """
         written, deleted = dict[RowId, RowState](), dict[RowId, WaitingRow]()
         for _ in range(_READ_AGAIN):
@@ -348,12 +350,11 @@ class Reverse:
         self._look_again(changed)
 
     def _look_again(self, rows: Collection[RowId]) -> None:
-        """Their items differed at each read, and another process may have written older values."""
         waiting, now = self.journal.waiting_of(rows), self.journal.now()
         self.journal.wait([WaitingRow(row, "changing", now) for row in rows if row not in waiting])
 
     def states(self, rows: Collection[RowId]) -> dict[RowId, RowState]:
-        """What each is to be by the items that are known to hold it, or held it."""
+        """Intended rows by the items that hold them, or held them."""
         made = self._made(rows)
         keys = self._keys(rows, made)
         items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
@@ -374,7 +375,7 @@ class Reverse:
             return error
 
     def _made(self, rows: Collection[RowId]) -> dict[RowId, Collection[Item]]:
-        """By row that is in the source and takes part, its items."""
+        """Items of the source's rows that take part."""
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
         for table, key in rows:
             if table != ITEM_ALONE:
@@ -389,7 +390,6 @@ class Reverse:
     def _keys(
         self, rows: Collection[RowId], made: Mapping[RowId, Collection[Item]]
     ) -> dict[RowId, set[ItemKey]]:
-        """The remembered keys, and those that the row makes: migrated rows have no remembered ones."""
         keys = self.journal.keys_of([row for row in rows if row[0] != ITEM_ALONE])
         of_rows = {row: {self.inverse.table.key_of(item) for item in items} for row, items in made.items()}
         new = {row: unknown for row, of in of_rows.items() if (unknown := of - keys[row])}
@@ -420,8 +420,10 @@ class Reverse:
         return RowState(values, is_there=self._says(row[0], made, values))
 
     def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
-        """Whether the row's own items agree. A part of a value that no item keeps, such as the bounds of an array, stays
-        in a row that is not written."""
+        """Whether the row's own items agree. A part of a value that no item keeps, such as the bounds of an
+        array, stays
+        in a row that is not written.
+        """
         try:
             own = row_of(self.inverse, table, made)
         except RowError:
@@ -437,7 +439,7 @@ class Reverse:
         check: Check,
         looks: _Looks,
     ) -> dict[RowId, WaitingRow]:
-        """The deleted rows, each as it waited for that."""
+        """Deleted rows, each as it waited for that."""
         before = self.journal.waiting_of(states)
         now = self.journal.now()
         waiting = self._put(states, before, now, check, looks)
@@ -481,7 +483,6 @@ class Reverse:
         check: Check,
         looks: _Looks,
     ) -> tuple[dict[RowId, WaitingRow], list[WaitingRow]]:
-        """The deleted rows, as they waited before, and the waiting ones."""
         gone = [row for row, state in states.items() if state.waits == "gone"]
         sure = [row for row in gone if looks.of.get(row, 0) >= _LOOKS]
         changes = {row: self._change(row, None) for row in sure}
@@ -498,7 +499,7 @@ class Reverse:
     def _written(
         self, ordered: Sequence[RowId], changes: Mapping[RowId, IntendedRow], check: Check
     ) -> dict[RowId, str]:
-        """The refused rows with reasons; rows refused by a foreign key are retried while others succeed."""
+        """Refused rows with reasons. Those refused by a foreign key are retried while others succeed."""
         refused: dict[RowId, str] = {}
         left = list(ordered)
         while left:
@@ -522,7 +523,7 @@ class Reverse:
 
 
 def _is_due(one: WaitingRow, now: float, passed_at: float) -> bool:
-    """A pause longer than any comes from a host with a clock that was ahead."""
+    """A pause longer than any comes from a host whose clock was ahead."""
     if one.waits == "gone":
         return one.due_at <= passed_at
     return not now < one.due_at <= now + _LONGEST_PAUSE_S
@@ -533,7 +534,6 @@ def _wants_another(one: WaitingRow) -> bool:
 
 
 def _again(row: RowId, before: Mapping[RowId, WaitingRow], now: float, one: WaitingRow) -> WaitingRow:
-    """The waiting row with one more try, and a pause that doubles with each."""
     known = before.get(row)
     tries = known.tries + 1 if known and known.waits == one.waits else 1
     return replace(one, tries=tries, due_at=now + min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** (tries - 1)))

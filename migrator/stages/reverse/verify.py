@@ -1,4 +1,4 @@
-"""Rows compared with the rows that the table's items make, in both directions: the differences, and their repair."""
+"""Rows compared in both directions with those that the table's items make: the differences, and their repair."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ Doubts = dict[RowId, set[ItemKey]]
 
 @dataclass
 class RowVerify:
-    """Compares the rows of the tables that `stage` writes with the items of `pages`: page by page of either side.
+    """Compares the rows of the tables that `stage` writes with the items of `pages`.
 
-    `stop` ends it between two pages, with Interrupted. `clock`: seconds that only grow. `settle_s`: the delay before a
-    difference is checked again, since a row follows its items a moment later.
+    `stop` ends it between two pages, with Interrupted.
+    `clock`: monotonic seconds.
+    `settle_s`: delay before a difference is checked again, since a row follows its items a moment later.
     """
 
     stage: Reverse
@@ -86,7 +87,7 @@ class RowVerify:
         return SpelledRows(self.source, self.stage.spellings)
 
     def run(self) -> RowsVerified:
-        """The differences at the first check and again `settle_s` later. Raises: Interrupted, StoppedError, SourceError."""
+        """Differences that persist after `settle_s`. Raises: Interrupted, StoppedError, SourceError."""
         doubts: Doubts = {}
         for page in self._doubts():
             for row, keys in page.items():
@@ -106,18 +107,18 @@ class RowVerify:
         )
 
     def unkept(self) -> Unkept:
-        """Attributes of the items that no row keeps: the table is read, and of the source the rows that its items name."""
+        """Attributes that no row keeps. Reads the table, and the rows that its items name."""
         for items in self.pages():
             self._check()
             self._of_items(items)
         return Unkept(self._extra, self._forms)
 
     def repair(self, check: Check, *, deletes: bool) -> int:
-        """How many rows were checked again. Each is written as its items have it, or waits, as a row with a changed item
-        does: none is deleted before `ReverseDaemon` has seen all shards pass. `run` reports the remaining differences.
+        """Write each differing row from its items; return how many were checked.
 
-        `check`: called before each write; raises if this process must stop writing rows. `deletes`: also delete rows that
-        no item has, which may never have had one.
+        Deletes wait until `ReverseDaemon` has seen all shards pass. `run` reports the remaining differences.
+        `check`: called before each write; raises if this process must stop writing.
+        `deletes`: also delete rows without items, which may never have had one.
         """
 
         def may_write() -> None:
@@ -137,8 +138,7 @@ class RowVerify:
         return {row: keys for row, keys in doubts.items() if states[row].waits != "gone"}
 
     def _mend(self, doubts: Doubts, check: Check) -> int:
-        """How many rows were repaired. Pages of the table have rows in any order, and a row without its parent is
-        refused."""
+        """Number of repaired rows. A row without its parent is refused, and pages have rows in any order."""
         names = parents_first([table.facts for table in self.stage.tables.values()])
         place = {name: number for number, name in enumerate(names)}
         ordered = sorted(doubts, key=lambda row: (place.get(row[0], -1), row))
@@ -154,7 +154,7 @@ class RowVerify:
     # ── pages of both sides ──
 
     def _doubts(self) -> Iterator[Doubts]:
-        """The table first: which items hold a row is known before one is taken for a row that no item holds."""
+        """The table first: rows with items must be known before a row counts as one without."""
         self.progress.entity_started(TABLE, 0, 0)
         for number, items in enumerate(self.pages()):
             self._check()
@@ -186,7 +186,8 @@ class RowVerify:
         return doubts
 
     def _of_items(self, items: Sequence[Item]) -> Doubts:
-        """Doubts of a page of the table: missing rows, and rows that do not make the item in its current state."""
+        """Doubts of a page of the table: missing rows, and rows that do not make the item in its current
+        state."""
         doubts: Doubts = {}
         stored: dict[ItemKey, Item] = {}
         keys: dict[str, set[SourceKey]] = defaultdict(set)
@@ -213,7 +214,7 @@ class RowVerify:
         return doubts
 
     def _count_unkept(self, made: Item, item: Item) -> None:
-        """Count differences of two items of the same row. Attributes that only `made` has do not count."""
+        """Count differences of two items of the same row. Attributes only in `made` do not count."""
         table = self.stage.inverse.table
         for one in differences(made, item, frozenset({*table.own_attributes, *table.kept})):
             if one.kind != "missing":
@@ -221,7 +222,7 @@ class RowVerify:
                 counts[table.type_of(item), one.attribute] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
-        """Rows on which the two items with this key differ."""
+        """Rows on which the two items differ."""
         wanted, there = self._told(made), self._told(stored)
         if there is None:
             return {row: {key} for row in wanted or {}} | {(ITEM_ALONE, item_key_text(key)): {key}}
@@ -260,7 +261,7 @@ class RowVerify:
                 yield RowDifference(told[0], row[0], row[1], told[1])
 
     def _left_out(self, rows: Sequence[RowId]) -> set[RowId]:
-        """Rows that the entity's `where` leaves out: no item may have them."""
+        """Rows excluded by the entity's `where`, which no item may have."""
         own = {entity.plan.table.name for entity in self.entities}
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
         for table, key in rows:
@@ -323,7 +324,6 @@ def rows_there(source: RowsByKey, stage: Reverse, rows: Collection[RowId]) -> di
 
 
 def _plan(table: WrittenTable, names: Collection[str]) -> EntityPlan:
-    """A plan of the table's own rows, all of them."""
     facts = table.facts
     columns = [column for column in facts.columns if column.name in {*names, *table.key}]
     key = tuple(column for name in table.key if (column := facts.column(name)) is not None)
@@ -332,7 +332,6 @@ def _plan(table: WrittenTable, names: Collection[str]) -> EntityPlan:
 
 
 def _decoded(column: Column, raw: Any) -> Any:
-    """The core's decoded value; a value that it refuses is equal to none."""
     try:
         return decoder(column.kind)(raw)
     except NoFormError as error:

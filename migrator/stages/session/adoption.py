@@ -1,4 +1,5 @@
-"""Adoption: gives a table another journal, which learns keys, phases and direct entities; and checks before an epoch."""
+"""Adoption of a table by another journal, which learns keys, phases and direct entities; checks before an
+epoch."""
 
 from __future__ import annotations
 
@@ -28,21 +29,20 @@ def try_tickets(session: JobSession) -> None:
 
 
 def try_table(session: JobSession) -> None:
-    """Raises: OlderError, AnotherJournalError, SettingsError for a table with which a relay does not continue."""
+    """Raises: OlderError, AnotherJournalError, SettingsError if a relay cannot continue with the table."""
     target = session.target
     if target.admin.state(target.design) is not None:
         session.keeping(session.live.tickets, ControlItem(target.store, _taken_over)).look()
 
 
 def guard(session: JobSession) -> None:
-    """Raises: as try_table does, and if the table is another job's."""
+    """Raises: as try_table, and if the table is another job's."""
     session.refuse_strange(session.target)
     if session.live.capture.installation() is not None:
         session.keeping(session.live.tickets, session.control_of(session.target.fenced(by_condition))).guard()
 
 
 def known_tickets(session: JobSession) -> list[int]:
-    """The highest tickets known to the journal and the table."""
     target = session.target
     table = target.admin.state(target.design)
     if table is None:
@@ -51,7 +51,7 @@ def known_tickets(session: JobSession) -> list[int]:
 
 
 def want_repair(session: JobSession) -> None:
-    """Stops writes to the job's table until it was repaired; a table without items written with tickets needs no repair."""
+    """Stop writes to the table until it is repaired. A table without ticketed items needs no repair."""
     target = session.target
     table = target.admin.state(target.design)
     if table is not None and control_state(target.store).is_there:
@@ -77,22 +77,20 @@ def adoption_of(session: JobSession) -> Adoption:
 
 
 def _taken_over(state: ControlState) -> None:
-    """Accept any state: an adoption takes the table over from any journal that wrote to it meanwhile."""
+    """Accept any state: an adoption takes over from any journal that wrote meanwhile."""
 
 
 # ── Keys that the journal must know, learnt from the items of a table ──
 
 
 class KeysOfItems(Struct, frozen=True):
-    """`remembered`: entities with keys that cannot be computed from one row."""
+    """`remembered`: entities whose keys cannot be computed from one row."""
 
     design: TableDesign
     remembered: frozenset[str]
     memory: Memory
 
     def remember(self, ticket: int, page: Sequence[Item]) -> int:
-        """Remembers the key of every live item for its row, and how many there were; one that the row no longer has gets a
-        tombstone when the row is read next."""
         keys_by_root: dict[Root, list[ItemKey]] = defaultdict(list)
         for item in page:
             root = self._root(item)
@@ -103,7 +101,6 @@ class KeysOfItems(Struct, frozen=True):
         return sum(map(len, keys_by_root.values()))
 
     def _root(self, item: Item) -> Root | None:
-        """The root with a key that must be remembered; None for an item without one."""
         root = None if self.design.is_hidden(item) else self.design.root_of(item)
         return root if root is not None and root[0] in self.remembered else None
 
@@ -114,8 +111,10 @@ TAKEN_OVER_BY = "migrator"
 
 
 class Adoption(Struct, frozen=True):
-    """`pages`: those of a scan of the whole table; `remembered`: entities with keys that cannot be computed from one row;
-    `keep_direct`: records the entities that the service writes itself."""
+    """`pages`: a scan of the table. `remembered`: entities whose keys cannot be computed from one row.
+
+    `keep_direct`: records the entities the service writes itself.
+    """
 
     job: str
     table_id: str
@@ -131,7 +130,8 @@ class Adoption(Struct, frozen=True):
     keep_direct: Callable[[Collection[str]], None]
 
     def run(self, reason: str) -> int:
-        """How many keys are remembered again. Safe to interrupt: the table names this journal only at the end."""
+        """Return how many keys are remembered. Safe to interrupt: the table names this journal only at the
+        end."""
         # Others may have written meanwhile: no backfill may replace items without a condition.
         self.writers.fence()
         state = self.control.read_control()
@@ -152,7 +152,7 @@ class Adoption(Struct, frozen=True):
         return sum(keys.remember(ticket, page) for page in self.pages())
 
     def _take_over(self, before: Kept, reason: str) -> None:
-        """Take over from the table the records that are newer than those of a lost or restored journal."""
+        """Copy the table's records that are newer than those of a lost or restored journal."""
         journal = self.on_record()
         is_another = before.journal != journal.journal
         for name, kept in before.phases.items():

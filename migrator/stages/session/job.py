@@ -1,5 +1,4 @@
-"""Opens the parts that one job names: its source with capture, its journal and its table; and checks that they belong
-together."""
+"""Opens a job's source with capture, journal and table, and checks that they belong together."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ JOURNAL_CONNECTIONS = 15
 
 
 def read_job(path: Path, *, asks_source: bool = True) -> Job:
-    """The job of the file, which log lines name from now on; see load_job()."""
+    """Load the job, which log lines name from now on; see load_job()."""
     job = load_job(path, os.environ, asks_source=asks_source)
     logs.name_job(job.name)
     return job
@@ -92,7 +91,7 @@ def read_job(path: Path, *, asks_source: bool = True) -> Job:
 def sampled(
     settings: DocumentSettings, number: int
 ) -> Iterator[tuple[str, Mapping[str, str], list[WiredItem]]]:
-    """Name, key and `number` documents at most of each of the old tables."""
+    """Name, key and up to `number` documents of each old table."""
     reader, most = open_reader(settings, 1, Retry())
     with closing(reader.client):
         for name, real in settings.real_names.items():
@@ -103,11 +102,12 @@ def sampled(
 def open_journal(
     job: Job, stop: Callable[[], bool] = lambda: False, patience: Backoff | None = None
 ) -> Iterator[SqlJournal]:
-    """The job's journal; `journal: source` is one in the source's own database.
+    """The job's journal; `journal: source` is in the source's own database.
 
-    `patience`: how long a server that is away is waited for; as in the job otherwise. `stop`: whether to give up.
-    Raises: SettingsError if the source is an SQLite file, which has one writer at a time; AnotherJobError if it is a job
-    with another table or source that the journal knows by this name.
+    `patience`: for an unreachable server; by default the job's.
+    Raises: SettingsError if the source is an SQLite file, which has one writer at a time; AnotherJobError if
+    the journal
+    knows this name with another table or source.
     """
     with _any_journal(job, Retry(patience or backoff_of(job), stop)) as journal:
         identity = SqlIdentity(journal.database, job.name)
@@ -116,7 +116,7 @@ def open_journal(
 
 
 def keep_names(job: Job) -> dict[NameKind, str]:
-    """The job's names of its table and source, which its journal records for the job from now on."""
+    """Names of table and source, which the journal records from now on."""
     with _any_journal(job, Retry(backoff_of(job))) as journal:
         return add_names(_names(job), SqlIdentity(journal.database, job.name))
 
@@ -139,12 +139,12 @@ def _location(job: Job) -> JournalLocation:
 
 
 def refuse_absent_journal(job: Job) -> None:
-    """Raises: SettingsError if the journal is missing, for a run to be joined on this host. Nothing is created or moved."""
+    """Raises: SettingsError if the journal is missing, for a run to be joined on this host. Creates nothing."""
     refuse_absent(_location(job), job.name)
 
 
 def answered_by_table(job: Job) -> list[str]:
-    """The patterns that the journal records as answered by DynamoDB; none if the journal is missing or unreachable."""
+    """Patterns the journal records as answered by DynamoDB; none if it is missing or unreachable."""
     location = job.journal != IN_SOURCE and _location(job)
     if location and location.file and not os.path.exists(location.file):
         return []
@@ -157,13 +157,13 @@ def answered_by_table(job: Job) -> list[str]:
 
 
 def _names(job: Job) -> dict[NameKind, str]:
-    """The names of the job's table and source, '' if unknown. Sends no request."""
+    """Names of table and source, '' if unknown. Sends no request."""
     # A journal in the source moves with the source: it need not distinguish it from others.
     return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
 
 
 def source_name(job: Job) -> str:
-    """A unique name of this source; "" if not known. The source is not read."""
+    """A unique name of this source; "" if unknown. Does not read the source."""
     if job.source.dynamodb:
         return job.source.dynamodb.identity
     return identity_of(job.source.url, secret_providers(job.path.parent))
@@ -181,10 +181,7 @@ def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
 
 
 class Target(Struct, frozen=True):
-    """One job's table: its design under the job's name, its edges, and its bucket if the job names one.
-
-    A newly opened one can only be read; writers use the result of `fenced`.
-    """
+    """One job's table under its name, and its bucket, if any. Read-only until `fenced`."""
 
     design: TableDesign
     admin: DynamoTableAdmin
@@ -192,24 +189,22 @@ class Target(Struct, frozen=True):
     objects: S3Objects | None = None
 
     def table_id(self) -> str:
-        """Id of the table, which must exist and fit the mapping. Raises: TargetError."""
         return self.admin.existing(self.design)
 
     def pages(self) -> Iterator[list[Item]]:
-        """Every item of the table, by one scan."""
         return (page.items for page in self.store.scan(0, 1))
 
     def stripping(self) -> DynamoStripping:
-        """Context manager: removes migrator's attributes from items."""
+        """Context manager that removes migrator's attributes from items."""
         return DynamoStripping(self.store)
 
     def fenced(self, check: Callable[[], None]) -> Target:
-        """The target for a writer; `check` is called before each request, and raises when sending must stop."""
+        """The target for a writer. `check`: called before each request; raises when sending must stop."""
         return replace(self, store=self.store.fenced(check))
 
 
 class RequestLimits(Struct, frozen=True):
-    """How many requests there may be at once, how long each may take, and how patiently they are sent again."""
+    """`backoff`: between retries of a request."""
 
     connections: int
     timeout_s: float
@@ -227,7 +222,8 @@ def open_target(
     requests: RequestLimits | None = None,
     sent: Sent | None = None,
 ) -> Target:
-    """The job's table; starts the embedded DynamoDB if the job names it. `sent`: an existing counter of requests to use."""
+    """Open the job's table; starts the embedded DynamoDB if the job names it. `sent`: an existing request
+    counter."""
     settings, request_limits, named = job.target, requests or RequestLimits.of(job), design_for(job, design)
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
@@ -250,7 +246,7 @@ def backoff_of(job: Job) -> Backoff:
 
 
 def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
-    """Also if the job sets no limit: `migrator pace` may set one while a process is running."""
+    """Even without a limit in the job: `migrator pace` may set one during the run."""
     return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
@@ -267,7 +263,7 @@ def _objects(job: Job, design: TableDesign, backoff: Backoff, stop: Callable[[],
 
 
 def extras_of(job: Job) -> list[tuple[str, str]]:
-    """The extras of the package that the job needs, each with the module that it brings."""
+    """Extras that the job needs, each with its module."""
     extras = {extra_for(job.source.url)}
     if (job.target.endpoint or "").startswith(EMBEDDED):
         extras.add(("local", "ministack"))
@@ -275,8 +271,10 @@ def extras_of(job: Job) -> list[tuple[str, str]]:
 
 
 def client_of(job: Job, service: str, policy: str = "") -> Any:
-    """A client of another service of AWS, with the job's region, credentials and endpoint. `policy`: of the
-    session of the job's role; '' for all that the role may."""
+    """Client of another AWS service, with the job's region, credentials and endpoint.
+
+    `policy`: of the session of the job's role; '' for all its rights.
+    """
     settings, role = job.target, _role(job)
     return service_client(
         service,
@@ -290,9 +288,9 @@ def client_of(job: Job, service: str, policy: str = "") -> Any:
 
 @contextmanager
 def own_words(client: Any, table: str) -> Iterator[None]:
-    """For a block that sends its own requests by a client of client_of. `table`: its name for the table.
+    """For a block that sends requests by a client of client_of. `table`: its name for the table.
 
-    Raises: StoppedError, TargetError for an error of boto's.
+    Raises: StoppedError, TargetError for boto's errors.
     """
     try:
         yield
@@ -313,12 +311,11 @@ def _role(job: Job) -> AssumedRole | None:
 
 
 def region_of(job: Job) -> str | None:
-    """The region that the job's table is in, or would be; None if none is set."""
+    """The table's region; None if none is set."""
     return default_region(job.target.region, job.target.profile)
 
 
 def design_for(job: Job, design: TableDesign) -> TableDesign:
-    """The mapping's table under the name that the job gives it, with the attributes that its services set themselves."""
     return replace(design, name=job.target.table or design.name, kept=frozenset(job.keep))
 
 
@@ -326,7 +323,7 @@ def design_for(job: Job, design: TableDesign) -> TableDesign:
 
 
 def jobs_of(target: Target) -> frozenset[str]:
-    """The captured jobs with records in the table."""
+    """Captured jobs with records in the table."""
     return frozenset(control_state(target.store).jobs)
 
 
@@ -405,15 +402,13 @@ class Live(Struct, frozen=True):
 
     @property
     def exact_marks(self) -> TriedMarks:
-        """The marks, counted with all changes that were committed before: for evidence."""
+        """Marks counted with all changes committed before: for evidence."""
         return self.marks.exact() if isinstance(self.marks, SqlMarks) else self.marks
 
     def slot_lag(self) -> SlotLag | None:
-        """How far the slot of the source's log is behind; None if the log is not captured."""
         return self.marks.lag() if isinstance(self.marks, SqlMarks) else None
 
     def marked_by(self) -> MarkedBy:
-        """The default source of marks of an install: the log if it is captured, else triggers."""
         installation = self.capture.installation()
         return "log" if installation is not None and installation.marked_by == "log" else "triggers"
 
@@ -428,9 +423,11 @@ def open_live(
     source: JobSource | None = None,
     answer_within_s: float | None = None,
 ) -> Iterator[Live]:
-    """`source`: its connections are used to read capture; None: a connection of its own. Connections for writes are
-    opened at the first write. `answer_within_s`: timeout of a statement, and of a silent server after that; None: the
-    job's."""
+    """`source`: its connections read capture; None for an own connection. Write connections open at the first
+    write.
+
+    `answer_within_s`: timeout of a statement, and then of a silent server; None: the job's.
+    """
     settings = job.source
     if settings.dynamodb is not None:
         with _open_old_live(job, settings.dynamodb, Retry(patience, stop), source) as live:
@@ -459,7 +456,6 @@ def open_live(
 
 
 def _is_over(job: Job) -> bool:
-    """Whether the service writes the table itself, so that no relay needs to read the log."""
     with open_journal(job) as journal:
         return write_ownership(job, sound_mapping(job.mapping).mapping, journal).is_service()
 
@@ -468,7 +464,7 @@ def _is_over(job: Job) -> bool:
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
-    """Capture's edges of old DynamoDB tables, which keep no state of migrator: the journal does."""
+    """Capture's edges of old DynamoDB tables. The journal keeps the state that these do not."""
     with open_journal(job, retry.stop, retry.backoff) as journal, ExitStack() as stack:
 
         def is_over() -> bool:

@@ -1,4 +1,4 @@
-"""Servers of the embedded DynamoDB that jobs share on this machine."""
+"""Embedded DynamoDB servers that jobs share on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def running() -> tuple[EmbeddedServer | None, str]:
 
 
 def stop() -> bool:
-    """Stops all, their tables saved; whether there was one. Raises: StoppedError."""
+    """Stop all, saving their tables; return whether there was one. Raises: StoppedError."""
     return True in [embedded.stop(home) for home in _folders()]
 
 

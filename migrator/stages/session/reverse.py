@@ -1,4 +1,4 @@
-"""Opens the edges of rollbacks and moves of patterns: stream, inverse of the mapping, a writer of rows, the evidence."""
+"""Edges of rollbacks and moves of patterns: stream, inverse mapping, row writer, evidence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 
 def shards_of(session: JobSession) -> SqlStreamJournal:
-    """Progress in each shard of the table's stream."""
     return SqlStreamJournal(session.journal.database, session.job.name, session.design.name)
 
 
@@ -77,8 +76,10 @@ def inverse_of(session: JobSession, plans: Sequence[EntityPlan]) -> Inverse:
 def written_tables(
     inverse: Inverse, plans: Sequence[EntityPlan], others: Sequence[EntityPlan]
 ) -> dict[str, WrittenTable]:
-    """Tables to write: those with an entity of their own by its key; those with rows in lists by their primary key.
-    Tables of `others` are left out: their rows are the truth."""
+    """Tables to write: those of entities by the entity's key, those of lists by their primary key.
+
+    Leaves out tables of `others`, whose rows are the truth.
+    """
     listed = (child.table for design in inverse.designs for child in design.lists)
     tables = {table.name: WrittenTable(table, table.primary_key) for table in listed}
     for plan in (one for one in plans if not one.is_single):
@@ -101,8 +102,6 @@ def grants_of(session: JobSession) -> SqlGrants:
 
 
 class ReverseEdges(Struct, frozen=True, dict=True):
-    """The edges of a rollback of the named entities, whether the job sets them direct or not."""
-
     session: JobSession
     names: Collection[str]
 
@@ -112,7 +111,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
     @cached_property
     def source(self) -> SqlSource:
-        """The primary alone: on a replica rows that were written just now are not there yet, and others still are."""
+        """The primary alone: a replica lags behind writes."""
         return self.session.sql.at_primary()
 
     @property
@@ -121,7 +120,7 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
     @cached_property
     def inverse(self) -> Inverse:
-        """The inverse with the job's name for the table, by which items are read."""
+        """Inverse with the job's name for the table."""
         return inverse_of(self.session, self.plans)
 
     @cached_property
@@ -139,17 +138,16 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return list(unreadable(self.inverse, self.entities, takes_rows=self.session.source.takes_rows))
 
     def two_ways(self) -> list[str]:
-        """Reasons why rows would be written both ways if these entities are direct, and no others."""
+        """Why rows would be written both ways if only these entities are direct."""
         return list(shared_tables(self.session.checked.besides(self.names), self.inverse))
 
     def notes(self) -> list[str]:
-        """Notes on causes, not obstacles, that may keep rows from matching their items."""
+        """Harmless reasons for rows not to match their items."""
         with closing(self.writer()) as rows:
             triggers = rows.changing_triggers([table.facts for table in self.tables.values()])
         return list(notes([table.facts for table in self.tables.values()], triggers))
 
     def sql_writers(self, *, refuse: bool) -> SqlWriterStatus:
-        """`refuse`: create the missing triggers."""
         tables = following(self.tables.values(), self.plans, self.session.plans)
         return sql_writers(self.session.live.capture, self.session.job.name, tables, refuse=refuse)
 
@@ -161,7 +159,6 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return StreamReader(self.stream, shards, work, lease_s=self.session.job.tuning.lease_s)
 
     def begin(self, shards: StreamJournal) -> None:
-        """Begin with the writes from here on."""
         begin(self.stream, shards)
 
     @contextmanager
@@ -175,12 +172,11 @@ class ReverseEdges(Struct, frozen=True, dict=True):
             yield Reverse(self.inverse, self.tables, *edges, settle_s, spellings)
 
     def verify(self, stage: Reverse, progress: Progress, settle_s: float) -> RowVerify:
-        """A verify of the rows that `stage` writes; it ends with Interrupted after the session's `stop`."""
         edges = (stage, self.source, self.entities, self.session.target.pages, self.session.stop, running_s)
         return RowVerify(*edges, progress, self.session.job.tuning.page_rows, settle_s)
 
     def move_counters(self) -> None:
-        """Past the rows that are there, so that a service that inserts rows again does not meet them."""
+        """Move past existing rows, so that a service's new rows do not collide with them."""
         with closing(self.writer()) as rows:
             rows.move_counters([table.facts for table in self.tables.values()])
 
@@ -200,7 +196,6 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
 
 def gatherer_of(session: JobSession) -> EvidenceGatherer:
-    """The gatherer of a job's evidence. Raises: an error if source or capture is unreachable."""
     return EvidenceGatherer(
         job=session.job.name,
         limits=session.job.cutover,
@@ -221,8 +216,7 @@ def gatherer_of(session: JobSession) -> EvidenceGatherer:
 
 
 def keep_direct(session: JobSession, table_id: str) -> None:
-    """Record the entities that the service writes itself from now on, and that it no longer writes the others: their rows
-    stop waiting."""
+    """Record the entities the service writes itself from now on. Rows of the others stop waiting."""
     job, revision = session.job, session.checked.mapping.revision
     taken_back = session.on_record().direct - set(job.direct)
     owner.keep_direct(session.journal, job.name, table_id, revision, job.direct)

@@ -1,4 +1,4 @@
-"""Opens the parts of a service: the adapter with its marks, strict mode and flush, and its reads."""
+"""A service's parts: the adapter with its marks, strict mode and flush, and its reads."""
 
 from __future__ import annotations
 
@@ -75,14 +75,11 @@ JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 
 
 class Service(Struct, frozen=True, dict=True):
-    """The edges of a process of a service, and its questions."""
-
     session: JobSession
     heartbeat: Heartbeat
 
     @cached_property
     def questions(self) -> dict[str, Question]:
-        """Questions by pattern."""
         checked = self.session.checked
         designs = Designs(checked.read_plans)
         return {
@@ -92,7 +89,6 @@ class Service(Struct, frozen=True, dict=True):
 
     @cached_property
     def hidden(self) -> dict[str, Hidden]:
-        """Hidden parts by pattern."""
         checked = self.session.checked
         return hidden_by_pattern(checked.mapping, checked.read_plans)
 
@@ -101,8 +97,11 @@ class Service(Struct, frozen=True, dict=True):
 def open_service(
     path: Path, name: str = "", version: str = "", stop: Event | None = None
 ) -> Iterator[Service]:
-    """Everything that an adapter needs, from a job file. It sends no request to DynamoDB yet. `name`, `version`: of the
-    service; by default the job's name. Raises: the errors of a faulty job, mapping, source or journal."""
+    """Everything that an adapter needs, from a job file. Sends no request to DynamoDB yet.
+
+    `name`, `version`: of the service; by default the job's name.
+    Raises: the errors of a faulty job, mapping, source or journal.
+    """
     job = read_job(path)
     opened = JobSession(
         *(job, "service"),
@@ -133,7 +132,7 @@ def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:
 
 
 class WritingOptions(Struct, frozen=True):
-    """How a service wants its changes written. `sessions`: how many it may have at once; None if that is not known."""
+    """How a service writes its changes. `sessions`: maximum at once; None if unknown."""
 
     mode: Mode = "outbox"
     unknown_rows: UnknownRows = "refuse"
@@ -149,8 +148,6 @@ class WritingOptions(Struct, frozen=True):
 
 
 class DualWriting(Struct, frozen=True):
-    """A service's dual writes, under way."""
-
     adapter: Adapter
     sessions: Sessions
 
@@ -186,7 +183,6 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
 
 
 def _begun(session: JobSession) -> Installation:
-    """The installation of capture at a service's start. Raises: as open_dual_writing does."""
     session.refuse_unknown()
     _need_rows(session)
     standing = session.revisions.standing()
@@ -196,7 +192,7 @@ def _begun(session: JobSession) -> Installation:
 
 
 def marking_role(service: Service, installation: Installation, options: WritingOptions) -> ServiceRole:
-    """Role of a service that writes to SQL, with the source's capture at its start."""
+    """Role of a service that writes to SQL."""
     session = service.session
     unmarked = partial(session.unmarked_by, session.own_revision())
     at_once = session.live.sql_capture.at_once()
@@ -212,8 +208,6 @@ def _need_rows(session: JobSession) -> None:
 
 
 class _ServiceWriter(Struct, frozen=True):
-    """Functions that make items before and after a commit; None for neither."""
-
     before_commit: BeforeCommit | None
     flush: Flush | None
 
@@ -242,7 +236,7 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Serv
 def _open_shared_leases(
     session: JobSession, kind: WriterKind, job: Job | None = None
 ) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
-    """The edges of the service's writers, which run with others. `job`: with the limits of its sessions."""
+    """Edges of the service's writers, which run with others. `job`: with its sessions' limits."""
     with session.open_concurrent(job) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
         edges = opened.under(refuse_late)
@@ -256,8 +250,10 @@ def _open_shared_leases(
 
 @contextmanager
 def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
-    """Items are made right after each write of the clients, if the old side is DynamoDB tables, with marks in their
-    streams. Raises: SettingsError if no client is given, or capture does not fit; StoppedError, TargetError."""
+    """Make items right after the clients' writes to old DynamoDB tables, with marks in their streams.
+
+    Raises: SettingsError if no client is given, or capture does not fit; StoppedError, TargetError.
+    """
     session = service.session
     refuse_marks_alone(options.mode, flush=options.flush)
     installation = _begun(session)
@@ -298,7 +294,7 @@ def _relay(edges: ConcurrentEdges) -> Relay:
 
 
 def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], None]) -> Relay:
-    """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
+    """A relay that reads inside the service's transaction, and never waits on its event loop."""
     relay = off_loop(partial(edges.relay, check))
     refresh, objects = relay.refresh, relay.refresh.objects
     inside = replace(
@@ -320,8 +316,10 @@ CALLERS_TIMEOUT_S = 20.0
 
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
-    """Raises: StoppedError, SettingsError if the journal is unreachable; TargetError if an index is missing of a pattern
-    that is not off: a service should not start then."""
+    """Raises: StoppedError, SettingsError if the journal is unreachable; TargetError if an active pattern's
+    index is
+    missing: a service should not start then.
+    """
     session, heartbeat = service.session, service.heartbeat
     job, settings, mapping = session.job, session.job.reads, session.checked.mapping
     revision = mapping.revision
@@ -399,7 +397,7 @@ def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
 def _edges(
     session: JobSession, connection_options: ConnectionOptions, requests: RequestLimits
 ) -> Iterator[Backends]:
-    """Connections of their own: no read waits for one that a shadow holds."""
+    """With own connections: no read waits for a shadow's."""
     source = session.source.with_own_connections(connection_options, Retry(requests.backoff))
     try:
         design, sent = session.checked.mapping.table, session.target.store.sent

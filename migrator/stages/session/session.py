@@ -1,4 +1,4 @@
-"""`JobSession`: every edge of one job, each opened at first use, and closed as its block ends."""
+"""`JobSession`: a job's edges, opened at first use and closed as its block ends."""
 
 from __future__ import annotations
 
@@ -89,14 +89,18 @@ Held: TypeAlias = RunLease | JoinedLease
 
 
 class JobSession:
-    """Every edge of one job. None is opened before a part needs it, and all are closed as the block ends.
+    """A job's edges, opened at first use and closed as the block ends.
 
-    `job`: its file, or the job as it was read. `command`: shown to the source's administrator after the job's name.
-    `workers`: how many read the source at once; None: the job's. `parsed`: another revision than the mapping's file.
-    `patience`: how long to wait for an unreachable journal, and `live_patience`: for capture's part of the source; None:
-    the job's. `own_live`: whether capture has its own connections. `requests`: limits of requests to the table; None: the
-    job's. `gone`: ids of silent instances that are not counted. `stop`: set to end all waiting. `outer`: the session of
-    the job as its file has it, whose journal this one has.
+    `job`: its file, or the job itself.
+    `command`: shown to the source's administrator after the job's name.
+    `workers`: readers of the source; None: the job's.
+    `parsed`: another revision than the mapping's file.
+    `patience`, `live_patience`: for the journal, for capture's part of the source; None: the job's.
+    `own_live`: whether capture has its own connections.
+    `requests`: limits of requests to the table; None: the job's.
+    `gone`: ids of silent instances that do not count.
+    `stop`: ends all waiting.
+    `outer`: the session of the unchanged job, which shares its journal.
     """
 
     def __init__(
@@ -143,8 +147,11 @@ class JobSession:
         own_live: bool = False,
         gone: Collection[str] = (),
     ) -> Iterator[JobSession]:
-        """A session of the job, or of the job with other limits (`job`), with this session's journal, and its own source
-        and table until the block ends. Raises: as checked_on, if the mapping does not fit the source."""
+        """A session of the job, or of a changed `job`, with this session's journal but its own source and
+        table.
+
+        Raises: as checked_on, if the mapping does not fit the source.
+        """
         opened = JobSession(
             job or self.job,
             command,
@@ -168,7 +175,6 @@ class JobSession:
 
     @cached_property
     def parsed(self) -> ParsedMapping:
-        """The mapping, with its faults."""
         return self._other_revision or read_mapping(self.job.mapping)
 
     @property
@@ -184,7 +190,6 @@ class JobSession:
 
     @cached_property
     def checked(self) -> Checked:
-        """The mapping planned for the source."""
         return with_writes(checked_on(self.source, self.parsed), self.job.direct, self.job.keep)
 
     @property
@@ -211,7 +216,7 @@ class JobSession:
 
     @cached_property
     def live(self) -> Live:
-        """Capture's edges, by the source's connections if they have none of their own."""
+        """Capture's edges, on the source's connections unless own ones are set."""
         patience = self.live_patience or backoff_of(self.job)
         if self.own_live:
             opening = (self._outer or self).open_own_live(self.command, patience)
@@ -220,12 +225,11 @@ class JobSession:
         return self._open_until.enter_context(opening)
 
     def open_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
-        """Capture's edges under another name, and as patient."""
         return open_live(self.job, command, stop=self.stop.is_set, patience=patience, source=self.source)
 
     @contextmanager
     def strained(self) -> Iterator[JobSource]:
-        """The source on a connection of its own, which the work cannot block; opened at first use."""
+        """The source on its own connection, opened at first use, which the work cannot block."""
         options = ConnectionOptions(
             name=name_of(self.job.name, "pace"),
             pool_size=1,
@@ -240,7 +244,7 @@ class JobSession:
         return source_health(self.sql.dialect, self.sql.query, self.sql.pooling())
 
     def open_own_live(self, command: str, patience: Backoff = DDL_PATIENCE) -> AbstractContextManager[Live]:
-        """Capture's edges with their own connections, independent of the readers of rows."""
+        """Capture's edges on their own connections, independent of row readers."""
         return open_live(self.job, command, stop=self.stop.is_set, patience=patience)
 
     # ── the table ──
@@ -251,12 +255,11 @@ class JobSession:
 
     @cached_property
     def table_id(self) -> str:
-        """Id of the table, which must exist and fit the mapping. Raises: TargetError."""
         return self.target.table_id()
 
     @cached_property
     def target_with_short_wait(self) -> Target:
-        """The table, for requests before and after the command's own work; none of them waits for long."""
+        """The table with short waits, for requests before and after the command's own work."""
         if self._outer is not None:
             return self._outer.target_with_short_wait
         backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
@@ -274,19 +277,18 @@ class JobSession:
         )
 
     def lease(self, doing: str = "") -> RunLease:
-        """The job's, to be held by a block. Raises: SettingsError in the block if another run of the job is active."""
+        """The job's lease. Raises: SettingsError in the block if another run of the job is active."""
         return RunLease(self.journal, self.job.name, doing=doing)
 
     def joined_lease(self) -> JoinedLease:
-        """The lease of the process that has begun the run, which another one joins during the run."""
+        """The lease of the process that began the run."""
         return JoinedLease(self.journal, self.job.name)
 
     def is_doing(self, doing: str) -> bool:
         return is_doing(self.journal, self.job.name, doing)
 
     def try_journal(self) -> str:
-        """The journal's name, after taking and returning the job's lease, and trying an operation on each of migrator's
-        tables."""
+        """The journal's name, after trying the lease and an operation on each of migrator's tables."""
         with self.lease():
             self.journal.probe()
             return self.journal.name
@@ -325,7 +327,6 @@ class JobSession:
 
     @property
     def is_file(self) -> bool:
-        """Whether the source is SQLite: a file, without users, with one writer at a time."""
         return engine_of(self.sql.dialect).is_file
 
     def memory_of(self, table_id: str) -> SqlMemory:
@@ -339,7 +340,7 @@ class JobSession:
         return SqlWriters(self.journal.database, table_id)
 
     def writers_of_tables(self) -> list[SqlWriters]:
-        """For each table that the job has had a run on; sends no request."""
+        """For each table that the job had a run on; sends no request."""
         tables = dict.fromkeys(run.identity.table_id for run in self.journal.runs(self.job.name))
         return [self.writers_of(table_id) for table_id in tables]
 
@@ -365,7 +366,7 @@ class JobSession:
         return known.without(self.gone) if self.gone else known
 
     def runs_as_they_stand(self, *, relays_work: bool = True) -> list[Run]:
-        """The job's runs, with abandoned ones as such."""
+        """The job's runs, with abandoned ones marked."""
         return runs_as_they_stand(self.journal, self.job.name, relays_work=relays_work)
 
     def newest(self) -> Newest | None:
@@ -377,8 +378,10 @@ class JobSession:
     # ── revisions of the mapping ──
 
     def own_revision(self) -> Revision:
-        """The revision of the job's mapping and of the columns that it reads now; without direct entities. Groups written
-        together are part of it: a relay without knowledge of a group would write its items one by one."""
+        """Revision of the mapping and of the columns it reads now, without direct entities.
+
+        Contains groups written together: a relay that does not know a group would write its items one by one.
+        """
         checked, plans = self.checked, self.plans
         answers = answer_digests(checked.mapping, checked.read_plans)
         # With the current columns: another type of one gives other items, though the mapping means the same.
@@ -388,7 +391,7 @@ class JobSession:
         return Revision(self._writing_digest(), revision, meaning, answers, marked, text)
 
     def revision_at_work(self) -> Revision:
-        """This revision under the journal's name, if the newest one is the same in other words."""
+        """This revision under the journal's name, if the newest one differs only in wording."""
         own = Revision(self._writing_digest(), self.checked.mapping.revision)
         return own.named_by(self.newest(), self.own_revision)
 
@@ -401,7 +404,7 @@ class JobSession:
         return SqlRevisions(self.journal.database, self.job.name, self.own_revision())
 
     def unmarked_by(self, own: Revision) -> Sequence[str] | None:
-        """Parts of marks by the job's newest mapping that marks by `own` lack; None if not known."""
+        """Parts of marks by the newest mapping that marks by `own` lack; None if unknown."""
         return own.unmarked(self.newest())
 
     # ── capture ──
@@ -414,24 +417,23 @@ class JobSession:
         return CaptureStage(live.capture, self.job.name, self.mapping.table)
 
     def installation(self) -> Installation | None:
-        """The job's installation of capture, None if not installed. Raises: as need_installation does."""
         return self.capture.installation_of_job(self.plans)
 
     def need_installation(self, *, is_old: bool = False) -> Installation:
         """The job's installation of capture. `is_old`: capture is no longer for this mapping.
 
-        Raises: SettingsError if not installed, if it is another job's, or if it does not capture all that the mapping
-        reads.
+        Raises: SettingsError if not installed, another job's, or incomplete for the mapping.
         """
         return self.capture.need_installation(self.plans, is_old=is_old)
 
     def capture_status(self) -> CaptureStatus:
-        """The state of capture in the source, read once, and whether triggers or services leave its marks."""
+        """Capture's state in the source, read once."""
         with self.open_live("doctor", ONCE) as live:
             return self.capture_by(live).status(self.plans)
 
     def waiting_rows(self) -> int:
-        """The number of rows that the first MARKS_COUNTED pending marks name: a backlog costs its rows, not its changes."""
+        """Number of rows that the first MARKS_COUNTED pending marks name: a backlog costs its rows, not its
+        changes."""
         keys = {one.name: one.table.primary_key for one in self.live.capture.captured(self.plans)}
         marks = self.live.marks.look(-1, MARKS_COUNTED)
         images = ((mark, mark.after or mark.before or {}) for mark in marks)
@@ -439,11 +441,9 @@ class JobSession:
         return len({repr((mark.root, mark.table, key)) for mark, key in zip(marks, named, strict=True)})
 
     def unverified(self, installation: Installation | None) -> str:
-        """The changes that the table may miss, and what to do; '' for none."""
         return capture.unverified(installation, partial(self.journal.unverified_run, self.job.name))
 
     def changes_counted(self) -> ActivityCounts:
-        """The source's counts of changes in the tables that entities read."""
         return self.live.activity.look([table.name for table in self.live.capture.captured(self.plans)])
 
     # ── whether source, journal and table belong together ──
@@ -453,7 +453,7 @@ class JobSession:
         return self.control_of(self.target)
 
     def control_of(self, target: Target) -> ControlItem:
-        """The table's control item, whose writers stop when another journal has become the table's."""
+        """The table's control item. Its writers stop when the table gets another journal."""
 
         def changed(state: ControlState) -> None:
             owner.refuse_another(state, self.job.name, self.on_record(), target.design.name)
@@ -478,7 +478,7 @@ class JobSession:
         self._refuse_strange(control_state(target.store), older=older)
 
     def refuse_strange_start(self) -> None:
-        """Raises: as refuse_strange, before a service reads; an unreachable table does not keep it from starting."""
+        """Raises: as refuse_strange, before a service reads. An unreachable table does not prevent its start."""
         state = owner.state_at_start(lambda: control_state(self.target_with_short_wait.store))
         self._refuse_strange(state, older=True)
 
@@ -490,7 +490,7 @@ class JobSession:
         )
 
     def refuse_unknown(self, *, begins: bool = False, unless: Callable[[], bool] = lambda: False) -> None:
-        """Raises: as the stage's does. Uses its own connection to the source."""
+        """Raises: as the stage's does. Uses its own connection."""
 
         def installation() -> Installation | None:
             with open_live(self.job, "journal", patience=ONCE) as live:
@@ -510,14 +510,13 @@ class JobSession:
     # ── concurrent writers ──
 
     def heartbeats(self, revisions: Revisions) -> WriterHeartbeats:
-        """A place among the table's writers, to be held by a block."""
+        """A registration among the table's writers, for a block."""
         sent = self.target.store.sent
         return WriterHeartbeats(self.writers, revisions, self.lifetimes, running_s, lambda: sent.unanswered)
 
     @contextmanager
     def open_concurrent(self, job: Job | None = None) -> Iterator[ConcurrentEdges]:
-        """Everything that a concurrent writer needs, with its heartbeats running. `job`: with other limits of
-        connections."""
+        """A concurrent writer's edges, with running heartbeats. `job`: with other limits of connections."""
         opened = open_live(
             *(job or self.job, "live"),
             stop=self.stop.is_set,
@@ -532,14 +531,13 @@ class JobSession:
             yield ConcurrentEdges(self, live, self.target.fenced(heartbeats.check), heartbeats)
 
     def purge(self, check: Callable[[], None], *, dry_run: bool, table_id: str = "") -> Purge:
-        """Removes tombstones, each by its ticket: a request that arrives an hour late deletes nothing else. `table_id`:
-        if the caller knows it."""
+        """Removes tombstones, each by its ticket, so that a late request deletes nothing else."""
         store = ConditionalWrites(self.target.store if dry_run else self.target.store.fenced(by_condition))
         writers = self.writers_of(table_id or self.table_id)
         return Purge(store, writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
 
     def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
-        """Forgets a row. `live`: capture's edges if installed; None if changes leave no mark."""
+        """Forget a row. `live`: capture's edges; None if changes leave no mark."""
         tuning, writers, target = self.job.tuning, self.writers, self.target.fenced(check)
         entities = {entity.name: entity for entity in self.checked.entities}
         marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(self.plans))
@@ -569,10 +567,6 @@ class JobSession:
 def open_alone(
     name: str, url: str, mapping: Path, tuning: Tuning, stop: Event
 ) -> Iterator[JobSession | None]:
-    """A session from a database into a server of its own, which leaves nothing behind; None if none can be started.
-
-    Raises: StoppedError if it does not come up.
-    """
     if not embedded.is_installed():
         yield None
         return
@@ -588,7 +582,7 @@ def _never() -> bool:
 
 
 class ConcurrentEdges(Struct, frozen=True, dict=True):
-    """The edges of a concurrent writer of items. `target`: checks the writer's heartbeat before each request."""
+    """A concurrent writer's edges. `target`: checks its heartbeat before each request."""
 
     session: JobSession
     live: Live
@@ -622,7 +616,6 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         return SqlOpenFindings(session.journal.database, session.job.name, session.table_id)
 
     def under(self, check: Callable[[], None]) -> ConcurrentEdges:
-        """The edges with a target that also calls `check` before each request."""
         return replace(self, target=self.target.fenced(both(self.heartbeats.check, check)))
 
     def guard(self) -> None:
@@ -659,7 +652,7 @@ class ConcurrentEdges(Struct, frozen=True, dict=True):
         )
 
     def entities_by_table(self) -> dict[str, str]:
-        """By captured table the entities with items from its rows, separated by commas: a metric's label."""
+        """By captured table, the entities with items from its rows, comma-separated, as a metric's label."""
         captured = self.live.capture.captured([edge.compiled.plan for edge in self.entities.values()])
         return {
             table.name: ",".join(sorted({lookup.entity for lookup in table.lookups})) for table in captured

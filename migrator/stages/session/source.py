@@ -1,4 +1,4 @@
-"""Opens the source that a job or a URL names, without the requirements of a table or a journal."""
+"""Opens the source of a job or a URL, without requiring a table or a journal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _AWS = TargetSettings()
 
 
 class SourceWork(Struct, frozen=True):
-    """A command's use of the source: under which name, how many connections, and how patiently. `apart`: how many other
-    pools share the limit of connections."""
+    """A command's use of the source. `apart`: other pools that share the limit of connections."""
 
     name: str = name_of()
     workers: int = 1
@@ -36,7 +35,7 @@ class SourceWork(Struct, frozen=True):
 
 
 def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProviders:
-    """The providers that a URL is read from; files are below `folder`, secrets are read with the target's profile."""
+    """Providers for reading a URL. Files are below `folder`; secrets use the target's profile."""
 
     def secret(name: str) -> str:
         from migrator.dynamodb.client import read_secret  # only a URL in a secret needs AWS
@@ -50,7 +49,7 @@ def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProvi
 def open_source(
     settings: SourceSettings, parsed: ParsedMapping, work: SourceWork = SourceWork()
 ) -> Iterator[JobSource]:
-    """Raises: SettingsError if the mapping is one of another kind of source."""
+    """Raises: SettingsError if the mapping is for another kind of source."""
     mapping = parsed.mapping
     if settings.dynamodb is not None:
         from migrator.source.dynamodb.opening import open_document_source  # only old tables need AWS
@@ -67,7 +66,7 @@ def open_source(
 def open_database(
     settings: SourceSettings, schemas: Sequence[str] = (), work: SourceWork = SourceWork()
 ) -> Iterator[SqlSource]:
-    """`schemas`: besides the default one."""
+    """`schemas`: in addition to the default one."""
     from migrator.source.reader import SqlSource  # only commands that read rows need it
 
     providers = work.secret_providers or secret_providers(Path())

@@ -1,4 +1,4 @@
-"""`Workload`: statements that services send to a database, from files or its server's record, and figures of its rows."""
+"""`Workload`: statements sent to a database, from files or its server's record, and figures of its rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from migrator.source.workload.statistics import fan_outs, figures_of
 
 
 class Workload(Struct, frozen=True):
-    """Reads statements by the schema, `facts`, and asks the source for figures of its rows."""
+    """Reads statements by the schema, `facts`, and the source's figures of its rows."""
 
     source: Database
     facts: SchemaFacts
@@ -54,7 +54,8 @@ class Workload(Struct, frozen=True):
             raise SettingsError(f"{path}: {error}") from None
 
     def recorded(self) -> list[Statement]:
-        """The statements that the server recorded. Raises: SettingsError if it does not record, or not for this user."""
+        """Statements recorded by the server. Raises: SettingsError if it does not record, or not for this
+        user."""
         ask = partial(self.source.query, what="the statements that it recorded")
         return recorded_statements(ask, self.facts.dialect)
 
@@ -64,18 +65,16 @@ class Workload(Struct, frozen=True):
         return listed_questions(text, path, self.facts.dialect)
 
     def merged(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Each form of the statements once."""
         return merged(statements, self.facts.dialect)
 
     def question(self, statement: Statement) -> StatementQuestion | Unserved:
         return question_of(statement, self.facts)
 
     def writes(self, path: Path) -> WriteRates:
-        """Rates of changes in a file of statements with rates."""
         return told_writes(self._written(path), self.facts)
 
     def clauses(self, mapping: MappingModel) -> dict[tuple[str, str], Clauses]:
-        """By pattern and part, the tables and columns of its statement's clauses, if the SQL is readable."""
+        """By pattern and part, tables and columns of its statement's clauses, if the SQL is readable."""
         read = {
             (name, part): clauses_of(statement, self.facts)
             for name, pattern in mapping.patterns.items()
@@ -85,16 +84,16 @@ class Workload(Struct, frozen=True):
         return {of: clauses for of, clauses in read.items() if clauses is not None}
 
     def unknown_name(self, mapping: MappingModel, pattern: str, part: str) -> str:
-        """The table or column that the statement names and the source does not have; '' for any other fault."""
+        """The statement's table or column that the source lacks; '' for any other fault."""
         statement = mapping.patterns[pattern].statements[part]
         return unknown_name(statement, self.facts) if isinstance(statement, str) else ""
 
     # ── rows ──
 
     def figures(self, wanted: Wanted, rows_exact: int, statements: Sequence[Statement] = ()) -> Figures:
-        """`statements`: their rates of changes are figures too.
+        """`statements`: their rates of changes are included.
 
-        Raises: SettingsError if this user may not read some tables, with the required right.
+        Raises: SettingsError with the required right if this user may not read some tables.
         """
         try:
             ask = partial(self.source.first_row_of_each, what="the figures of its tables")
@@ -116,12 +115,12 @@ class Workload(Struct, frozen=True):
     def fan_outs(
         self, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
     ) -> Sequence[FanOut]:
-        """How many rows of each entity a change of a captured table concerns."""
+        """Number of rows of each entity that a change of a captured table concerns."""
         ask = partial(self.source.query, what="how many rows a change concerns")
         return fan_outs(ask, self.facts.dialect, plans, rows, rows_exact)
 
     def have_rows(self, conditions: Sequence[tuple[TableFacts, Column, str]]) -> list[bool]:
-        """For each condition on a column, whether a row of its table fulfils it; False if unknown."""
+        """For each condition, whether a row of its table fulfils it; False if unknown."""
         selects, what = [self._first_row(*condition) for condition in conditions], "whether a row is there"
         try:
             return [bool(row) for row in self.source.first_row_of_each(selects, what)]
@@ -142,7 +141,7 @@ class Workload(Struct, frozen=True):
         return f"SELECT 1 FROM {place} WHERE {value} {condition} LIMIT 1"
 
     def broken(self) -> list[str]:
-        """Real names of views and foreign tables, which have no primary key, of which no row can be read."""
+        """Views and foreign tables without a readable row."""
         return [
             table.real
             for table in self.facts.tables.values()
@@ -157,7 +156,6 @@ class Workload(Struct, frozen=True):
         return True
 
     def spelled(self, name: str) -> str:
-        """The name as in a statement, quoted if necessary."""
         return self._speller.name(name)
 
     @property

@@ -1,7 +1,11 @@
-"""Stored items and the items of rows, compared as JSON by digests: attributes are compared only if digests find no equal.
-One scan leaves 64 bits of each stored item. An item of a row is equal to a stored one if its digest is among them; every
-other one is read by its key and compared attribute by attribute. Stored items whose digest no row has are scanned once
-more and traced back to their rows."""
+"""Stored items compared with the items of rows as JSON, by digest first and by attribute only without a
+match.
+
+One scan leaves 64 bits per stored item. An item of a row is equal if its digest is among them; any other is
+read by
+its key and compared by attribute. Stored items whose digest no row has are scanned again and traced to their
+rows.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +47,7 @@ _SETS = frozenset({"SS", "NS", "BS"})
 
 
 def sorted_where_maps(text: bytes) -> bytes:
-    """An item's text (see `EncodedText`), of which a digest is made. Where maps in any order are in it, all names are sorted
-    first."""
+    """The text to digest (see `EncodedText`). Names are sorted if it contains maps in arbitrary order."""
     return _sorted(parsed(text)) if MAP in text else text
 
 
@@ -68,9 +71,12 @@ def _with_sets_in_order(wired: Any) -> Any:
 
 
 class Canonical:
-    """Digests of stored items of one type, as rows make them, regardless of ticket and revision. Safe to share between
-    threads. `encoder`: of the entity's texts, in any order of names. `orders`: of names in the hashed text.
-    `may_have_maps`: in addition to those of lists."""
+    """Digests of one type's stored items, as rows make them, regardless of ticket and revision. Thread-safe.
+
+    `encoder`: of the entity's texts, in any order of names.
+    `orders`: of names in the hashed text.
+    `may_have_maps`: in addition to those of lists.
+    """
 
     def __init__(self, entity: CompiledEntity, design: ItemDesign, encoder: TextEncoder | None) -> None:
         table, plan = entity.table, entity.plan
@@ -98,7 +104,7 @@ class Canonical:
         self.fixed_texts = [_attribute(name, value) for name, value in self._fixed.items()]
 
     def learn(self, items: Iterable[WiredItem]) -> None:
-        """Takes the order of names in the first items as that of all; none if they contradict one another."""
+        """Take the order of names in the first items as that of all; none if they contradict each other."""
         with self._lock:
             if self.is_learned:
                 return
@@ -120,7 +126,7 @@ class Canonical:
         return True
 
     def text(self, item: WiredItem) -> bytes:
-        """The text of an item; for one with attributes that no row makes, a text that no row has."""
+        """Text of an item. Attributes that no row makes give a text that no row has."""
         item |= self._fixed
         # DynamoDB keeps no order of a set's members; of a row they are in order.
         item |= {name: _with_sets_in_order(wired) for name, wired in item.items()}
@@ -129,7 +135,6 @@ class Canonical:
 
 
 def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The names of the item, or of each map in a list of it."""
     if len(where) == 1:
         yield tuple(item)
         return
@@ -139,8 +144,7 @@ def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ..
 
 
 def _merged(seen: Iterable[tuple[str, ...]], names: Sequence[str]) -> Sequence[str]:
-    """One order that fits all seen ones, followed by the names that were not seen; just the names if no single order
-    fits."""
+    """One order that fits all seen ones, followed by unseen names; just the names if no order fits."""
     after: TopologicalSorter[str] = TopologicalSorter()
     for order in seen:
         for name, before in zip(order, (None, *order), strict=False):
@@ -153,7 +157,6 @@ def _merged(seen: Iterable[tuple[str, ...]], names: Sequence[str]) -> Sequence[s
 
 
 def _attribute(name: str, value: Any) -> bytes:
-    """An attribute's text without its final brace."""
     return orjson.dumps({name: value})[1:-2]
 
 
@@ -183,9 +186,9 @@ Places: TypeAlias = "array[int]"
 
 
 class Digests:
-    """Digests of stored items, and which of them the items of a row match. Safe to share between threads.
+    """Digests of stored items, and which of them rows match. Thread-safe.
 
-    `key`: processes with the same key make the same digest of a text. None: SipHash with a key drawn by this process.
+    `key`: processes with the same key make the same digests. None: SipHash with a key of this process.
     Source: PEP 456.
     """
 
@@ -197,11 +200,10 @@ class Digests:
         self._matched = bytearray()
 
     def empty(self) -> Digests:
-        """Empty digests with the same key."""
         return Digests(self._key)
 
     def of(self, text: bytes) -> int:
-        """64 bits of a text: two that differ have the same by a chance of 2^-64."""
+        """64 bits of a text; two different texts collide by a chance of 2^-64."""
         return self.of_all([text])[0]
 
     def of_all(self, texts: Iterable[bytes]) -> Sequence[int]:
@@ -235,7 +237,7 @@ class Digests:
         return is_there and self._matched[self._begins[digest % _PARTS] + place] == 1
 
     def match_all(self, digests: Sequence[int], places: Places) -> list[int]:
-        """The numbers of those that no stored item has; all others are matched from now on, and added to `places`."""
+        """Numbers of those that no stored item has; the others are now matched, and added to `places`."""
         parts, begins, matched, missing = self._parts, self._begins, self._matched, []
         for number, digest in enumerate(digests):
             which = digest % _PARTS
@@ -261,13 +263,12 @@ class Digests:
     # ── as bytes, for other processes ──
 
     def pieces(self) -> Iterator[bytes]:
-        """How many there are in each part, then all of them, each part in order."""
+        """Counts of each part, then all digests, in order."""
         yield array("I", map(len, self._parts)).tobytes()
         whole = b"".join(array("q", sorted(part)).tobytes() for part in self._parts)
         yield from (whole[start : start + _PIECE] for start in range(0, len(whole), _PIECE))
 
     def add_pieces(self, pieces: Sequence[bytes]) -> None:
-        """Add pieces of other digests."""
         whole, begin = memoryview(b"".join(pieces[1:])), 0
         for part, count in zip(self._parts, array("I", pieces[0]), strict=True):
             part.frombytes(whole[begin : begin + count * part.itemsize])
@@ -284,21 +285,19 @@ _NONE: dict[str, Any] = {}
 
 
 class _Page(Struct, frozen=True):
-    """Result of a page of stored items."""
-
     totals: ScanTotals
     digests: Sequence[int]
 
 
 @dataclass(frozen=True)
 class DigestScan(TableScan):
-    """A scan of items in DynamoDB's form; only those that `digests` does not match are traced."""
+    """Scan of items in DynamoDB JSON. Traces only those that `digests` does not match."""
 
     store: ItemStore = field(kw_only=True)
     digests: Digests = field(kw_only=True)
 
     def look(self, number: int, into: Digests) -> ScanTotals:
-        """The totals of one segment, whose digests are added, without tracing. It ends early if they are too many."""
+        """Add one segment's digests and return its totals, without tracing. Ends early if there are too many."""
         totals = ScanTotals()
         for page in self.store.scan_texts(number, self.walk.segments, self._seen_page):
             if self.walk.stop.is_set():
@@ -316,8 +315,8 @@ class DigestScan(TableScan):
         return [page, *[None] * (len(texts) - 1)] if texts else []
 
     def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
-        """The result of a page's items. The totals count a row's items by their types alone: they are only used if each
-        of them is equal to one that a row makes."""
+        """Result of a page. Totals count a row's items by type alone: they only matter if each equals one of
+        a row."""
         ticket, begin, none = self._ticket
         if whole.count(begin) == len(texts) != whole.count(none):
             texts = [ticket.sub(none, text) for text in texts]
@@ -339,7 +338,7 @@ class DigestScan(TableScan):
         return _Page(ScanTotals(len(texts), counts, sums), digests)
 
     def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
-        """The texts by kind; None if some must be parsed."""
+        """Texts by kind; None if some must be parsed."""
         if len(self._canonical) != len({type_ for _, type_ in self._canonical}):
             return None
         found = {kind: whole.count(one.kind_text) for kind, one in self._canonical.items()}
@@ -372,7 +371,7 @@ class DigestScan(TableScan):
         return _Page(self._totals(seen), [digest for _, _, digest in seen])
 
     def _number(self, name: str) -> re.Pattern[bytes]:
-        """Pattern of the numbers of an attribute in texts."""
+        """Pattern of an attribute's numbers."""
         pattern = self._numbers.get(name)
         if pattern is None:
             pattern = self._numbers[name] = re.compile(re.escape(_begin_of_number(name)) + rb'([^"]*)"')
@@ -380,13 +379,13 @@ class DigestScan(TableScan):
 
     @cached_property
     def _ticket(self) -> tuple[re.Pattern[bytes], bytes, bytes]:
-        """A pattern for tickets, the start of each, and the ticket of rows here."""
+        """Pattern of tickets, the start of each, and the ticket of rows here."""
         name = self.table.ticket_attribute
         begin = _begin_of_number(name)
         return self._number(name), begin, begin + f'{NO_TICKET}"'.encode()
 
     def digest(self, item: WiredItem) -> int:
-        """The digest of an item; for one that no row makes, a digest that no row has."""
+        """Digest of the item; one that no row has if no row makes it."""
         return self.digests.of(self._text(item))
 
     def _text(self, item: WiredItem) -> bytes:
@@ -405,7 +404,7 @@ class DigestScan(TableScan):
     def _scanned(
         self, number: int, start: ItemKey | None, wanted: Callable[[WiredItem], Found]
     ) -> Iterator[tuple[list[_Seen[Found]], ItemKey | None]]:
-        """Of each page the results for its items, without those that verify ignores, and the start of the next one."""
+        """Per page: the results for its items, without those that verify ignores, and the next page's start."""
 
         see = partial(self._seen, wanted=wanted)
         for page in self.store.scan_encoded(number, self.walk.segments, see, start):
@@ -447,27 +446,24 @@ class DigestScan(TableScan):
         return ScanTotals(len(items), counts, sums)
 
     def learn(self) -> None:
-        """Learns the order of attributes from the first page of the table, for good."""
         for _ in islice(self.store.scan_texts(0, self.walk.segments, self._seen_page), 1):
             pass
         self.teach(self.learned())
 
     def learned(self) -> list[Any]:
-        """The order of attributes by entity and type, as JSON."""
+        """Order of attributes by entity and type, as JSON."""
         return [
             [*kind, [[list(where), list(order)] for where, order in one.orders.items()]]
             for kind, one in self._canonical.items()
         ]
 
     def teach(self, learned: Sequence[Any]) -> None:
-        """Load the learned state of another process; learning ends."""
         for entity, type_, orders in learned:
             one = self._canonical[entity, type_]
             one.orders = {tuple(where): tuple(order) for where, order in orders}
             one.is_learned = True
 
     def orders(self, entity: CompiledEntity) -> Orders:
-        """The order of attributes by type, as in the table."""
         own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity.name)
         return {where: order for orders in own for where, order in orders.items()}
 
@@ -502,8 +498,11 @@ def _begin_of_number(name: str) -> bytes:
 
 
 class StoredDigests(Struct, frozen=True):
-    """Result of one scan of the table: digests, and totals by segment. `encoders`: by entity, if it has one. `is_shared`:
-    other processes of the run have the same digests, and receive the matches."""
+    """Result of one scan of the table.
+
+    `encoders`: by entity, if it has one.
+    `is_shared`: the run's other processes have the same digests, and receive the matches.
+    """
 
     scan: DigestScan
     totals: Mapping[int, ScanTotals]
@@ -511,7 +510,7 @@ class StoredDigests(Struct, frozen=True):
     is_shared: bool = False
 
     def has(self, item: Item, places: Places) -> bool:
-        """Whether a stored item is equal to this one, which is matched then."""
+        """Whether a stored item equals this one, and is now matched."""
         try:
             digest = self.scan.digest(encode_item(item))
         except (RowError, TypeError):
@@ -524,7 +523,7 @@ _ROWS_A_CHECK = 256
 
 
 class Matched(Struct, frozen=True):
-    """Result of matching a page's rows. `left`: rows with an item without an equal stored one, and some for items_for()."""
+    """`left`: rows with an item without an equal stored one, and some for items_for()."""
 
     items: int
     expired: int
@@ -535,7 +534,8 @@ class Matched(Struct, frozen=True):
 def match_rows(
     encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float, places: Places
 ) -> Matched:
-    """Match the rows' items; those past their TTL are matched too, but not missed. `places`: of the matched ones."""
+    """Match the rows' items. Those past their TTL are matched but not required. `places`: of the matched
+    ones."""
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
     texts = [text for text, _ in page.items]

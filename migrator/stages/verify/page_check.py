@@ -1,4 +1,4 @@
-"""One page of a verify: rows read, made into items, compared with those that are stored, and checkpointed; on any host."""
+"""One page of a verify: rows read, made into items, compared with stored ones, and checkpointed; on any host."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from migrator.stages.verify.digests import Places, StoredDigests, match_rows
 
 
 class PageCheck(Struct, frozen=True):
-    """Pages of one entity of one run, one with each call; called from many threads, and by many processes at once.
+    """Work on the pages of one entity of a run. Called by many threads and processes at once.
 
-    `check` raises when the run has lost its lease. `begin`: returns when the next page may begin. `look`: digests of the
-    stored items; without it each item is read by its key.
+    `check`: raises when the run has lost its lease.
+    `begin`: returns when the next page may begin.
+    `look`: digests of the stored items; without it each item is read by its key.
     """
 
     source: Rows
@@ -62,7 +63,7 @@ class PageCheck(Struct, frozen=True):
         return page, tally, round((time.monotonic() - started) * 1000)
 
     def _differing(self, projected: Projection[Item], places: Places) -> list[Finding]:
-        """Findings of items that are read by their keys and compared attribute by attribute."""
+        """Findings of items read by key and compared attribute by attribute."""
         entity, look = self.entity, self.look
         expected = projected.items
         if look is not None:
@@ -75,7 +76,7 @@ class PageCheck(Struct, frozen=True):
 
 
 def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]) -> list[Finding]:
-    """A finding for each way in which the stored item is not the expected one."""
+    """A finding for each difference between the stored and the expected item."""
     table = entity.table
     item = stored.get(table.key_of(expected))
     if item is None or table.is_hidden(item):
@@ -103,7 +104,6 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
 def missing_objects(
     entity: CompiledEntity, projected: Projection[Item], objects: ObjectStore | None
 ) -> list[Finding]:
-    """A finding for each object that an item points to and that S3 lacks, or has in another size."""
     if not projected.objects or objects is None:
         return []
     sizes = objects.sizes(list(projected.objects))
@@ -142,7 +142,7 @@ _AT_ONCE = 200
 
 
 class Recheck(Struct, frozen=True):
-    """Compares every row that a finding names again, and drops findings that no longer hold."""
+    """Compares every row with a finding again, and drops findings that no longer hold."""
 
     source: Rows
     store: ItemStore
@@ -153,7 +153,7 @@ class Recheck(Struct, frozen=True):
     objects: ObjectStore | None = None
 
     def confirm(self, run: Run) -> dict[Root, set[ItemKey]]:
-        """Rows that still differ from their items, with the item keys in question."""
+        """Rows that still differ from their items, with the item keys."""
         keys_of_root: dict[Root, set[ItemKey]] = defaultdict(set)
         before: dict[Root, list[Finding]] = defaultdict(list)
         for finding in self.journal.findings(run):

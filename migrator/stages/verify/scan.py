@@ -1,4 +1,4 @@
-"""The table side of verify: traces every stored item to its row, and compares counts and sums with plain SQL."""
+"""Table side of verify: traces every stored item to its row, and compares counts and sums with plain SQL."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from migrator.stages.core.parallel import TableWalk
 
 
 class DirectItems(Struct, frozen=True):
-    """Items that the service writes itself. Of direct entities: by the entity that `_src` names, without `_src` by the item
-    type. `leave`: how partition keys of others begin, such as counters, which have no `_src`."""
+    """Items that the service writes itself.
+
+    Those of direct entities: by the entity in `_src`, or without it by type.
+    `leave`: prefixes of other items' partition keys, such as counters, which have no `_src`.
+    """
 
     entities: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -41,7 +44,6 @@ class DirectItems(Struct, frozen=True):
         return item.get(table.type_attribute) in self.types or self.is_left(item.get(table.key[0].name))
 
     def is_left(self, partition_key: object) -> bool:
-        """Whether verify ignores an item without `_src`, by its partition key."""
         return isinstance(partition_key, str) and partition_key.startswith(self.leave)
 
 
@@ -60,7 +62,6 @@ EXACT = Context(prec=200)
 
 
 def exact_sum(numbers: Sequence[bytes]) -> Decimal:
-    """The exact sum of JSON numbers, most of which are integers."""
     try:
         return Decimal(sum(map(int, numbers)))
     except ValueError:
@@ -70,7 +71,7 @@ def exact_sum(numbers: Sequence[bytes]) -> Decimal:
 
 
 class ScanTotals(Struct, frozen=True):
-    """Totals of a scan, made without `items_for`: all items, items per entity and type, and sums of numeric attributes."""
+    """Totals of a scan, made without `items_for`."""
 
     items: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -113,7 +114,7 @@ class TableScan:
         return next(iter(self.entities.values())).table
 
     def segment(self, number: int) -> ScanTotals:
-        """The totals of one segment, resumed from an earlier start of this run."""
+        """Totals of one segment, resumed from an earlier start of this run."""
         state = self.journal.segment(self.run, number)
         totals = ScanTotals.from_json(state.tally)
         if state.done:
@@ -128,7 +129,6 @@ class TableScan:
     def _pages(
         self, number: int, start: ItemKey | None
     ) -> Iterator[tuple[ScanTotals, Sequence[Item], ItemKey | None]]:
-        """Of each page the totals, the items to trace, and the start of the next one."""
         for page in self.walk.pages(number, start):
             items = [item for item in page.items if not self._is_left_alone(item)]
             yield self._count(items), items, page.next_start
@@ -151,14 +151,13 @@ class TableScan:
 
 
 class Tracer(Struct, frozen=True):
-    """Looks for the row of each stored item. `entities`: by name."""
+    """Looks for the row of each stored item."""
 
     source: Rows
     entities: Mapping[str, CompiledEntity]
     table: TableDesign
 
     def untraced(self, items: Sequence[Item]) -> list[Finding]:
-        """A finding for each item that no row makes."""
         findings: list[Finding] = []
         by_entity: dict[str, list[tuple[SourceKey, Item]]] = defaultdict(list)
         for item in items:
@@ -189,7 +188,7 @@ class Tracer(Struct, frozen=True):
     def _wanted_keys(
         self, entity: CompiledEntity, keys: Sequence[SourceKey]
     ) -> dict[SourceKey, set[ItemKey]]:
-        """By existing row, the keys of the items that it makes (expired ones too)."""
+        """By existing row, the keys of its items (expired ones too)."""
         wanted: dict[SourceKey, set[ItemKey]] = {}
         for row in self.source.read_rows(entity.plan, keys):
             try:
@@ -216,7 +215,7 @@ _EXACT_KINDS = frozenset({"integer", "number"})
 def check_totals(
     source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
 ) -> list[NotCompared]:
-    """Write a finding for each total that differs; returns the totals left out."""
+    """Write a finding for each total that differs; return the totals left out."""
     left = _left_out(journal, run)
     left_out: list[NotCompared] = []
     findings: list[Finding] = []
@@ -261,7 +260,6 @@ class _TypeTotals(Struct, frozen=True):
     lost: int
 
     def count(self, left_out: list[NotCompared]) -> Iterator[Finding]:
-        """A finding if the table has another number of this type than SQL."""
         conditions = self._conditions(self.design.when)
         if conditions is None:
             left_out.append(
@@ -282,7 +280,6 @@ class _TypeTotals(Struct, frozen=True):
         yield Finding("count", self.entity.name, reason, item_type=self.design.type)
 
     def sums(self, left_out: list[NotCompared]) -> Iterator[Finding]:
-        """A finding for each numeric attribute whose sum differs."""
         columns = summed(self.entity.plan, self.design)
         why = self._why_no_sums()
         if why or not columns:
@@ -325,7 +322,7 @@ class _TypeTotals(Struct, frozen=True):
 
 
 def summed(plan: EntityPlan, design: ItemDesign) -> dict[str, Column]:
-    """Numeric attributes of an item that are a column of the row, unchanged."""
+    """Numeric attributes of an item that are an unchanged column of the row."""
     paths = {
         name: value.paths[0]
         for name, value in attributes_of(plan, design).items()
@@ -347,10 +344,11 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 def check_keys(
     source: Totals, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
-    """Write a finding for each entity with several rows of the same key; returns the entities left out.
+    """Write a finding for each entity with several rows of the same key; return the entities left out.
 
-    In one snapshot with the rows, the source counts distinct keys as texts, which items carry, and as values, by which
-    rows are found; a declared uniqueness is not relied on.
+    In one snapshot, the source counts distinct keys as texts, which items carry, and as values, by which rows
+    are found;
+    a declared uniqueness is not relied on.
     """
     left_out = []
     for entity in entities:

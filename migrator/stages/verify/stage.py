@@ -1,4 +1,4 @@
-"""Verify: compares rows with items and items with rows, for all rows or for a sample."""
+"""Verify: compares rows with items and items with rows, all or a sample."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def look_of(
 
 
 def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
-    """Plans the scan, and what all processes go by: one key for digests, one order of attributes."""
+    """Plan the scan, with one key for digests and one order of attributes for all processes."""
     numbers = range(scan.walk.segments + 1)
     journal.plan_pages(run, DIGESTS, [Page(DIGESTS, number, None, None) for number in numbers])
     if agreed(journal, run) is None:
@@ -83,7 +83,7 @@ def agree(journal: SqlJournal, run: Run, scan: DigestScan) -> None:
 
 
 def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None:
-    """Digests by the key of the run, empty, and the order of attributes; None before it was agreed on."""
+    """Empty digests by the run's key, and the order of attributes; None before `agree`."""
     for number, text in journal.page_parts(run, DIGESTS):
         if number == 0:
             key, orders = orjson.loads(text)
@@ -93,8 +93,10 @@ def agreed(journal: SqlJournal, run: Run) -> tuple[Digests, list[object]] | None
 
 
 class SegmentLook(Struct, frozen=True):
-    """Scans a segment and leaves its digests in the journal; called from many threads. `check` raises when the run has lost
-    its lease."""
+    """Scans a segment and leaves its digests in the journal. Thread-safe.
+
+    `check`: raises when the run has lost its lease.
+    """
 
     journal: SqlJournal
     run: Run
@@ -110,7 +112,7 @@ class SegmentLook(Struct, frozen=True):
         return page, _seen(totals), _took_ms(started)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
-        """The digests of all segments; None if too many."""
+        """Digests of all segments; None if too many."""
         totals = {}
         for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
             if number > 0:
@@ -121,8 +123,6 @@ class SegmentLook(Struct, frozen=True):
 
 
 class SegmentTrace(Struct, frozen=True):
-    """Traces the stored items of a segment back to their rows; called from many threads."""
-
     journal: SqlJournal
     run: Run
     scan: TableScan
@@ -139,7 +139,6 @@ class SegmentTrace(Struct, frozen=True):
 def match_others(
     journal: SqlJournal, run: Run, look: StoredDigests | None, entities: Sequence[CompiledEntity]
 ) -> None:
-    """Add the matches of other processes, or of an earlier start of the run."""
     if look is None or not look.is_shared:
         return
     for entity in entities:
@@ -179,7 +178,7 @@ def plan_sample(
     rows: int,
     total: int,
 ) -> None:
-    """Plans the pages of the sample, unless they are planned already.
+    """Plan the pages of the sample, unless they are planned already.
 
     `rows` and `total`: estimated rows of the entity and of all entities.
     """
@@ -200,7 +199,7 @@ def plan_sample(
 
 
 def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Page]:
-    """The pages of the sample, in order. The same seed chooses the same pages on any machine."""
+    """Pages of the sample, in order. The same seed chooses the same pages on any machine."""
     # The rows may be more than were expected.
     number = -(-len(pages) * wanted // rows) if rows else len(pages)
     return [pages[place] for place in _some(len(pages), number, random.Random(seed))]
@@ -209,7 +208,7 @@ def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Pa
 def _by_chance(
     source: Rows, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
 ) -> Iterator[Page]:
-    """Pages of `size` rows that begin after rows chosen at random, and do not overlap."""
+    """Pages of `size` rows that begin after random rows, and do not overlap."""
     chance = random.Random(seed)
     pages = -(-wanted // size)
     starts: list[SourceKey | None] = [*_starts(source, plan, min(pages, _PLACES), rows, chance)]
@@ -228,8 +227,8 @@ def _by_chance(
 
 
 def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
-    """Random keys; if the source finds less than half of them, keys at equal distances, found by one walk through the
-    key's index."""
+    """Random keys; if the source finds less than half of them, equally spaced ones by one walk through the
+    index."""
     seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)
     keys = source.random_keys(plan, places, rows, seed)
     if 2 * len(keys) >= places:
@@ -239,7 +238,7 @@ def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: rand
 
 
 def _some(of: int, number: int, chance: random.Random) -> list[int]:
-    """`number` random numbers below `of` in rising order, or all of them."""
+    """`number` random numbers below `of`, ascending, or all of them."""
     return sorted(chance.sample(range(of), min(number, of)))
 
 
@@ -267,9 +266,12 @@ def begin(
     *,
     again: bool,
 ) -> Run:
-    """The stopped run, resumed if that is recent enough, or a new one. `again`: always a new one. `newest`: the revision
-    that the job's writers work by; `idle_s`: seconds since a run was last active; `tell`: notifies the operator if a run
-    continues, or does not though it was stopped."""
+    """Resume the stopped run if it is recent enough, or begin a new one; with `again` always a new one.
+
+    `newest`: the current revision of the job's writers.
+    `idle_s`: seconds since a run was last active.
+    `tell`: reports that a stopped run continues, or why not.
+    """
     last = journal.find_run(identity)
     is_outdated = last is not None and newest is not None and last.id <= newest.runs_before
     if last is None or last.state == "done" or again or is_outdated:
@@ -286,7 +288,8 @@ def begin(
 
 
 def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts], None]) -> None:
-    """Keeps the source's counts of changes as a verify begins, so that later changes are noticed before SQL goes.
+    """Record the source's change counts as a verify begins, so that later changes are noticed before SQL is
+    removed.
 
     If the source cannot count them, the verify continues; the move to complete then reports them as unknown.
     """
@@ -317,12 +320,16 @@ _Scanned: TypeAlias = tuple[
 
 @dataclass
 class Verify:
-    """One process of a verify, with its ports. `check` raises when the run has lost its lease.
+    """One process of a verify.
 
-    `confirm`: the re-check of differences, if the source is live; `is_quiet`: whether nothing has changed since the run
-    began, so that totals of two moments can be compared. `direct`: items that are not compared. `begin`: returns when the
-    next page may begin. `who`: the process's unique name; `is_shared`: others may work on the run. `pages`: opens the
-    workers for the run's pages.
+    `check`: raises when the run has lost its lease.
+    `confirm`: re-checks differences, if the source is live.
+    `is_quiet`: nothing has changed since the run began, so that totals of two moments are comparable.
+    `direct`: items that are not compared.
+    `begin`: returns when the next page may begin.
+    `who`: the process's unique name.
+    `is_shared`: others may work on the run.
+    `pages`: opens the workers for the run's pages.
     """
 
     source: CountedRows
@@ -346,10 +353,10 @@ class Verify:
     _matched: set[int] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
-        """Compares the pages that are still open, and returns when that is done, by this process or by others that have
-        joined it; findings go to the journal.
+        """Compare the open pages; return when all processes together have compared all. Findings go to the
+        journal.
 
-        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run continues later.
+        Raises: StoppedError, SourceError, Interrupted; the same run continues later.
         """
         started = self.clock()
         sample = self.options.sample
@@ -381,7 +388,7 @@ class Verify:
         )
 
     def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
-        """Compares pages of a run that another process plans and ends, until `is_over`. Raises: as `run` does."""
+        """Compare pages of a run that another process plans and ends, until `is_over`. Raises: as `run`."""
         with self._claims(run) as claims, self._checks(run, entities):
             look, is_matched = self._joined_look(run, entities, claims, is_over), False
             while not is_over():
@@ -396,8 +403,10 @@ class Verify:
                 self._rest(run)
 
     def work(self, run: Run, entities: Sequence[CompiledEntity], name: str) -> PageCall:
-        """The work on each page of an entity, or each segment, on any host that has a stage of this run. All of DIGESTS
-        is processed before entities, and all of these before TABLE. Asked by one thread."""
+        """Return the work on each page of an entity, or each segment, for any host. Called by one thread.
+
+        All of DIGESTS is processed before entities, and all of these before TABLE.
+        """
         if name == DIGESTS:
             segments = self._agreed(run, entities)
             assert segments is not None, "segments are planned by what is agreed on"
@@ -428,7 +437,7 @@ class Verify:
         return [*left_out, *check_totals(self.source, self.journal, run, entities, scanned)]
 
     def _plan(self, run: Run, entity: CompiledEntity, rows: int, total: int) -> None:
-        """Plans the entity's pages, or those of the sample. `rows` and `total`: its rows, and those of all entities."""
+        """Plan the entity's pages, or the sample's. `total`: rows of all entities."""
         sample, page_rows = self.options.sample, self.options.page_rows
         edges = (self.source, self.journal, run, entity.plan)
         if sample is None:
@@ -441,7 +450,8 @@ class Verify:
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
     ) -> tuple[StoredDigests | None, StoredRead]:
-        """Digests of the stored items, None if each item is read by its key; and how they are read, as planned."""
+        """Digests of the stored items, None if each item is read by its key; and how they are read, as
+        planned."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
@@ -468,7 +478,7 @@ class Verify:
         return look_of(self.source, scan, totals, is_shared=False)
 
     def _unfit(self, run: Run, items: int) -> str:
-        """Why digests of stored items are not taken; '' if they are."""
+        """Why digests cannot be used; '' if they can."""
         if self.options.sample is not None:
             return "a sample is read by its keys"
         segments = range(self._segments_of(run))
@@ -483,7 +493,6 @@ class Verify:
         claims: RunPages,
         is_over: Callable[[], bool],
     ) -> StoredDigests | None:
-        """The look of a process that has joined, once available."""
         while not is_over():
             _, planned = self.journal.page_counts(run, DIGESTS)
             if DIGESTS in self.journal.planned(run) and not planned:
@@ -511,7 +520,7 @@ class Verify:
         return look.loaded(self.source)
 
     def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
-        """How segments are scanned, by the agreement of the run's processes; None before it."""
+        """How segments are scanned; None before the run's processes agree."""
         found = agreed(self.journal, run)
         if found is None:
             return None
@@ -533,7 +542,6 @@ class Verify:
         self.progress.entity_done(entity.name)
 
     def _rows(self, run: Run, entity: CompiledEntity, look: StoredDigests | None, claims: RunPages) -> bool:
-        """Compares pages that no other process has claimed; whether all pages are done."""
         work, workers = self._check(run, entity, look), self.options.workers
         worked = claims.each(entity.name, work, workers, workers, lambda: self._rest(run))
         for page, tally, took_ms in worked:
@@ -590,7 +598,6 @@ class Verify:
         return self.options.scan_segments * (SHARED_SEGMENTS if self.is_shared else 1)
 
     def _segments(self, run: Run, name: str, work: PageCall, claims: RunPages) -> bool:
-        """Works on segments that no other process has claimed; whether all are done."""
         at_once = min(self.options.workers, _SCANS) if self.is_shared else self.options.workers
         for page, tally, took_ms in claims.each(name, work, at_once, 1, lambda: self._rest(run)):
             self.progress.page_done(TABLE, page.number, tally, took_ms)
