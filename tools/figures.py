@@ -239,7 +239,7 @@ def run_figures(folder: Path) -> Iterator[tuple[str, str]]:
     finally:
         from migrator.dynamodb import embedded
 
-        embedded.stop(embedded.folder())
+        embedded.stop(embedded.folder("embedded"))
     yield "a command of two rows: functions run, files", str(whole)
     yield "one mark: functions, files", str(mark)
     yield "evidence of a move: functions, files", str(evidence)
