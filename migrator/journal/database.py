@@ -11,10 +11,11 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache, update_wrapper
 from importlib.metadata import version as package_version
 from pathlib import Path
-from threading import RLock
+from threading import RLock, local
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
+from msgspec import Struct, field
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -430,6 +431,16 @@ _CONNECT_TIMEOUT_S = 10
 _FORK_WAIT_S = 5.0
 
 
+_Ahead: TypeAlias = tuple[Table, ColumnElement[bool]]
+
+
+class _Snapshot(Struct, frozen=True):
+    """An open transaction. `ahead`: the times that another host's clock has set too late, as for `bring_back`."""
+
+    connection: Connection
+    ahead: list[_Ahead] = field(default_factory=list)
+
+
 class Database:
     """Transactions on the journal's tables, from any thread.
 
@@ -443,6 +454,7 @@ class Database:
         self._one_at_a_time = RLock() if self.sqlite else None
         self._retry = retry or Retry()
         self._held = self._reached = False
+        self._of_thread = local()
         self.answers = Answers()
         self.is_new = False
         """Whether this opening created its tables."""
@@ -459,14 +471,53 @@ class Database:
         `reads`: it only reads what is committed; on SQLite it does not wait for other processes.
         Raises: PassingError if nothing was committed and a retry may succeed; LostAnswerError if the commit is in doubt.
         """
+        if reads and self._snapshot is not None:
+            yield self._snapshot.connection
+            return
+        with self._begun({READS: True} if reads and self.sqlite else {}) as connection:
+            yield connection
+
+    @contextmanager
+    def _begun(self, options: dict[str, Any]) -> Iterator[Connection]:
         committing, alone = False, self._one_at_a_time or nullcontext()
         try:
-            with alone, self.answers.timed(), self._connected(reads) as connection, connection.begin():
+            with (
+                alone,
+                self.answers.timed(),
+                self.engine.connect().execution_options(**options) as connection,
+                connection.begin(),
+            ):
                 self._reached = True
                 yield connection
                 committing = True
         except SQLAlchemyError as error:
             raise self._in_words(error, committing=committing) from None
+
+    def snapshot(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`, whose transactions that only read see one state of the journal; retried as a whole.
+
+        One transaction stays open meanwhile, so nothing slow belongs in `work`.
+        """
+
+        def once() -> tuple[Result, list[_Ahead]]:
+            with self._begun(
+                {READS: True} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
+            ) as connection:
+                self._of_thread.snapshot = snapshot = _Snapshot(connection)
+                try:
+                    return work(), snapshot.ahead
+                finally:
+                    self._of_thread.snapshot = None
+
+        result, ahead = self.tried(once, twice=True)
+        for table, here in ahead:
+            self.bring_back(table, here)
+        return self.tried(once, twice=True)[0] if ahead else result
+
+    @property
+    def _snapshot(self) -> _Snapshot | None:
+        """This thread's."""
+        return getattr(self._of_thread, "snapshot", None)
 
     def bring_back(self, table: Table, here: ColumnElement[bool]) -> None:
         """`bring_back_heard` before a transaction that only reads; writes only if a process's clock was ahead."""
@@ -476,13 +527,12 @@ class Database:
             query = select(table.c.alive_at).where(here, table.c.alive_at > seconds(connection))
             if connection.execute(query.limit(1)).first() is None:
                 return
+        if self._snapshot is not None:
+            self._snapshot.ahead.append((table, here))
+            return
         # A read-only journal is read as it is.
         with suppress(SettingsError), self.begin() as connection:
             bring_back_heard(connection, table, seconds(connection), here)
-
-    def _connected(self, reads: bool) -> Connection:
-        connection = self.engine.connect()
-        return connection.execution_options(**{READS: True}) if reads and self.sqlite else connection
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
         """The result of `work`, retried as a whole while the server is unreachable.

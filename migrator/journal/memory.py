@@ -311,13 +311,13 @@ class SqlOpenFindings(OfJobTable):
         query = select(kind, func.count()).where(*self._own(), open_finding.c.ticket > above).group_by(kind)
         return {str(name): int(number) for name, number in connection.execute(query)}
 
-    @repeatable
+    @reading
     def read(self, connection: Connection, limit: int | None = None) -> list[Finding]:
         by = (open_finding.c.ticket, open_finding.c.digest)
         query = select(*columns_of(open_finding)).where(*self._own()).order_by(*by).limit(limit)
         return [Finding(*row) for row in connection.execute(query)]
 
-    @repeatable
+    @reading
     def roots(self, connection: Connection) -> list[Root]:
         columns = (open_finding.c.entity, open_finding.c.source_key)
         here = (*self._own(), open_finding.c.source_key != "")
@@ -368,7 +368,7 @@ class SqlTraces(OfJobTable):
     unknown). `item_keys`: as in findings, of the rows' items. Every method is one transaction.
     """
 
-    @repeatable
+    @reading
     def count(
         self, connection: Connection, roots: Sequence[Root], item_keys: Collection[str] = ()
     ) -> dict[str, int]:
@@ -395,7 +395,7 @@ class SqlTraces(OfJobTable):
             connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
         return {kind: sum(_deleted(connection, *rows) for rows in places[kind]) for kind in kinds}
 
-    @repeatable
+    @reading
     def page_bounds(self, connection: Connection, roots: Sequence[Root]) -> int:
         """Number of pages that begin or end at one of the rows; they stay, because runs need them."""
         count = 0

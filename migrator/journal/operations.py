@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import Connection
 
-from migrator.journal.database import Database, OfJob, repeatable, seconds
+from migrator.journal.database import Database, OfJob, reading, repeatable, seconds
 from migrator.journal.identity import JournalLocation
 from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
@@ -413,7 +413,7 @@ class SqlProcesses(OfJob):
 
     # ── an operator ──
 
-    @repeatable
+    @reading
     def minutes(self, connection: Connection, since: float) -> list[WorkMinute]:
         """Progress per minute from the last whole minute before `since`, oldest first."""
         kept = _MINUTES.all(connection, self.job, since - 60).values()
@@ -423,7 +423,7 @@ class SqlProcesses(OfJob):
         PROCESSES.bring_back_first(self.database, self.job)
         return self._read()
 
-    @repeatable
+    @reading
     def _read(self, connection: Connection) -> Operations:
         known = PROCESSES.all(connection, self.job).values()
         failures = _FAILURES.all(connection, self.job).values()

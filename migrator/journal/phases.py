@@ -16,6 +16,7 @@ from migrator.journal.database import (
     insert_or_ignore,
     insert_or_replace,
     once_only,
+    reading,
     repeatable,
     seconds,
 )
@@ -51,7 +52,7 @@ CONFIRMED = KeptRecords[dict[str, int]]("confirmed_phase", dict[str, int])
 class SqlPhases(OfJob):
     """model.evidence.Phases of one job."""
 
-    @repeatable
+    @reading
     def all(self, connection: Connection) -> dict[str, PatternPhase]:
         return self._read(connection)
 
@@ -112,7 +113,7 @@ class SqlPhases(OfJob):
         connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
         return moved
 
-    @repeatable
+    @reading
     def history(self, connection: Connection, pattern: str | None = None) -> list[Move]:
         query = select(moves).where(moves.c.job == self.job)
         if pattern is not None:
@@ -276,7 +277,7 @@ class SqlEvidence(OfJob):
         _keep_windows(connection, rows)
         self._keep_samples(connection, samples)
 
-    @repeatable
+    @reading
     def windows(self, connection: Connection, since: float, pattern: str | None = None) -> list[Window]:
         here = [windows.c.job == self.job, windows.c.begun_at >= since]
         if pattern is not None:
@@ -284,7 +285,7 @@ class SqlEvidence(OfJob):
         order = (windows.c.begun_at, windows.c.pattern, windows.c.writer)
         return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
 
-    @repeatable
+    @reading
     def samples(self, connection: Connection, pattern: str | None = None) -> list[Sample]:
         here = [samples.c.job == self.job]
         if pattern is not None:
@@ -292,7 +293,7 @@ class SqlEvidence(OfJob):
         query = select(samples).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
         return [_sample(row) for row in connection.execute(query)]
 
-    @repeatable
+    @reading
     def now_s(self, connection: Connection) -> float:
         return seconds(connection)
 

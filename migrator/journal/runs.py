@@ -111,7 +111,7 @@ _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 class SqlFindingGroups(InDatabase):
     """model.journal.FindingGroups."""
 
-    @repeatable
+    @reading
     def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
         table, here = _rows_of(run)
         by = [table.c[name] for name in _BY]
@@ -119,7 +119,7 @@ class SqlFindingGroups(InDatabase):
         counted = [FindingGroup(*row[:3], count=row[3]) for row in connection.execute(query)]
         return sorted(counted, key=lambda group: (-group.count, group.kind, group.entity, group.attribute))
 
-    @repeatable
+    @reading
     def some(self, connection: Connection, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
         table, here = _rows_of(run)
         of_group = (table.c[name] == getattr(group, name) for name in _BY)
@@ -254,7 +254,7 @@ class SqlJournal(InDatabase):
 
     # ── runs ──
 
-    @repeatable
+    @reading
     def find_run(self, connection: Connection, identity: RunIdentity) -> Run | None:
         """The newest run of this identity, finished or not."""
         run = schema.run
@@ -285,12 +285,12 @@ class SqlJournal(InDatabase):
         if state == "done":
             connection.execute(delete(page_part).where(page_part.c.run_id == run.id))
 
-    @repeatable
+    @reading
     def runs(self, connection: Connection, job: str) -> list[Run]:
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
         return [_run(row) for row in connection.execute(query)]
 
-    @repeatable
+    @reading
     def written_tables(self, connection: Connection, job: str) -> set[str]:
         """Ids of the tables that a backfill or a relay of this job has started to write."""
         run = schema.run
@@ -305,7 +305,7 @@ class SqlJournal(InDatabase):
     def is_shared(self, table_id: str) -> bool:
         return bool(_SHARED.read(self.database, table_id))
 
-    @repeatable
+    @reading
     def writers(self, connection: Connection, table_id: str) -> dict[str, set[str]]:
         """Per job, the entities with pages that its backfill has planned for the table."""
         query = (
@@ -321,7 +321,7 @@ class SqlJournal(InDatabase):
 
     # ── pages ──
 
-    @repeatable
+    @reading
     def planned(self, connection: Connection, run: Run) -> set[str]:
         query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
         return set(connection.execute(query).scalars())
@@ -360,11 +360,11 @@ class SqlJournal(InDatabase):
                 last = number
                 yield Page(entity, number, after, upto)
 
-    @repeatable
+    @reading
     def _bounds(self, connection: Connection, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
         return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
-    @repeatable
+    @reading
     def page_counts(self, connection: Connection, run: Run, entity: str) -> tuple[int, int]:
         """(done, planned)."""
         page = schema.page
@@ -513,7 +513,7 @@ class SqlJournal(InDatabase):
         connection.execute(finished.values(state="interrupted"))
         return int(count)
 
-    @repeatable
+    @reading
     def tally(self, connection: Connection, run: Run, entity: str | None = None) -> Tally:
         page = schema.page
         query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(
@@ -533,7 +533,7 @@ class SqlJournal(InDatabase):
     def add_findings(self, connection: Connection, run: Run, new_findings: Sequence[Finding]) -> None:
         _add_findings(connection, run.id, new_findings)
 
-    @repeatable
+    @reading
     def findings(self, connection: Connection, run: Run, limit: int | None = None) -> list[Finding]:
         """Findings in the order in which they were made."""
         here = finding.c.run_id == run.id
@@ -549,7 +549,7 @@ class SqlJournal(InDatabase):
             here = (finding.c.run_id == run.id, finding.c.kind == kind, finding.c.item_key.in_(chunk))
             connection.execute(delete(finding).where(*here))
 
-    @repeatable
+    @reading
     def finding_counts(self, connection: Connection, run: Run) -> dict[str, int]:
         here = finding.c.run_id == run.id
         query = select(finding.c.kind, func.count()).where(here).group_by(finding.c.kind)
@@ -557,7 +557,7 @@ class SqlJournal(InDatabase):
 
     # ── scans ──
 
-    @repeatable
+    @reading
     def segment(self, connection: Connection, run: Run, number: int) -> SegmentState:
         table = schema.segment
         query = select(table.c.state).where(table.c.run_id == run.id, table.c.number == number)
@@ -628,7 +628,7 @@ class SqlJournal(InDatabase):
         """The change counts at the start of the run; None if not stored."""
         return _LOOKS.read(self.database, run.identity.job, str(run.id))
 
-    @repeatable
+    @reading
     def idle_s(self, connection: Connection, run: Run) -> float:
         """Seconds since the run's last activity, by the journal's clock."""
         query = select(func.max(page.c.done_at)).where(page.c.run_id == run.id)
@@ -645,7 +645,7 @@ class SqlJournal(InDatabase):
         """The installation stored by keep_installation; None for none."""
         return _INSTALLATIONS.read(self.database, run.identity.job, str(run.id))
 
-    @repeatable
+    @reading
     def unverified_run(self, connection: Connection, job: str, installation: str) -> int | None:
         """The last backfill into the job's table that began without this installation of capture and wrote pages, unless a
         full verify under the installation was done after it; None for none.

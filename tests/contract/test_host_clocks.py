@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,12 +117,17 @@ def test_writer_of_clock_ahead_is_dead_for_those_that_only_read(journal: SqlJour
     assert writers.living(60) == []
 
 
-def test_instance_of_clock_ahead_is_gone_after_its_silence(journal: SqlJournal, at: At) -> None:
+@pytest.mark.parametrize("in_snapshot", [False, True])
+def test_instance_of_clock_ahead_is_gone_after_its_silence(
+    journal: SqlJournal, at: At, *, in_snapshot: bool
+) -> None:
     instances = SqlInstances(journal.database, "shop")
     at(AHEAD_S)
     instances.enter(SERVICE)
     at(0)
-    assert len(instances.registry(60).living) == 1
+    read = partial(instances.registry, 60)
+    first = journal.database.snapshot(read) if in_snapshot else read()
+    assert [instance.alive_at for instance in first.living] == [pytest.approx(first.now_s, abs=60)]
     at(61)
     registry = instances.registry(60)
     assert (registry.living, len(registry.silent), registry.replaced) == ([], 1, [])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.database import TEST_CLOCK, seconds
+from migrator.journal.database import TEST_CLOCK, PassingError, seconds
 from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import record
@@ -113,6 +113,27 @@ def test_only_those_named_or_too_old_are_deleted(journal: SqlJournal) -> None:
         BOATS.delete(connection, "shop", "c", "gone", "b")
         assert list(BOATS.all(connection, "shop")) == ["d"]
         assert list(BOATS.all(connection, "other")) == ["a"]
+
+
+def test_snapshot_reads_one_state(url: str, other: SqlJournal) -> None:
+    def put(number: int) -> None:
+        with other.database.begin() as connection:
+            COUNTS.put(connection, "shop", number)
+
+    with closing(SqlJournal(url)) as journal:
+        database, runs = journal.database, iter(range(2))
+
+        def work() -> list[int | None]:
+            first = COUNTS.read(database, "shop")
+            if next(runs) == 0:
+                put(2)
+                raise PassingError("as if the server had gone away")
+            put(3)
+            return [first, COUNTS.read(database, "shop"), *COUNTS.read_all(database, "shop").values()]
+
+        put(1)
+        assert database.snapshot(work) == [2, 2, 2]
+        assert COUNTS.read(database, "shop") == 3
 
 
 def test_heartbeat_of_clock_ahead_is_brought_back_in_a_file(

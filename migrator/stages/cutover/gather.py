@@ -140,6 +140,22 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
 
         `is_paused`: services are expected not to write, and so to leave no marks.
         """
+        # Outside the snapshot, which keeps a transaction open.
+        table, capture = _or_unknown(lambda: self.table_id), _or_unknown(lambda: self.installation)
+        facts = self.records.journal.database.snapshot(lambda: self._recorded(current, table, capture))
+        return replace(
+            facts,
+            table_fault=_or_unknown(self._table_fault),
+            capture_fault=_or_unknown(
+                lambda: self._capture_fault(facts.service_registry, is_paused=is_paused)
+            ),
+            marks=_or_unknown(self._marks),
+        )
+
+    def _recorded(
+        self, current: PatternPhase, table: str | Unknown, capture: Installation | None | Unknown
+    ) -> Facts:
+        """The facts in the journal, for a table and an installation of capture that may be unknown."""
         registry, newest = self.records.service_registry(), self.records.newest()
         since_s = registry.now_s - self.limits.evidence_max_age_s
         since_s = max(since_s, _answered_since_s(newest, current.pattern))
@@ -155,11 +171,9 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
             confirmed={
                 instance: versions.get(current.pattern, 0) for instance, versions in confirmed.items()
             },
-            table_fault=_or_unknown(self._table_fault),
-            capture_fault=_or_unknown(lambda: self._capture_fault(registry, is_paused=is_paused)),
-            marks=_or_unknown(self._marks),
-            relays=_or_unknown(self.relays),
-            verified=_or_unknown(lambda: self._verified(current.pattern, newest, registry.now_s)),
+            relays=table if isinstance(table, Unknown) else _or_unknown(self.relays),
+            verified=next((one for one in (table, capture) if isinstance(one, Unknown)), None)
+            or _or_unknown(lambda: self._verified(current.pattern, newest, registry.now_s)),
         )
 
     @cached_property
