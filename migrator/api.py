@@ -42,9 +42,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name of this module
 
 
 class Migration:
-    """A job in a service. Made once per process by `load`; safe to share between threads; survives a fork.
+    """A job in a service. Made once per process by `load`. Thread-safe; survives a fork.
 
-    It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process without the
+    It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process
+    without the
     interpreter (an unhandled SIGTERM) does not deregister it: see `lifespan`, and `worker_exit`.
     """
 
@@ -91,20 +92,26 @@ class Migration:
         longest_transaction_s: float = 30.0,
         longest_write_s: float = 2.0,
     ) -> DualWrite:
-        """From now on every change through the sessions leaves its mark in the same transaction.
+        """Leave a mark of every further change through the sessions, in the same transaction.
 
-        For old DynamoDB tables, `sessions` is a boto3 client or resource, or a list of them. Streams leave the marks, and
-        `mode='strict'` makes the items of each writing call before it returns: if they cannot be made, the call raises,
-        although the old table has its change; `flush` does not raise (docs/documents.md).
-
-        `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list of these;
-        everything that goes through their engines is marked, with or without a session. `mode`: 'strict' also writes the
-        items before the commit, which fails if they cannot be written. `unknown_rows`: an UPDATE or DELETE that names no
-        keys is refused, or its rows are read first under lock. `flush`: write the items right after each session's commit,
-        best effort. `longest_transaction_s`: maximum duration of a strict transaction from its first change.
+        `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list
+          of these.
+        Everything through their engines is marked, with or without a session.
+        `mode`: 'strict' also writes the items before the commit, which fails if they cannot be written.
+        `unknown_rows`: an UPDATE or DELETE that names no keys is refused, or its rows are read first under
+          lock.
+        `flush`: write the items right after each session's commit, best effort.
+        `longest_transaction_s`: maximum duration of a strict transaction from its first change.
         `longest_write_s`: maximum wait for DynamoDB, while row locks are held, before the commit fails.
 
-        Raises: SettingsError, StoppedError, TargetError, SourceError with the fix. Later, a statement that cannot be marked
+        For old DynamoDB tables, `sessions` is a boto3 client or resource, or a list of them. Streams leave
+        the marks.
+        `mode='strict'` makes the items of each writing call before it returns. If they cannot be made, the
+        call raises,
+        although the old table has its change; `flush` does not raise (docs/documents.md).
+
+        Raises: SettingsError, StoppedError, TargetError, SourceError with the fix. Later, a statement that
+        cannot be marked
         raises UnmarkedError; strict mode raises the error that kept its items from being written.
         """
         from migrator.stages.session.service import WritingOptions, open_document_writing
@@ -193,11 +200,14 @@ class Migration:
     def read(self, pattern: str, /, **params: Any) -> Answer:
         """The answer of an access pattern, from SQL or DynamoDB by the pattern's phase.
 
-        A list of dicts by attribute; for a pattern with parts, a dict of these by part (a single dict, or None, for a part
-        with `one: true`). Its `origin` is the side that answered, 'sql' or 'table'. Values are the same from both sides:
-        str, int, Decimal, bool, bytes, None, list, dict; times are ISO text. Its `typed()` returns datetime, UUID and so
-        on.
-        Raises: SettingsError for a pattern or parameters unknown to the mapping; SourceError, StoppedError, TargetError of
+        A list of dicts by attribute; for a pattern with parts, a dict of these by part (a single dict, or
+        None, for a part
+        with `one: true`). `origin`: the side that answered, 'sql' or 'table'.
+        Values are the same from both sides: str, int, Decimal, bool, bytes, None, list, dict; times are ISO
+        text. `typed()`
+        returns datetime, UUID and so on.
+        Raises: SettingsError for a pattern or parameters unknown to the mapping; SourceError, StoppedError,
+        TargetError of
         the side that answers.
         """
         return self._reads().read(pattern, params)
@@ -222,9 +232,10 @@ class Migration:
         return await self._threads.run(lambda: self._reads().read_page(pattern, params, cursor, size))
 
     def pattern(self, name: str, /) -> Callable[[Callable[..., Any]], RoutedPattern]:
-        """Decorate the service's own function that answers the pattern from SQL; its `.table` decorates the one that
-        answers from DynamoDB. A call is answered by the side of the pattern's phase.
+        """Decorate the service's function that answers the pattern from SQL; its `.table` decorates the one
+        for DynamoDB.
 
+        A call is answered by the side of the pattern's phase.
         Raises: SettingsError for an unknown pattern, or a function with other parameters.
         """
         from migrator.stages.reads.functions import RoutedPattern
@@ -234,8 +245,9 @@ class Migration:
         return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, shadow)
 
     def phases(self) -> dict[str, str]:
-        """The phase of each access pattern that this service uses, such as 'shadow' or 'ramp 10 %'. Raises: as
-        `begin_reading`.
+        """Phase of each pattern that this service uses, such as 'shadow' or 'ramp 10 %'.
+
+        Raises: as `begin_reading`.
         """
         reads = self._reads()
         return {name: str(reads.reads.phases.state(name)) for name in reads.questions}
@@ -272,7 +284,8 @@ class Migration:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """The `lifespan=` of a FastAPI or Starlette application, or part of one: closes it when the server shuts down.
+        """The `lifespan=` of a FastAPI or Starlette application, or part of one: closes it when the server
+        shuts down.
 
         uvicorn ends by the signal that stopped it, so Python's exit handlers do not run.
         """
@@ -298,7 +311,8 @@ class Migration:
         return serve
 
     def close(self) -> None:
-        """Stop everything that was begun here, pass on the counts, and deregister. A later call raises SettingsError."""
+        """Stop everything begun here, report the counts, and deregister. A later call raises
+        SettingsError."""
         with self._lock:
             # From here on a read would not notice a move, and a move would not wait for this instance.
             self._is_closed, self._reading = True, None

@@ -100,7 +100,7 @@ for _commands in SECTIONS.values():
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Run the command line; ends the process with the exit codes of docs/scripts.md."""
+    """Run the command line and exit with the codes of docs/scripts.md."""
     code = run(args)
     # The interpreter would collect garbage over all imports: a fifth of a short command's time.
     gc.freeze()
@@ -108,7 +108,7 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def run(args: list[str] | None = None) -> int:
-    """The exit code of one command line; prints plain text, or one document with --json."""
+    """Run one command line and return its exit code; prints plain text, or one document with --json."""
     command_line = CommandLine(tuple(sys.argv[1:] if args is None else args))
     with plain_streams(command_line) as printed:
         ended = _ended(command_line)
@@ -175,9 +175,10 @@ def _failed(code: int, message: str) -> _Ended:
 
 
 class PlainStream:
-    """A text stream that escapes invisible characters, except newlines and tabs; otherwise the stream `beneath`.
+    """Text stream that escapes invisible characters, except newlines and tabs.
 
-    So a terminal never interprets control sequences of a row, a name or a file. `transform`: applied to each text.
+    A terminal thus never interprets control sequences of a row, a name or a file. `transform`: applied to
+    each text.
     """
 
     def __init__(self, beneath: TextIO, transform: Callable[[str], str]) -> None:
@@ -202,7 +203,7 @@ class PlainStream:
 
 @contextmanager
 def plain_streams(command_line: CommandLine) -> Iterator[PlainStream]:
-    """Within the block, standard output (which is yielded) and standard error are such streams."""
+    """Make standard output (which is yielded) and standard error such streams during the block."""
     before = sys.stdout, sys.stderr
     # A document stays as it is: control characters in it may be a row's text.
     streams = [

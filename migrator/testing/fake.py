@@ -1,4 +1,4 @@
-"""A migration for a service's tests: a test sets phases and answers of each side, and inspects the calls."""
+"""A migration for a service's tests, which set phases and answers, and inspect the calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _KEY = "a key of the fake's own"
 
 
 class Read(Struct, frozen=True):
-    """A call that a service made. `side`: the one that answered."""
+    """A service's call. `side`: the one that answered."""
 
     pattern: str
     params: Mapping[str, Any]
@@ -78,9 +78,12 @@ class Read(Struct, frozen=True):
 class FakeMigration(Migration):
     """A `Migration` without a database, a journal or DynamoDB. Each pattern begins in `off`.
 
-    A read follows the phase, and its parameters, sizes and cursors are checked, as in the real one. The answer is the one
-    set with `give`. Shadow reads compare nothing, and no mark is left. `calls`: the reads that were made; `writes`: rows
-    changed through the objects passed to `dual_write`, and by hand, including rolled back ones.
+    Reads follow the phase and return the answer set with `give`. Parameters, sizes and cursors are checked as
+    in the real
+    one. Shadow reads compare nothing, and no mark is left.
+    `calls`: the reads that were made.
+    `writes`: rows changed through the objects passed to `dual_write`, and by hand, including rolled back
+      ones.
     """
 
     def __init__(self, mapping: str | Path, *, service: str = "", version: str = "") -> None:
@@ -184,7 +187,7 @@ class FakeMigration(Migration):
 
     @property
     def metrics(self) -> Any:
-        """A collector of prometheus-client with the phases and the reads that were made."""
+        """A collector of prometheus-client with the phases and reads."""
         from migrator.cli.metrics import ProcessMetrics, phases_part, reads_part
 
         reads = self._reads().reads
@@ -206,8 +209,6 @@ class FakeMigration(Migration):
 
 
 class FakeQuestion(Question):
-    """A pattern with answers set by a test."""
-
     def __init__(self, mapping: MappingModel, pattern: Pattern) -> None:
         super().__init__(mapping, pattern, Designs())
         self.given: dict[Side, Function] = {}
@@ -237,7 +238,7 @@ class FakeQuestion(Question):
 
 
 class FakePhases(PhaseCache):
-    """The phases that a test sets. No thread refreshes them."""
+    """Phases set by a test. No thread refreshes them."""
 
     def __init__(self) -> None:
         super().__init__(cast("Phases", None), lambda: "", 3600.0)

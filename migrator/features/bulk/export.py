@@ -1,9 +1,8 @@
 """`migrator table export`: items of every row as files that DynamoDB imports from S3.
 
-A file a page, merged into shuffled parts, and a manifest last.
-
-A page is copied as in a fast backfill, into a file instead of the table. An export with a refused row, or two rows with
-one key, is not published: an import silently takes the last of two such items.
+A file per page, merged into shuffled parts, and a manifest last. Pages are copied as in a fast backfill. An
+export with a
+refused row, or two rows of one key, is not published: an import silently takes the last of two such items.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ _GZIP = 31
 
 
 class ItemLines:
-    """A store of one page: puts become lines, each after the digest of its key."""
+    """A store of one page: puts become lines, each after its key's digest."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -92,8 +91,11 @@ class ItemLines:
 
 
 class ExportPath(Struct, frozen=True):
-    """The path of a backfill that writes pages as files. `alone`: how items are made, claimed and checked before that;
-    `folder`: prefix of the names of this run's pages."""
+    """A backfill's path that writes pages as files.
+
+    `alone`: how items are made, claimed and checked before that.
+    `folder`: prefix of this run's pages.
+    """
 
     alone: FastPath
     files: Files
@@ -115,7 +117,7 @@ def page_name(folder: str, entity: str, number: int) -> str:
 
 
 def packed(lines: Sequence[bytes]) -> bytes:
-    """The same bytes for the same lines on every call."""
+    """Deterministic compression of the lines."""
     # Not GzipFile: its buffers live until the next garbage collection, on Python 3.13 those of many parts at once.
     gzip = zlib.compressobj(_LEVEL, wbits=_GZIP)
     pieces = [
@@ -132,10 +134,11 @@ def _nothing(part: PartFile) -> None:
 
 
 class Publication(Struct, frozen=True):
-    """Makes an export of a run with all pages written. `check` raises when the run must stop; `told`: called for each
-    part.
+    """Makes an export of a run whose pages are all written. Holds one uncompressed part in memory.
 
-    `unproved`: by entity the types with claimed keys. Memory holds one uncompressed part, for any number of parts.
+    `check`: raises when the run must stop.
+    `told`: called for each part.
+    `unproved`: by entity, the types with claimed keys.
     """
 
     files: Files
@@ -148,8 +151,8 @@ class Publication(Struct, frozen=True):
     told: Callable[[PartFile], None] = _nothing
 
     def publish(self, entities: Sequence[CompiledEntity], about: Mapping[str, Any]) -> Manifest:
-        """`about`: fields of the manifest in addition to run and parts. The same pages make the same bytes; safe to
-        repeat.
+        """`about`: the manifest's fields besides run and parts. Repeatable: the same pages make the same
+        bytes.
 
         Raises: SettingsError for more parts than one import takes, or a missing page.
         """
@@ -210,8 +213,10 @@ class Publication(Struct, frozen=True):
                 yield self._current(entity, decompress(data).splitlines(keepends=True))
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
-        """The lines without items of rows that gave their key up to another one during the run. That change has left its
-        mark; otherwise the files would contain both items under one key."""
+        """Drop items of rows that gave up their key to another row during the run. Otherwise the files would
+        contain both
+        items under one key. That change left a mark.
+        """
         types = self.unproved.get(entity.name)
         if not types:
             return lines
@@ -229,7 +234,7 @@ class Publication(Struct, frozen=True):
         return kept
 
     def _claimant(self, line: bytes, types: frozenset[str]) -> str:
-        """The row that has claimed the item's key; '' if keys of its type are not claimed."""
+        """The row that claimed the item's key; '' if keys of its type are not claimed."""
         wired = orjson.loads(line[_DIGEST:])["Item"]
         if decode(wired[self.table.type_attribute]) not in types:
             return ""
@@ -260,9 +265,9 @@ def is_published(journal: SqlJournal, run: Run, files: Files) -> bool:
 
 
 def clear(files: Files, *, restart: bool) -> None:
-    """Check that nothing prevents a new run. Raises: SettingsError if something does.
+    """`restart`: remove an earlier export, the manifest before the parts.
 
-    `restart`: remove an earlier export, the manifest before the parts.
+    Raises: SettingsError if something prevents a new run.
     """
     names = files.sizes_below()
     ours = {name for name in names if name == MANIFEST or name.startswith((PARTS, PAGES))}
@@ -287,8 +292,10 @@ _log = get_logger("export")
 
 
 class Opened(Struct, frozen=True):
-    """The edges of an export and an import: the job, its journal under the job's lease, and the files. `installation`: of
-    capture; '' if changes leave no marks."""
+    """Edges of an export and an import, with the journal under the job's lease. `installation`: of capture;
+    '' if
+    changes leave no marks.
+    """
 
     session: JobSession
     files: Files
@@ -301,17 +308,17 @@ class Opened(Struct, frozen=True):
 
     @property
     def ticket(self) -> int:
-        """The highest ticket that a writer has drawn; 0 without capture."""
+        """Highest ticket drawn; 0 without capture."""
         return self.session.live.tickets.highest() if self.installation else 0
 
     @property
     def place(self) -> str:
-        """Placeholder for the table in the journal until it exists: the key of runs and claims."""
+        """The table's placeholder in the journal until it exists: the key of runs and claims."""
         return self.files.name[-_PLACE_LENGTH:]
 
 
 def open_bulk(stack: ExitStack, session: JobSession, command: str, place: str, workers: int | None) -> Opened:
-    """Raises: SettingsError if this job may no longer make items from rows, or another run of it is active."""
+    """Raises: SettingsError if the job may no longer make items from rows, or another run of it is active."""
     stop = stack.enter_context(stop_on_signals(session.stop))
     files = files_at(session.job, place, stop.is_set)
     patience = backoff_of(session.job)
@@ -374,8 +381,8 @@ def export_items(
 
 
 def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
-    """The run to work on, and whether it is still empty. One that ended without publishing starts over: rows were
-    refused, and are read again."""
+    """The run, and whether it is still empty. One that ended unpublished starts over, since rows were
+    refused."""
     journal, files = opened.session.journal, opened.files
     identity = identity_of(
         "export", opened.session, opened.place, opened.entities, installation=opened.installation
@@ -446,7 +453,6 @@ def _stopped(opened: Opened, run: Run) -> str:
 def _print(
     opened: Opened, result: BackfillResult, manifest: Manifest | None, *, whole_keys: bool, as_json: bool
 ) -> int:
-    """The exit code; an export with missing rows was not published."""
     if as_json:
         print_json(_data(opened, result, manifest))
         return DIFFERENT if manifest is None else CLEAN
@@ -467,7 +473,6 @@ def _print(
 
 
 def _cost(opened: Opened, manifest: Manifest) -> str:
-    """Cost of the import; '' if not known."""
     options = opened.session.job.target.options
     price = price_of(region_of(opened.session.job), options.table_class)
     if price is None or price.import_gb is None:

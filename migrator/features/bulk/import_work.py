@@ -1,4 +1,4 @@
-"""`migrator table import`: DynamoDB imports exported files into a table that is not there yet."""
+"""`migrator table import`: DynamoDB imports exported files into a new table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FAULTS = 1000
 
 
 class Export(Struct, frozen=True):
-    """An export that may be imported, and its run."""
+    """An importable export, and its run."""
 
     manifest: Manifest
     run: Run
@@ -67,7 +67,7 @@ class Export(Struct, frozen=True):
 def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str) -> Export:
     """The export of these files. `revision`: of the job's current mapping, columns and capture.
 
-    Raises: SettingsError if it is missing or edited, or of another journal or revision.
+    Raises: SettingsError if it is missing, edited, or of another journal or revision.
     """
     data = files.read(MANIFEST)
     if data is None:
@@ -93,7 +93,8 @@ _AGAIN = "export again with `migrator table export JOB --to … --restart`"
 
 
 def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> None:
-    """Reads every file. Raises: SettingsError, naming all, if one differs from the manifest, is missing or too many."""
+    """Read every file. Raises: SettingsError, naming all that differ from the manifest, are missing or
+    excess."""
     there = files.sizes_below(PARTS)
     faults = [
         f"{name} is not of the export" for name in there.keys() - {part.name for part in manifest.parts}
@@ -112,8 +113,10 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
 
 
 def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
-    """`ticket`: the highest that was drawn. Raises: SettingsError if a writer was active since the export began: its
-    items of changed rows are not in the files, and the marks are gone."""
+    """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began: its
+    items are
+    not in the files, and the marks are gone.
+    """
     if ticket > state_of(journal, export.run).get("ticket", 0):
         what = "a relay or a service has made items of changed rows since the export began, so their changes are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
@@ -131,9 +134,7 @@ def need_importable(design: TableDesign) -> None:
 
 @dataclass(frozen=True)
 class Import:
-    """Files imported into a table, and what journal and table must know of it. `told`: how far it is.
-
-    Every call may be repeated."""
+    """Import of files into a table, with its record in journal and table. Every call may be repeated."""
 
     opened: Opened
     target: Target
@@ -154,14 +155,14 @@ class Import:
 
     @property
     def is_captured(self) -> bool:
-        """Whether changes leave marks, so that writers ask before they write."""
         return bool(self.opened.installation)
 
     def run(self, run: Run) -> Imported:
         """Import, or resume the run's import.
 
-        Raises: RefusedError if DynamoDB did not take all of it, with findings; TargetError if the table exists and this
-        run did not make it; Interrupted, StoppedError: the same run continues later.
+        Raises: RefusedError, with findings, if DynamoDB did not import all; TargetError if this run did not
+        make the existing
+        table; Interrupted, StoppedError: the same run continues later.
         """
         admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)
@@ -213,7 +214,7 @@ class Import:
         return state
 
     def _counted(self, table_id: str) -> tuple[int, int]:
-        """(items in the table, keys that were remembered), by a scan of it all."""
+        """(items in the table, remembered keys), by a full scan."""
         checked = self.session.checked
         names = remembered(live_entities(checked.mapping, checked.entities, self.session.source))
         keys = KeysOfItems(self.design, names, self.session.memory_of(table_id))
@@ -225,7 +226,7 @@ class Import:
         return counted, number
 
     def _record(self, table_id: str) -> None:
-        """The export's pages count as done for the table, and writers may write it."""
+        """Count the export's pages as done for the table, and admit writers."""
         session, opened = self.session, self.opened
         identity = identity_of(
             "backfill", session, table_id, opened.entities, installation=opened.installation
@@ -271,8 +272,10 @@ class Import:
 
 
 def need_absent(latest: Run | None, there: TableState | None, table: str) -> None:
-    """Raises: TargetError if the table exists and no import of migrator can have made it. `latest`: the last import into
-    a table of that name."""
+    """`latest`: the last import into a table of that name. Raises: TargetError if no import of migrator can
+    have made
+    the existing table.
+    """
     if there is not None and (latest is None or latest.state == "done"):
         raise _exists(table)
 
@@ -340,7 +343,7 @@ def _identity(opened: Opened, design: TableDesign) -> RunIdentity:
 
 
 def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
-    """Whether the table is the result of the last import."""
+    """Whether the last import made the table."""
     if latest is None or latest.state != "done":
         return False
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id
@@ -348,8 +351,6 @@ def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
 
 @dataclass
 class _Shown:
-    """How far an import is, of so many items: a line for people, and log lines for others."""
-
     items: int
     line: str = field(default="the import was requested")
 

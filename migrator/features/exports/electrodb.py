@@ -1,8 +1,9 @@
 """A mapping's items and access patterns as a TypeScript module for ElectroDB (electrodb 3).
 
-Key attributes are attributes of the entity, each the whole of its index key, and the functions `…Keys` make them:
-`entity.put({ ...trackKeys(track), ...track })`. ElectroDB's own templates pad by attribute, so that a number that is padded
-in one key and bare in another would be written wrong in one of them; and it asks for the table's key before any `set`.
+Key attributes are entity attributes, each the whole of its index key, made by the functions `…Keys`:
+`entity.put({ ...trackKeys(track), ...track })`. ElectroDB's own templates pad by attribute, so a number
+padded in one key
+and bare in another would be wrong in one; and it needs the table's key before any `set`.
 Source: electrodb.dev, "Use an attribute as an index key"; its clauses.js for the order.
 """
 
@@ -85,7 +86,6 @@ def quoted(text: str) -> str:
 
 
 def literal(value: object) -> str:
-    """A scalar of a mapping in JavaScript."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return quoted(value) if isinstance(value, str) else str(value)
@@ -96,7 +96,7 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def property_(name: str) -> str:
-    """A name in the declaration of an object or an interface."""
+    """A property name in an object or an interface."""
     return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
@@ -109,18 +109,14 @@ def commented(text: str) -> str:
 
 
 class Identifiers:
-    """Names of functions and types, each given once."""
-
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*_RESERVED.split(), *taken}
 
     def type(self, name: str) -> str:
-        """Order Item, order_item: OrderItem."""
         words = _WORD.findall(name)
         return self._own("".join(word[0].upper() + word[1:] for word in words) or "Item")
 
     def function(self, name: str) -> str:
-        """get_track: getTrack."""
         first, *others = _WORD.findall(name) or ["ask"]
         return self._own(
             first[0].lower() + first[1:] + "".join(word[0].upper() + word[1:] for word in others)
@@ -136,7 +132,7 @@ class Identifiers:
 
 
 def type_of(kind: Kind | None) -> str:
-    """How the SDK gives a stored value of this kind; times are their ISO 8601 texts."""
+    """How the SDK returns a stored value of this kind; times are ISO 8601 texts."""
     if kind is None:
         return "unknown"
     if kind.distinct:
@@ -161,7 +157,7 @@ _MODULE_NAMES = "KEY TYPE TTL PLACES createHash DynamoDBClient Entity entities E
 
 @functools.lru_cache(maxsize=1)
 def _declarations() -> dict[str, str]:
-    """The parts of runtime.ts by their declarations, in its order."""
+    """The declarations of runtime.ts by name, in its order."""
     text = resources.files(__package__).joinpath("runtime.ts").read_text(encoding="utf-8")
     return {found[1]: part for part in text.strip().split("\n\n") if (found := _DECLARED.search(part))}
 
@@ -184,7 +180,7 @@ def helpers_of(code: str) -> list[str]:
 
 
 def _uses(code: str, name: str, part: str) -> bool:
-    """Functions are known by their call, since attributes may have their names."""
+    """Functions are found by their call, since attributes may have their names."""
     behind = "[(<]" if f"function {name}" in part else r"\b"
     return re.search(rf"(?<![\w$])(?<![\w$)\]?]\.){name}{behind}", code) is not None
 
@@ -227,8 +223,7 @@ _FUNCTIONS = {
 
 
 class TypeScript(Expressions):
-    """Expressions with functions that return undefined for a missing value. `maps`: by the name of a map in the mapping,
-    its constant."""
+    """Expressions with functions that return undefined for a missing value. `maps`: constants by map name."""
 
     def __init__(self, model: Model, star: str = "every") -> None:
         self.around, self.star = model.around, star
@@ -236,7 +231,7 @@ class TypeScript(Expressions):
 
     @abstractmethod
     def named(self, ref: Ref) -> tuple[Piece, Sequence[Filter]]:
-        """The value of a reference of one path, and the filters that it has not been through."""
+        """The value of a reference of one path, and the filters still to apply."""
 
     def given(self, ref: Ref) -> tuple[Piece, Sequence[Filter]]:
         if len(ref.paths) == 1:
@@ -330,7 +325,7 @@ def maps_of(model: Model) -> dict[str, str]:
 
 
 class Input(Struct, frozen=True):
-    """A value in keys. `name`: of an attribute of the item, or of one that the caller must add; `stored`: whether items
+    """A value in keys. `name`: of an item's attribute, or of one that the caller must add. `stored`: items
     contain it."""
 
     name: str
@@ -339,11 +334,14 @@ class Input(Struct, frozen=True):
 
 
 class ItemCode(TypeScript):
-    """An item type in TypeScript, and the inputs of its key attributes: attributes, keys that are one value, and values
-    from the caller.
+    """An item type in TypeScript, and the inputs of its keys.
 
-    `type`: its interface; `keys`: the function that makes its keys; `inputs`: by name; `parts`: by key attribute its
-    expression of an object `of` with the inputs, undefined if one has no value, and their names.
+    `type`: its interface.
+    `keys`: the function that makes its keys.
+    `inputs`: by name.
+    `parts`: by key attribute, its expression over an object `of` with the inputs (undefined if one has no
+      value), and
+    their names.
     """
 
     def __init__(
@@ -390,7 +388,7 @@ class ItemCode(TypeScript):
         return Piece(member("of", found.name), found.kind, element=element), filters
 
     def _input(self, ref: Ref) -> tuple[Input, Sequence[Filter]]:
-        """The caller's value for the reference, and the filters still to apply to it."""
+        """The caller's value, and the filters still to apply."""
         path = ref.paths[0]
         for attribute, done in self._holding(ref):
             kind = attribute.kind if done else self._kind(path)
@@ -412,7 +410,8 @@ class ItemCode(TypeScript):
         return f"among({value}, [{', '.join(map(literal, condition.allowed))}])"
 
     def _holding(self, ref: Ref) -> list[tuple[ItemAttribute, int]]:
-        """Attributes that hold the reference's value, after so many of its filters; the one after most of them first."""
+        """Attributes with the reference's value after some of its filters; the one after most of them
+        first."""
         found = []
         for attribute in self.made.attributes:
             own = attribute.expression
@@ -456,7 +455,7 @@ def vocabulary(model: Model, names: Identifiers, refusals: list[str]) -> list[It
 
 
 def fields_of(table: TableDesign, item: ItemCode) -> dict[str, tuple[str, bool]]:
-    """All attributes of a stored item, but for migrator's own: of each its type, and whether every item has it."""
+    """A stored item's attributes, except our own: type, and whether every item has it."""
     own = item.made
     fields = {part.name: (_KEY_TYPES[part.attribute.type], True) for part in own.key}
     fields[table.type_attribute] = (quoted(own.name), True)
@@ -472,7 +471,7 @@ def fields_of(table: TableDesign, item: ItemCode) -> dict[str, tuple[str, bool]]
 
 
 def indexes_of(table: TableDesign, item: ItemCode) -> dict[str, Index]:
-    """The table and the indexes with all key attributes in the item, by their names in ElectroDB."""
+    """The table and the indexes that the item is in, by their ElectroDB names."""
     names = set(fields_of(table, item))
     found = {index.name: index for index in table.indexes if {key.name for key in index.attributes} <= names}
     primary = table.asked(None)
@@ -481,7 +480,7 @@ def indexes_of(table: TableDesign, item: ItemCode) -> dict[str, Index]:
 
 
 def _places(table: TableDesign, items: Sequence[ItemCode]) -> Mapping[str, str]:
-    """By index an item type in it; queries go through its entity."""
+    """For each index an item type in it, through whose entity queries go."""
     found: dict[str, str] = {}
     for item in items:
         found = dict.fromkeys(indexes_of(table, item), item.made.called) | found
@@ -504,7 +503,8 @@ _OPERATORS: Mapping[Operator, str] = {
 
 
 class PatternFunction(TypeScript):
-    """A pattern's function. `records`: by part the type of its records; `cut`: by parameter the unit that a key holds."""
+    """A pattern's function. `records`: by part, the type of its records. `cut`: by parameter, the unit that a
+    key holds."""
 
     def __init__(self, model: Model, asked: PatternModel, names: Identifiers) -> None:
         super().__init__(model, star="each" if asked.many else "every")

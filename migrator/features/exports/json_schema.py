@@ -1,4 +1,4 @@
-"""A mapping's item types as a JSON Schema (draft 2020-12), of items as plain JSON."""
+"""A mapping's item types as a JSON Schema (draft 2020-12) of plain JSON items."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def json_schema(model: Model, head: Sequence[str]) -> str:
 
 
 def _named(model: Model) -> Iterator[tuple[str, RowModel, ItemType]]:
-    """Item types with a name that none before has: those of several schemas have one type."""
+    """Item types with distinct names; those of several schemas share one."""
     taken: set[str] = set()
     for row in model.rows:
         for item in row.items:
@@ -72,7 +72,6 @@ def _named(model: Model) -> Iterator[tuple[str, RowModel, ItemType]]:
 
 
 def _pointer(name: str) -> str:
-    """A name in a JSON Pointer, as a URI's fragment."""
     escaped = name.replace("~", "~0").replace("/", "~1").encode()
     plain = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
     return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in escaped)
@@ -159,12 +158,12 @@ def _key(row: RowModel, key: Key) -> Mapping[str, Any]:
 
 
 def _literal(text: str) -> str:
-    """A text in a pattern of ECMA 262, which knows fewer escapes than Python."""
+    """Escape a text for ECMA 262, which has fewer escapes than Python."""
     return re.sub(r"[\\^$.*+?()\[\]{}|/]", lambda found: f"\\{found[0]}", text)
 
 
 def _looks(row: RowModel, ref: Ref) -> str:
-    """A pattern of the texts that a reference gives, as narrow as is sure."""
+    """A pattern of the reference's texts, as narrow as is certain."""
     if ref.format is not None and not ref.filters:
         width, decimals = format_width(ref.format)
         return rf"\d{{{width - decimals - 1}}}\.\d{{{decimals}}}" if decimals else rf"\d{{{width}}}"

@@ -1,4 +1,4 @@
-"""What generated code must know of a mapping: rows with their values, items with their keys, patterns with their answers."""
+"""A mapping as generated code needs it: rows with values, items with keys, patterns with answers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ mapping's `columns`, its Python function."""
 
 
 class RowValue(Struct, frozen=True):
-    """A value in items. `path`: as in the templates' references; `children`: of a list's rows."""
+    """A value in items. `path`: as in the templates' references. `children`: of a list's rows."""
 
     path: str
     kind: Kind
@@ -64,8 +64,9 @@ class RowValue(Struct, frozen=True):
 class ItemAttribute(Struct, frozen=True):
     """An attribute outside the key.
 
-    `kind`: of its value; a time as text has its kind of time, so that it can be restored. Of a map its `fields`, of a
-    list its `element`; None if unknown. `required`: every item of the type has it.
+    `kind`: of its value; of a time as text, the kind of time, so that it can be restored; None if unknown.
+    `fields`: of a map; `element`: of a list.
+    `required`: every item of the type has it.
     """
 
     name: str
@@ -75,13 +76,15 @@ class ItemAttribute(Struct, frozen=True):
 
     @property
     def stored(self) -> bool:
-        """Whether a large value is in S3, and the item has a pointer to it."""
+        """Whether a large value is in S3, with a pointer in the item."""
         return isinstance(self.expression, Stored)
 
 
 class ItemType(Struct, frozen=True):
-    """`name`: the value of the table's type attribute. `plain_keys`: the `attributes` that are keys of an index. `copy`:
-    its number among the copies of one item, 0 without copies."""
+    """`name`: the value of the table's type attribute. `plain_keys`: the `attributes` that are index keys.
+
+    `copy`: number among the copies of one item, 0 without copies.
+    """
 
     name: str
     key: tuple[Key, ...]
@@ -94,7 +97,7 @@ class ItemType(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """Its name with the number of the copy, which is unique."""
+        """Name with the copy's number, which is unique."""
         return f"{self.name} {self.copy}" if self.copy else self.name
 
     @property
@@ -103,9 +106,12 @@ class ItemType(Struct, frozen=True):
 
 
 class RowModel(Struct, frozen=True):
-    """The items of one row of an entity. `name`: the entity's, with @schema if the mapping reads several. `key`: paths of
-    the values that name the row, in their order. `values`: all that keys, attributes and conditions need, those of `key`
-    first."""
+    """Items of one row of an entity.
+
+    `name`: the entity's, with @schema if the mapping reads several.
+    `key`: paths of the values that name the row, in order.
+    `values`: all that keys, attributes and conditions need, those of `key` first.
+    """
 
     name: str
     entity: Entity
@@ -115,7 +121,7 @@ class RowModel(Struct, frozen=True):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Conditions of the row, of its items, and of their places in indexes."""
+        """Conditions of the row, its items, and their places in indexes."""
         of_items = [(item.when, *(entry.when for entry in item.entries)) for item in self.items]
         return (*self.entity.where, *(one for item in of_items for when in item for one in when))
 
@@ -130,8 +136,8 @@ class RowModel(Struct, frozen=True):
 
 
 class AnswerAttribute(Struct, frozen=True):
-    """One attribute of an answer. `restored`: the type of its text (a time, a UUID), a number's kind; None: it does not
-    change."""
+    """An answer's attribute. `restored`: the type of its text (a time, a UUID), or a number's kind; None:
+    unchanged."""
 
     name: str
     kind: Kind | None
@@ -145,8 +151,11 @@ class PartModel(Struct, frozen=True):
 
 
 class PatternModel(Struct, frozen=True):
-    """`index`: the queried index; the table is an index without a name. Its templates name the pattern's parameters.
-    `pages`: whether its answer can be returned page by page."""
+    """A pattern whose templates name its parameters.
+
+    `index`: the queried one; the table has no name.
+    `pages`: whether its answer can be paged.
+    """
 
     pattern: Pattern
     index: Index
@@ -154,7 +163,6 @@ class PatternModel(Struct, frozen=True):
 
     @property
     def keys(self) -> list[tuple[KeyAttribute, Template]]:
-        """The key attributes of the request with their templates: the partition for a query, else the table's key."""
         pattern, index = self.pattern, self.index
         if pattern.operation == "query":
             return list(zip(index.partition, pattern.key, strict=True))
@@ -162,7 +170,7 @@ class PatternModel(Struct, frozen=True):
 
     @property
     def many(self) -> str:
-        """The parameter that is a list, each value of which makes a key; '' if none is."""
+        """The list parameter of which each value makes a key; '' if none."""
         return self.pattern.listed
 
     @property
@@ -174,7 +182,7 @@ class PatternModel(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """`around`: the context of filters."""
+    """`around`: context of filters."""
 
     table: TableDesign
     revision: str
@@ -191,7 +199,7 @@ class Model(Struct, frozen=True):
 
 
 def model_of(mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDesign) -> Model:
-    """The description. `plans`: of all entities; `table`: the mapping's under the name that the job gives it."""
+    """`plans`: of all entities. `table`: the mapping's under the job's name for it."""
     rows = tuple(_row(mapping, plan) for plan in plans)
     designs = Designs(plans)
     described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in mapping.patterns.values())
@@ -212,7 +220,7 @@ def _row(mapping: MappingModel, plan: EntityPlan) -> RowModel:
 
 
 def _paths(plan: EntityPlan, key: Iterable[str]) -> list[str]:
-    """Paths of the values that the row's items need, each once; a list is one of them."""
+    """Unique paths of the values that the row's items need; a list is one of them."""
     entity = plan.entity
     named = [*key, *(condition.path for condition in entity.where)]
     for item in entity.items:
@@ -283,8 +291,10 @@ def _item(mapping: MappingModel, plan: EntityPlan, item: ItemDesign) -> ItemType
 
 
 def attribute_kind(value: Expression, plan: EntityPlan, collection: str | None = None) -> Kind | None:
-    """The kind of an attribute's value: complete times are times; maps and lists with their contents. `collection`: the
-    list of the rows in the expression's paths."""
+    """Kind of an attribute's value: complete times are times; maps and lists with their contents.
+
+    `collection`: the list of the rows in the expression's paths.
+    """
     if isinstance(value, MapOf):
         return Kind("map", fields=_fields(value.entries, plan, collection))
     if isinstance(value, Each):
@@ -369,13 +379,12 @@ def _answered(
 TEXT = Kind("text")
 
 
-class UnsaidError(Exception):
-    """A part of the mapping that the target language cannot express."""
+class UnsaidError(Exception): ...
 
 
 class Piece(Struct, frozen=True):
-    """Code of a value. `guards`: conditions of the language's under which it has none. `element`: of a list's values the
-    code of one of them."""
+    """Code of a value. `guards`: conditions under which it has none. `element`: code of one value of a
+    list."""
 
     code: str
     kind: Kind
@@ -384,8 +393,11 @@ class Piece(Struct, frozen=True):
 
 
 class RequestCode(Struct, frozen=True):
-    """The request of a pattern, as code over its parameters. `keys`: by key attribute its value, for each of `elements`;
-    `sort`, `filters`: of each condition the attribute, the operator and the values."""
+    """A pattern's request, as code over its parameters.
+
+    `keys`: values by key attribute, for each of `elements`.
+    `sort`, `filters`: attribute, operator and values of each condition.
+    """
 
     keys: Mapping[str, str]
     elements: str
@@ -395,63 +407,56 @@ class RequestCode(Struct, frozen=True):
 
 
 class Expressions(ABC):
-    """Code over named values. `star`: the name of the text of a `*`."""
+    """Code over named values. `star`: name of the text of a `*`."""
 
     around: FilterContext
     star: str
 
     @abstractmethod
     def given(self, ref: Ref) -> tuple[Piece, Sequence[Filter]]:
-        """The reference's value, and the filters that it has not been through."""
+        """The reference's value, and the filters still to apply."""
 
     @abstractmethod
     def literal(self, value: object) -> str: ...
 
     @abstractmethod
-    def text(self, piece: Piece) -> str:
-        """A value's text in a template."""
+    def text(self, piece: Piece) -> str: ...
 
     @abstractmethod
     def joined(self, texts: Sequence[str]) -> str: ...
 
     @abstractmethod
     def called(self, used: Filter, piece: Piece) -> Piece:
-        """The filter's result; of a list's values `piece.element` is None, and `code` the list."""
+        """The filter's result. Of a list's values `piece.element` is None, and `code` the list."""
 
     @abstractmethod
-    def each(self, values: Piece, element: Piece) -> Piece:
-        """The list of `element`'s results for the values."""
+    def each(self, values: Piece, element: Piece) -> Piece: ...
 
     @abstractmethod
-    def call(self, name: str, *arguments: str) -> str:
-        """A call of a function that the module carries."""
+    def call(self, name: str, *arguments: str) -> str: ...
 
     @abstractmethod
-    def param(self, name: str) -> str:
-        """A pattern's parameter."""
+    def param(self, name: str) -> str: ...
 
     @abstractmethod
-    def needed(self, name: str) -> str:
-        """A parameter that must be set."""
+    def needed(self, name: str) -> str: ...
 
     def listed(self, name: str) -> str:
-        """A parameter with a list as its value."""
         return self.needed(name)
 
     @abstractmethod
     def unit(self, used: Filter) -> str:
-        """The unit of time of a filter's buckets, as functions of the module take it."""
+        """Time unit of a filter's buckets, as the module's functions take it."""
 
     @abstractmethod
     def key(self, template: Template, attribute: KeyAttribute, up: bool | None = None) -> str:
-        """The value of a key attribute; `up`: of a bound with a last number that may be rounded."""
+        """Value of a key attribute. `up`: of a bound whose last number may be rounded."""
 
     @abstractmethod
-    def value(self, value: Expression) -> str:
-        """The value of an attribute."""
+    def value(self, value: Expression) -> str: ...
 
     def template(self, template: Template, up: bool | None = None) -> Piece:
-        """The template's text; no code if one of its values has none."""
+        """The template's text; no code if a value is missing."""
         if not template.refs:
             return Piece(self.literal("".join(map(str, template.parts))), TEXT)
         texts: list[str] = []
@@ -524,13 +529,13 @@ class Expressions(ABC):
             yield self.key(value, attribute, up)
 
     def _bounds(self, name: str, written: Sequence[Expression], values: Iterable[str]) -> str:
-        """The values of a condition; of two bounds with parameters none may be unset alone."""
+        """Values of a condition; of two bounds with parameters neither may be unset alone."""
         listed = f"[{', '.join(values)}]"
         is_pair = len(written) > 1 and all(any(paths_in([one])) for one in written)
         return self.call("both", self.literal(name), listed) if is_pair else listed
 
     def _texts(self, pattern: Pattern) -> str:
-        """The texts of the `*` of a partition key, or of a get any one of them; without a `*` an unused text."""
+        """Texts of the `*` of a partition key; of a get any one of them; without a `*` an unused text."""
         star = pattern.star
         if star is None:
             return '[""]'

@@ -1,4 +1,5 @@
-"""The table as a model of NoSQL Workbench, format 3.0: keys, indexes, a facet for each item type, and sample items."""
+"""The table as a NoSQL Workbench model, format 3.0: keys, indexes, a facet per item type, and sample
+items."""
 
 from __future__ import annotations
 
@@ -32,10 +33,7 @@ _ON_A_DAY = "Jan 01, 2020, 12:00 AM"
 def workbench_file(
     model: Model, definition: Definition, samples: Mapping[str, Sequence[Item]], head: Sequence[str]
 ) -> str:
-    """`definition`: of the table, with its billing mode; `samples`: items by their type.
-
-    Raises: SettingsError, with all that the format cannot express.
-    """
+    """`samples`: items by type. Raises: SettingsError, with all that the format cannot express."""
     _refuse(model.table)
     table = model.table
     facets = [_facet(table, name, items, samples.get(name, ())) for name, items in model.types.items()]
@@ -118,9 +116,9 @@ def _facet(
 
 
 def alias_of(template: Template) -> str:
-    """The template as it is written; of one plain reference its name alone, as people write facets.
+    """The template as written; a single plain reference is its bare name, as people write facets.
 
-    A name of capitals alone keeps its braces: a facet's PROFILE is a text that all its items share.
+    A name in capitals keeps its braces: a facet's PROFILE is a text that all its items share.
     """
     path = template.sole.column if template.sole else ""
     return path if path.isidentifier() and not path.isupper() else template.source
@@ -133,7 +131,7 @@ def _of_item(table: TableDesign, item: ItemType) -> list[str]:
 
 
 def _attributes(model: Model) -> dict[str, str]:
-    """Types of all attributes but the table's key; of an attribute that two item types have, the first one's."""
+    """Types of all attributes but the table's key; of an attribute of two item types, the first one's."""
     table, found = model.table, {model.table.type_attribute: "S"}
     in_indexes = {key.name: TYPES[key.type] for index in table.indexes for key in index.attributes}
     for row in model.rows:
@@ -153,7 +151,7 @@ def _wired(item: Item) -> dict[str, Any]:
 
 
 def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str, list[Item]]:
-    """Items by their type; none of a row with made-up values that the mapping refuses."""
+    """Items by type; none of a row whose made-up values the mapping refuses."""
     found: dict[str, list[Item]] = {}
     for entity in entities:
         for number in range(1, SAMPLES + 1):
@@ -164,7 +162,8 @@ def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str,
 def real(
     entity: CompiledEntity, rows: Iterable[RowTree], table: TableDesign, redaction: Redaction
 ) -> dict[str, list[Item]]:
-    """Items of rows by their type, with what a pattern redacts masked; none of a type with keys made from it."""
+    """Items of rows by type, masking values that a pattern redacts; none of a type with keys made from
+    them."""
     found: dict[str, list[Item]] = {}
     for row in rows:
         _add(found, entity, row, table)
@@ -193,7 +192,7 @@ def _add(found: dict[str, list[Item]], entity: CompiledEntity, row: RowTree, tab
 
 
 def _row(plan: EntityPlan, number: int) -> RowTree:
-    """The row tree of a row with this number; it meets all conditions, and has an array if a set is made from it."""
+    """A row that meets all conditions, and has an array if a set is made from it."""
     wanted: dict[str, Any] = {
         condition.path: condition.allowed
         for conditions in (plan.entity.where, *(item.when for item in plan.entity.items))
@@ -241,6 +240,6 @@ _MADE: Mapping[str, Callable[[int], Any]] = {
 
 
 def _made(kind: Kind, name: str, number: int) -> Any:
-    """A value of the kind, as a driver gives one; of a text the column's name with the number."""
+    """A value as from a driver; for text, the column's name with the number."""
     maker = _MADE.get(kind.name)
     return f"{name}-{number}"[-(kind.length or 40) :] if maker is None else maker(number)

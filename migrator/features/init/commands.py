@@ -10,7 +10,7 @@ from migrator.cli import command_line as cli
 
 
 class _Url(click.types.StringParamType):
-    """A text that the environment may set instead of the command line; if neither does, the error names both."""
+    """A text that may come from the environment; if it is missing, the error names both ways."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return f"Give the URL of the database, or set {param.envvar}"

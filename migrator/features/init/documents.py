@@ -1,4 +1,5 @@
-"""A mapping proposed for old DynamoDB tables: declarations from a sample of their documents, and what varies."""
+"""A mapping proposed for old DynamoDB tables: declarations from a sample of their documents, with their
+variations."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _KEYS = (("PK", "SK"), ("pk", "sk"), ("_pk", "_sk"))
 
 @dataclass
 class Seen:
-    """The values of a sample at one path. `whole`: all numbers are; `moments`: all texts are moments in ISO 8601."""
+    """A sample's values at one path. `whole`: all are integers. `moments`: all texts are ISO 8601 times."""
 
     types: Counter[str] = field(default_factory=Counter)
     whole: bool = True
@@ -61,7 +62,7 @@ class Seen:
 
 
 class SampledTable(Struct, frozen=True):
-    """`key`: its attributes by name, each with its type (S, N or B), the partition's first. `items`: in DynamoDB's form."""
+    """`key`: type (S, N or B) by attribute, the partition's first. `items`: in DynamoDB JSON."""
 
     name: str
     key: Mapping[str, str]
@@ -73,12 +74,12 @@ class SampledTable(Struct, frozen=True):
 
     @property
     def top(self) -> set[str]:
-        """Names at the top of documents, which may have dots of their own; all others lead into maps."""
+        """Names at the top of documents, which may contain dots; all others lead into maps."""
         return {name for item in self.items for name in item} | set(self.key)
 
 
 def mapping_text(table: str, tables: Sequence[SampledTable]) -> str:
-    """A mapping with every table declared, and an entity for each that keeps its documents as they are."""
+    """A mapping that declares every table, with an entity for each that keeps its documents unchanged."""
     template = text_template(__package__, "documents.yaml.j2", word=_word, amount=amount, quoted=quoted)
     functions = {"seen_in": seen_in, "remark": _remark, "entity_key": _entity_key, "types_of_keys": _OF_KEYS}
     return template.render(functions, name=table, key=_key_names(tables), tables=tables)
@@ -90,7 +91,7 @@ def _key_names(tables: Sequence[SampledTable]) -> tuple[str, str]:
 
 
 def seen_in(table: SampledTable) -> dict[str, Seen]:
-    """Values by path, key attributes first, then in their order; places in maps after the map."""
+    """Values by path, key attributes first; places in maps after the map."""
     seen: dict[str, Seen] = {name: Seen() for name in table.key}
     for item in table.items:
         for name, wire in item.items():

@@ -1,4 +1,4 @@
-"""`migrator examples`: the mappings, jobs and designs that this package brings along, copied into a folder."""
+"""`migrator examples`: the package's mappings, jobs and designs, copied into a folder."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ _FORMS = (".yaml", ".json", ".md", ".sql")
 
 
 def examples(folder: Path, force: bool, as_json: bool) -> int:
-    """The exit code of `migrator examples`.
-
-    Raises: SettingsError if a file is there already (but with `force`), or one cannot be written.
-    """
     found = dict(_shipped(resources.files("migrator") / "examples"))
     if not found:
         raise SettingsError("this installation has no examples; install the package again")

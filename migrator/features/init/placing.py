@@ -1,5 +1,4 @@
-"""Placement of rows and questions: each table's home in the base table, entries in indexes, and an access pattern per
-question."""
+"""Placement: each table's home in the base table, entries in indexes, and an access pattern per question."""
 
 from __future__ import annotations
 
@@ -66,7 +65,8 @@ class KeyPiece(Struct, frozen=True):
 def equal_form(
     column: Column, span: NumberSpan | None, *, several: bool, lowered: bool = False
 ) -> str | None:
-    """The form of a value compared by equality; None for a type without one. `several`: it shares the key with others."""
+    """Form of a value compared by equality; None if its type has none. `several`: it shares the key with
+    others."""
     kind = column.kind.name
     if kind == "text":
         alike = ("case", *column.alike) if lowered else column.alike
@@ -83,8 +83,8 @@ def equal_form(
 
 
 def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False) -> str | None:
-    """The form of a value whose texts sort as the values do, or (`reverse`) backwards; None for a type without such a
-    form."""
+    """Form of a value whose texts sort as the values do, or backwards (`reverse`); None if its type has
+    none."""
     kind = column.kind.name
     backwards = "|desc" if reverse else ""
     if kind == "timestamp":
@@ -100,7 +100,7 @@ def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False)
 
 
 def key_form(column: Column, span: NumberSpan | None) -> str:
-    """The form of a part of a row's key at the end of a sort key: sorted if possible, else plain."""
+    """Form of a row's key part at the end of a sort key: sorted if possible, else plain."""
     form = sort_form(column, span)
     if form is None:
         form = equal_form(column, span, several=True)
@@ -140,13 +140,13 @@ _SINGULAR = tuple(
 
 
 def singular(name: str) -> str:
-    """One row of a table with this plain name, such as order_line of order_lines."""
+    """Name of one row, such as order_line of order_lines."""
     ending, one = next(((ending, one) for ending, one in _SINGULAR if ending.search(name)), (None, ""))
     return name if ending is None else ending.sub(one, name)
 
 
 class EntityNames(Struct, frozen=True):
-    """Names of one table: as an entity, as an item type, and in keys."""
+    """Names of one table."""
 
     entity: str
     type: str
@@ -206,7 +206,7 @@ LARGEST_LIST = 10_000
 
 
 class NoKey(Exception):
-    """Why no key answers a question: a word of REASONS, and what of it."""
+    """No key answers a question: a word of REASONS, and details."""
 
     def __init__(self, reason: str, what: str = "") -> None:
         super().__init__(reason)
@@ -215,12 +215,13 @@ class NoKey(Exception):
 
 
 class Need(Struct, frozen=True):
-    """The requirements of a question for an entry in an index. `sort`: the required beginning of its sort key, () for
-    any.
+    """A question's requirements for an index entry.
 
-    `when`: conditions for an item in it: (column, required values; None: any value), (column, (None,)): NULL. `bucket`:
-    the form of the partition's month, '' for none. `order`: whether the key keeps SQL's order. `notes`: differences from
-    SQL.
+    `sort`: the required beginning of its sort key, () for any.
+    `when`: item conditions: (column, required values); None is any value, (None,) is NULL.
+    `bucket`: form of the partition's month, '' for none.
+    `order`: whether the key keeps SQL's order.
+    `notes`: differences from SQL.
     """
 
     partition: tuple[KeyPiece, ...]
@@ -233,8 +234,6 @@ class Need(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """The requirements of questions, from the schema and measurements."""
-
     facts: SchemaFacts
     figures: Figures
 
@@ -270,7 +269,7 @@ class Needs(Struct, frozen=True):
     def _when(
         self, question: StatementQuestion
     ) -> Iterator[tuple[str, tuple[str | int | bool | None, ...] | None]]:
-        """Conditions sorted by column, one for each."""
+        """One condition per column, sorted."""
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
             name = ".".join(filter(None, condition.path))
@@ -306,7 +305,7 @@ class Needs(Struct, frozen=True):
     # ── order ──
 
     def _ordered(self, question: StatementQuestion, ranges: tuple[QuestionCondition, ...]) -> Need:
-        """The sort key that the question needs, and whether it keeps SQL's order."""
+        """The required sort key, and whether it keeps SQL's order."""
         fixed = {condition.path for condition in question.of("=", "is null") if not condition.lowered}
         wanted = [(path, descending) for path, descending in question.order if path not in fixed]
         table = self.facts.tables[question.table]
@@ -352,7 +351,7 @@ class Needs(Struct, frozen=True):
     def _is_key(
         self, question: StatementQuestion, ordered: list[tuple[Path, bool]], fixed: set[Path]
     ) -> bool:
-        """Whether these columns are unique among the rows of the answer."""
+        """Whether these columns are unique within the answer."""
         names = {path[1] for path in (*(path for path, _ in ordered), *fixed) if not path[0]}
         table = self.facts.tables[question.table]
         nullable = {column.name for column in table.columns if column.nullable}
@@ -384,8 +383,10 @@ class Needs(Struct, frozen=True):
         return ""
 
     def _is_filled(self, question: StatementQuestion, path: Path) -> bool:
-        """Whether no row that is there has NULL in the column, though it may. Without a LIMIT the application can sort, and
-        misses no row with NULL."""
+        """Whether no present row has NULL in a nullable column.
+
+        Without a LIMIT the application can sort, and misses no row with NULL.
+        """
         first_rows = question.limit is not None
         return first_rows and not path[0] and (question.table, path[1]) in self.figures.filled
 
@@ -418,13 +419,13 @@ class Needs(Struct, frozen=True):
 
 
 def _leading(table: TableFacts) -> frozenset[Path]:
-    """First columns of composite keys, such as the tenant's: they also come first in partitions."""
+    """First columns of composite keys, such as the tenant's, which also come first in partitions."""
     keys = (row_key(table), *(key.columns for key in table.foreign_keys))
     return frozenset(("", key[0]) for key in keys if len(key) > 1)
 
 
 def _held(column: Column, value: str | int | bool | None) -> str | int | bool | None:
-    """The value that items hold exactly if SQL finds the column equal to the constant; None if they do not."""
+    """The value of items exactly where SQL finds the column equal to the constant; None if there is none."""
     kind = column.kind
     if isinstance(value, str):
         if kind.name == "text":
@@ -441,7 +442,7 @@ def _held(column: Column, value: str | int | bool | None) -> str | int | bool | 
 
 
 def tail_of(table: TableFacts, figures: Figures, but: frozenset[Path]) -> tuple[KeyPiece, ...]:
-    """The row's key at the end of a sort key, without columns that come before it."""
+    """The row's key at the end of a sort key, without columns that come earlier."""
     names = [name for name in row_key(table) if ("", name) not in but]
     columns = [column for name in names if (column := table.column(name)) is not None]
     return tuple(
@@ -461,7 +462,7 @@ _FEWEST_TELLING = 1_000
 def filters_of(
     facts: SchemaFacts, question: StatementQuestion, conditions: Iterable[QuestionCondition]
 ) -> dict[str, Any] | None:
-    """The conditions and requirements of the question, as a query's filter; None if items cannot be filtered so."""
+    """The question's conditions as a query's filter; None if items cannot be filtered that way."""
     table = facts.tables[question.table]
     made: dict[str, Any] = {name: {"exists": True} for name in question.required}
     for condition in conditions:
@@ -477,7 +478,7 @@ def filters_of(
 
 
 def _filter(column: Column, condition: QuestionCondition) -> Any:
-    """The condition on the column's attribute; None if items compare otherwise than SQL."""
+    """The condition on the column's attribute; None if items compare differently than SQL."""
     if condition.bound in ("is null", "is not null"):
         return {"exists": condition.bound == "is not null"}
     if condition.bound != "=":
@@ -497,8 +498,11 @@ OWN_SORT = "META"
 
 
 class Home(Struct, frozen=True):
-    """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row that owns
-    the partition, None for its own. `rest`: the part of the row's key in the sort key."""
+    """Base key of a table's items, as templates.
+
+    `parent`: foreign key to the row that owns the partition; None for its own.
+    `rest`: the part of the row's key in the sort key.
+    """
 
     table: str
     partition: tuple[str, tuple[KeyPiece, ...]]
@@ -509,8 +513,10 @@ class Home(Struct, frozen=True):
 
 
 class IndexKeys(Struct, frozen=True):
-    """The keys of a table's items in one index. `number`: of the index, from 1. `closed`: its sort key ends in '#', so that
-    each value of a range has keys behind it."""
+    """Keys of a table's items in index `number`, from 1.
+
+    `closed`: the sort key ends in '#', so that each value of a range has keys behind it.
+    """
 
     partition: tuple[str, tuple[KeyPiece, ...]]
     sort: tuple[str, tuple[KeyPiece, ...]]
@@ -521,8 +527,12 @@ class IndexKeys(Struct, frozen=True):
 
 
 class AccessPart(Struct, frozen=True):
-    """Items of one table in an answer of several. `on`: columns and the parameters that they equal; `joins`: other parents
-    that columns are of; `one`: a single item."""
+    """One table's items in an answer of several tables.
+
+    `on`: columns and the parameters they equal.
+    `joins`: other parents of columns.
+    `one`: a single item.
+    """
 
     name: str
     table: str
@@ -534,9 +544,9 @@ class AccessPart(Struct, frozen=True):
 
 
 class Access(Struct, frozen=True):
-    """One question as an access pattern. `condition`: of the sort key, an operator and its templates; '' for none.
+    """A question as an access pattern. `condition`: operator and templates for the sort key; '' for none.
 
-    `parts`: of a parent with its children, in place of the question's own outputs and SQL.
+    `parts`: of a parent with its children; they replace the question's outputs and SQL.
     """
 
     name: str
@@ -554,13 +564,13 @@ class Access(Struct, frozen=True):
 
     @property
     def stored(self) -> StatementQuestion:
-        """The question with the parts that items of its own table must have."""
+        """The question with the parts that its own table's items must have."""
         last = self.parts[-1] if self.parts else self.question
         return replace(self.question, outputs=last.outputs, joins=last.joins)
 
 
 class PlacedTables(Struct, frozen=True):
-    """`homes` by table; `entries` by table, numbered; tables without a key have neither."""
+    """`homes` and numbered `entries` by table; tables without a key have neither."""
 
     names: TableNames
     homes: Dict[str, Home]
@@ -583,8 +593,11 @@ def design_of(
     but: frozenset[str] = frozenset(),
     written: Dict[str, EntityNames] = {},
 ) -> PlacedTables:
-    """The design for the questions, the same for any order of them. `but`: tables that are left out; `written`: names of a
-    mapping that is there."""
+    """The design for the questions, regardless of their order.
+
+    `but`: omitted tables.
+    `written`: names of an existing mapping.
+    """
     ordered = sorted(questions, key=lambda question: (-question.statement.calls, question.sql))
     placing = _Placing(facts, figures, TableNames.of(facts, written), max_indexes)
     asked: dict[str, list[StatementQuestion]] = {name: [] for name in sorted(set(facts.tables) - but)}
@@ -602,8 +615,6 @@ def design_of(
 
 @dataclass
 class _Placing:
-    """A design as it is made."""
-
     facts: SchemaFacts
     figures: Figures
     names: TableNames
@@ -615,7 +626,7 @@ class _Placing:
     without_key: list[str] = field(default_factory=list)
 
     def add_home(self, table: TableFacts, questions: Sequence[StatementQuestion], *, alone: bool) -> None:
-        """`alone`: its rows are read together with their children, so that each has its own partition."""
+        """`alone`: its rows are read with their children, so each has its own partition."""
         if not row_key(table):
             self.without_key.append(table.name)
             self.unserved += [
@@ -625,7 +636,6 @@ class _Placing:
             self.homes[table.name] = self._home_with(table, None) if alone else self._home(table, questions)
 
     def add_table(self, table: TableFacts, questions: Sequence[StatementQuestion]) -> None:
-        """Questions of a table that has a home, as all others have."""
         home = self.homes[table.name]
         needs: list[tuple[StatementQuestion, Need]] = []
         without: list[tuple[StatementQuestion, NoKey]] = []
@@ -649,7 +659,7 @@ class _Placing:
         self._index(table, needs, shared)
 
     def design(self, questions: Sequence[StatementQuestion]) -> PlacedTables:
-        """The design, each access with a name, ordered by question."""
+        """The design, with named accesses, ordered by question."""
         places = {id(question): place for place, question in enumerate(questions)}
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
@@ -667,7 +677,7 @@ class _Placing:
         )
 
     def _rewrites(self, question: StatementQuestion) -> Iterator[str]:
-        """How many items a change of each parent rewrites, for parents with columns in the answer, if measured."""
+        """Items that a change of each parent with columns in the answer rewrites, if measured."""
         read = {alias for alias, _ in question.outputs}
         for joined in question.joins:
             own = {own for own, _ in joined.on}
@@ -714,7 +724,7 @@ class _Placing:
     def _sorted_homes(
         self, table: TableFacts, home: Home, questions: Sequence[StatementQuestion]
     ) -> Iterator[Home]:
-        """The home with its items in the order that a question wants, by columns that are known not to change."""
+        """The home with its items in a question's order, by columns known not to change."""
         partition = {piece.path for piece in home.partition[1]}
         updated = self.figures.updated.get(captured_name(table))
         if updated is None:
@@ -766,14 +776,13 @@ class _Placing:
         return KeyPiece(("", column.name), ("|escape" if several else "") if form is None else form)
 
     def _own_access(self, question: StatementQuestion, home: Home) -> Access | None:
-        """As `_at_home`. Raises: NoKey also if the parent of a LEFT JOIN is elsewhere."""
+        """Like `_at_home`. Raises: NoKey also if the parent of a LEFT JOIN is elsewhere."""
         access = self._at_home(question, home)
         if question.with_parent and not (access and access.parts):
             raise NoKey("join", "a LEFT JOIN of children that are not in one partition with their parent")
         return access
 
     def _at_home(self, question: StatementQuestion, home: Home) -> Access | None:
-        """The access to the base table that answers the question; None if an index must."""
         of_each = question.total is not None and bool(question.order)
         plain = not question.constants and not question.required and not of_each
         asked = {condition.path[1]: condition for condition in question.of("=", "in")}
@@ -800,7 +809,7 @@ class _Placing:
         return access and self._with_parent(access, home, params)
 
     def _filtered(self, question: StatementQuestion, home: Home) -> Access | None:
-        """The access to one item, or to the few of one parent, with a filter for its other conditions."""
+        """Access to one item, or to the few of one parent, with a filter for the other conditions."""
         equal = {c.path[1]: c for c in question.of("=") if c.params and not c.path[0] and not c.lowered}
         for is_whole in (True, False):
             names = {piece.path[1] for piece in (*home.partition[1], *(home.sort[1] if is_whole else ()))}
@@ -820,8 +829,11 @@ class _Placing:
         return None
 
     def _few(self, table: str, columns: set[str]) -> str:
-        """A note on the rows that have the same values in the columns (with none: all) if a query may read and filter
-        them; '' if they are many, or not counted, or the table is too small to be representative."""
+        """A note if a query may read and filter all rows with equal values in the columns (with none: all
+        rows).
+
+        '' if they are many, or not counted, or the table is too small to be representative.
+        """
         rows, most = self.figures.rows.get(table, 0), LARGEST_FILTERED + 1
         if not columns and max(self.figures.rows.values(), default=0) >= _FEWEST_TELLING:
             most = rows
@@ -843,7 +855,7 @@ class _Placing:
         return Access("", question, "query", key, condition, 0, need.descending, need.order, need.notes)
 
     def _with_parent(self, access: Access, home: Home, params: Dict[str, str]) -> Access:
-        """The children of a partition, with the parent if the question also needs its columns."""
+        """The children of a partition, with the parent if the question needs its columns."""
         if not (parts := self._parts(access.question, home, params)):
             return access
         differs = f"the {parts[0].name} is returned also if it has no {parts[1].name}"
@@ -853,7 +865,8 @@ class _Placing:
     def _parts(
         self, question: StatementQuestion, home: Home, params: Dict[str, str]
     ) -> tuple[AccessPart, ...]:
-        """The parent and its children, if the question needs both and their partition has little else; else ()."""
+        """The parent and its children, if the question needs both and their partition has little else; else
+        ()."""
         parent = home.parent
         assert parent is not None
         key, held = dict(zip(parent.columns, parent.referred, strict=True)), self.homes.get(parent.table)
@@ -896,8 +909,11 @@ class _Placing:
         needs: Sequence[tuple[StatementQuestion, Need]],
         shared: Dict[int, tuple[Need, dict[str, Any]] | None],
     ) -> None:
-        """Entries for questions that the base table does not answer: equal ones once, the most frequent first. `shared`:
-        by id of the question, a wider need and a filter in place of its own."""
+        """Index entries for questions the base table does not answer: equal ones once, the most frequent
+        first.
+
+        `shared`: by id of the question, a wider need and a filter in place of its own.
+        """
         made: list[IndexKeys] = []
         # Questions that need a sort key of their own come first, so that those that accept any find one.
         for question, asked in sorted(
@@ -919,7 +935,8 @@ class _Placing:
     def _shared(
         self, question: StatementQuestion, wider: Iterable[Need]
     ) -> tuple[Need, dict[str, Any]] | None:
-        """The need of another question whose few entries answer this one too, and the filter that leaves out the others."""
+        """Another question's need whose few entries also answer this one, and the filter that drops the
+        others."""
         for other in wider:
             paths = {piece.path for piece in other.partition}
             rest = [
@@ -950,7 +967,7 @@ class _Placing:
         )
 
     def _partition_word(self, table: TableFacts, question: StatementQuestion, need: Need) -> str:
-        """The parent's word if the partition is the only foreign key to this parent; else a word of the columns."""
+        """The parent's word if the partition is the only foreign key to it; else a word of the columns."""
         own = self.names.words[table.name]
         columns = [piece.path[1] for piece in need.partition if not piece.path[0]]
         ways = [key for key in table.foreign_keys if set(key.columns) == set(columns)]
@@ -980,7 +997,7 @@ def _place(statement: Statement) -> tuple[float, str]:
 
 
 def _asked(question: StatementQuestion) -> set[str]:
-    """Columns of the row itself that are compared for equality with a parameter."""
+    """The row's own columns that equal a parameter."""
     return {
         condition.path[1]
         for condition in question.of("=", "in")
@@ -989,7 +1006,7 @@ def _asked(question: StatementQuestion) -> set[str]:
 
 
 def _pages(question: StatementQuestion) -> bool:
-    """Whether it continues behind the last row of a page, so that keys end in '#'."""
+    """Whether it is paged after the last row, so that keys end in '#'."""
     return any(condition.then for condition in question.conditions)
 
 
@@ -1024,13 +1041,13 @@ def _indexed(question: StatementQuestion, need: Need, entry: IndexKeys) -> Acces
 
 
 def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]]:
-    """All sort keys of this form: the word of one without values is the whole key."""
+    """All sort keys of this form. A word without values is the whole key."""
     word, pieces = sort
     return ("begins_with", (f"{word}#",)) if pieces else ("equal", (word,))
 
 
 def _range(entry: IndexKeys, ranges: Dict[Bound, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """From the first key in the range to the last one: behind a value keys continue with '#', and '~' is behind all of
+    """First and last key of the range: keys continue after a value with '#', and '~' sorts after all of
     them."""
     word, pieces = entry.sort
     low, high = f"{word}#", f"{word}#~"

@@ -1,4 +1,4 @@
-"""`migrator init`: a mapping, a job and a worksheet for a database, from its schema and its statements."""
+"""`migrator init`: a mapping, a job and a worksheet, from a database's schema and its statements."""
 
 from __future__ import annotations
 
@@ -85,8 +85,12 @@ _SHOWN = 300
 
 
 class Sheet(Struct, frozen=True):
-    """Content of the worksheet. `unserved`: statements that no pattern answers, also those without a question; `reads`:
-    the reads of a call of each pattern, by its name; `left_out`: tables without an entity, and why."""
+    """Content of the worksheet.
+
+    `unserved`: statements that no pattern answers, also those without a question.
+    `reads`: of a call of each pattern, by name.
+    `left_out`: tables without an entity, and why.
+    """
 
     mapping: str
     proposal: Proposal
@@ -102,7 +106,7 @@ class Sheet(Struct, frozen=True):
 
     @property
     def not_served(self) -> list[Unserved]:
-        """The questions among the statements that are not served, the most asked first."""
+        """Unserved questions, the most frequent first."""
         questions = (statement for statement in self.unserved if statement.reason not in NO_QUESTIONS)
         return sorted(questions, key=_place)
 
@@ -182,7 +186,6 @@ def proof_text(sheet: Sheet, name: str) -> str:
 
 
 def summary_text(sheet: Sheet) -> str:
-    """The summary for people, ending with the open decisions."""
     design = sheet.proposal.design
     asked = len(sheet.served) + len(sheet.not_served)
     lines = [
@@ -218,7 +221,7 @@ def _name(other: Unserved) -> str:
 
 
 def ending(sheet: Sheet, mapping: str) -> str:
-    """Why the exit code is not 0 although the files are written, and the next command; '' if it is."""
+    """Why the exit code is not 0 although the files are written, and the next command; '' for code 0."""
     count, differing = len(sheet.not_served), [] if sheet.proof.clean else ["the proof found a difference"]
     unserved = [f"{count} statement{'s are' if count > 1 else ' is'} not served"] if count else []
     why = " and ".join(unserved + differing)
@@ -251,7 +254,7 @@ def request_text(access: Access) -> str:
 
 
 def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:
-    """(rows, bytes, read units) of one call of the pattern on average, each marked exact or estimated."""
+    """(rows, bytes, read units) of an average call, each marked exact or estimated."""
     reads = sheet.reads.get(name)
     if reads is None or not reads.calls:
         return ("not known",) * 3
@@ -260,7 +263,6 @@ def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:
 
 
 def _rows(sheet: Sheet) -> list[tuple[str, str]]:
-    """Tables with their rows, exact or estimated."""
     figures = sheet.figures
     return [
         (name, f"{rows:,}" if name in figures.exact else f"{rows:,} or more")
@@ -269,7 +271,7 @@ def _rows(sheet: Sheet) -> list[tuple[str, str]]:
 
 
 def _indented(sql: str) -> str:
-    """SQL as a block of Markdown; of a long statement the beginning."""
+    """SQL as a Markdown block, shortened if long."""
     text = plain(sql if len(sql) <= 10 * _SHOWN else f"{sql[:_SHOWN]} …", lines=True)
     return "\n".join(f"    {line}" for line in text.splitlines() if line.strip())
 
@@ -331,7 +333,6 @@ def _figures(tables: Sequence[SampledTable], varying: dict[str, list[str]]) -> l
 
 
 def _faults(text: str, file: str) -> list[str]:
-    """Faults to fix by hand."""
     try:
         parsed = examine_mapping(text, file)
         check_mapping(parsed, facts_of(parsed.mapping))
@@ -363,15 +364,14 @@ target: {{endpoint: "${{MIGRATOR_ENDPOINT_URL:-embedded}}"}}
 
 
 class WrittenFiles(Struct, frozen=True):
-    """The three files that are written."""
-
     mapping: Path
     job: Path
     worksheet: Path
 
     @classmethod
     def of(cls, out: Path, *, force: bool) -> WrittenFiles:
-        """Raises: SettingsError if `out` is not a mapping's name, or one of the files exists (without `force`)."""
+        """Raises: SettingsError if `out` is not a mapping's name, or one of the files exists (without
+        `force`)."""
         if out.suffix not in (".yaml", ".yml"):
             raise SettingsError(f"{out}: a mapping is a YAML file; write --out shop.yaml")
         if not out.parent.is_dir():
@@ -454,7 +454,7 @@ def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]
 
 
 def _proved(source: str, files: WrittenFiles, asked: ProposalInput, sheet: Sheet) -> Sheet:
-    """The sheet with the result of a proof, and the mapping with the differences in comments at its patterns."""
+    """The sheet with a proof's result; the mapping gets the differences in comments at its patterns."""
     if not sheet.served:
         return replace(sheet, proof=Proof(missing="no question is served"))
     try:
@@ -486,11 +486,14 @@ def _table_name(stem: str) -> str:
 
 
 class _Asking(Struct, frozen=True):
-    """The questions that a proposal asks a source.
+    """A proposal's questions to a source.
 
-    `file`: the mapping's name; `table`: its own name for its table.
-    `statements`: a file of SQL, auto or none; `listed`: a list of questions.
-    `nulls`: whether rows decide that a column has no NULL. `written`: names of the replaced mapping.
+    `file`: the mapping's name.
+    `table`: its own name for its table.
+    `statements`: a file of SQL, auto or none.
+    `listed`: a list of questions.
+    `nulls`: whether rows decide that a column has no NULL.
+    `written`: names of the replaced mapping.
     """
 
     source: Source
@@ -509,9 +512,9 @@ class _Asking(Struct, frozen=True):
         return self.workload.facts
 
     def without(self, only: Sequence[str], leave_out: Sequence[str]) -> _Asking:
-        """Only tables that a pattern of `only` names, and none that one of `leave_out` does.
+        """Keep tables that a pattern of `only` matches, without those that `leave_out` matches.
 
-        Raises: SettingsError for patterns that name no table of the source.
+        Raises: SettingsError for patterns without a match.
         """
         tables, options = self.facts.tables.values(), {"--entity": only, "--leave-out": leave_out}
         known = {name for table in tables for name in _names(table)} | set(self.facts.left_out)
@@ -532,7 +535,7 @@ class _Asking(Struct, frozen=True):
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
     def sheet(self) -> tuple[ProposalInput, Sheet]:
-        """The input of a proposal, and the proposal with the worksheet's content, without unreadable parts."""
+        """The proposal's input and its worksheet, without unreadable parts."""
         try:
             return self._sheet()
         except SourceError:
@@ -567,7 +570,7 @@ class _Asking(Struct, frozen=True):
         return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
     def _asked(self) -> tuple[list[Statement], list[Unserved]]:
-        """Statements, and the questions of a team's list that are in words."""
+        """Statements, and the questions in words of a team's list."""
         if self.listed is None:
             return self._statements(self.statements or "auto"), []
         questions = self.workload.listed(self.listed)
@@ -580,7 +583,7 @@ class _Asking(Struct, frozen=True):
         return self.workload.recorded() if where == "auto" else self.workload.of_file(Path(where))
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
-        """The reads of a call of each pattern, for items made from some rows of each table."""
+        """Reads per call of each pattern, for items made from some rows of each table."""
         if not proposal.design.accesses:
             return {}
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
@@ -593,7 +596,7 @@ class _Asking(Struct, frozen=True):
             return {}
 
     def _faults(self, text: str) -> Sequence[Fault]:
-        """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
+        """Faults of a mapping's text: by form, by schema, and of its SQL by the source."""
         parsed = examine_mapping(text, self.file)
         try:
             checked = check_mapping(parsed, self.facts)
@@ -616,7 +619,7 @@ _CONNECTIONS = 4
 
 
 def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) -> Proof:
-    """The result of the proof: it leaves nothing behind, and only reads the source.
+    """Run the proof, which only reads the source and leaves nothing behind.
 
     Raises: StoppedError and SourceError if an edge gave up; Interrupted.
     """
@@ -635,8 +638,6 @@ def _is_large(table: str, figures: Figures) -> bool:
 
 
 class _Proving(Struct, frozen=True):
-    """A table of one proof, with nothing in it."""
-
     session: JobSession
     run: RunEdges
     design: PlacedTables
@@ -652,7 +653,7 @@ class _Proving(Struct, frozen=True):
         return cls(session, run, design)
 
     def proof(self, large: set[str]) -> Proof:
-        """`large`: tables of which some rows are moved only, so that answers would lack the others."""
+        """`large`: tables of which only some rows are moved, so that answers would lack the others."""
         entities, names = self.session.checked.entities, {self.design.names.entities[name] for name in large}
         refused = self._moved([entity for entity in entities if entity.name not in names], None)
         refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)

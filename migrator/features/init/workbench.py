@@ -1,4 +1,4 @@
-"""A model of NoSQL Workbench as the head of a mapping: table, keys and indexes, with an entity to fill for each facet."""
+"""A NoSQL Workbench model as the head of a mapping: table, keys, indexes, and an entity to fill per facet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROJECTIONS = {"ALL": "all", "KEYS_ONLY": "keys"}
 
 
 def head_of_model(text: str, file: str, table: str | None) -> str:
-    """The text of a mapping file. `table`: the name of one, for a model with several.
+    """The text of a mapping file. `table`: which one, for a model with several.
 
     Raises: SettingsError, with every fault and its place.
     """
@@ -63,8 +63,6 @@ def _read(text: str, file: str) -> Mapping[str, Any]:
 
 
 class _Reading:
-    """Reads a model, and keeps every fault."""
-
     def __init__(self, file: str) -> None:
         self.file = file
         self.faults: list[str] = []
@@ -203,7 +201,7 @@ class _Reading:
         return self._names([attribute.get("AttributeName") for attribute in found], "NonKeyAttributes")
 
     def _names(self, names: Sequence[Any], place: str) -> list[str]:
-        """The names that can be an attribute's, each once."""
+        """Names valid for attributes, each once."""
         wrong = [name for name in names if not _is_name(name)]
         if wrong:
             found = amount(len(wrong), "attribute name")
@@ -234,7 +232,7 @@ def _key_text(key: Sequence[tuple[str, str]]) -> str:
 
 
 def _template(alias: str) -> str:
-    """The alias as a template: {name} and <name> are columns, and so is a name alone that is not all in capitals."""
+    """The alias as a template. {name} and <name> are columns; so is a bare name that is not in capitals."""
     if "{" in alias or "}" in alias:
         return alias
     if alias.isidentifier() and not alias.isupper():
@@ -248,7 +246,7 @@ def _word(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value in a message: short, on one line."""
+    """The value shortened to one line."""
     text = (
         json.dumps(value, ensure_ascii=True, default=str)
         if not isinstance(value, (dict, list))

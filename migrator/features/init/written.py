@@ -1,4 +1,4 @@
-"""A design proposed for the questions of a source, and written as a mapping file with comments that give reasons."""
+"""A proposed design for a source's questions, written as a mapping file with comments that give reasons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from migrator.runtime.values import replace
 
 
 def frequency(*statements: Statement) -> str:
-    """The frequency of all statements together: calls of the log, and calls per second if known."""
+    """Frequency of all statements together: logged calls, and calls per second if known."""
     calls, rates = sum(statement.calls for statement in statements), [each.per_s for each in statements]
     counted = f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
     if None in rates:
@@ -54,7 +54,6 @@ _UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400))
 
 
 def _rate(per_s: float) -> str:
-    """The rate in the first unit in which it is at least one, in the form of `frequency:`."""
     unit, seconds = next(((unit, of) for unit, of in _UNITS if per_s * of >= 1), _UNITS[-1])
     number = per_s * seconds
     return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
@@ -68,8 +67,7 @@ def mapping_of(
     quote: Callable[[str], str],
     remarks: Dict[str, str] | None = None,
 ) -> str:
-    """The mapping of a design. `table`: its table's name; `quote`: a name as SQL has it; `remarks`: a comment for a pattern,
-    by its name."""
+    """`quote`: quotes a name for SQL. `remarks`: comments by pattern."""
 
     def returns(access: Access) -> str:
         names = attributes_of(access.stored, facts)
@@ -96,7 +94,7 @@ def mapping_of(
 
 
 def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: str) -> dict[str, Any]:
-    """The mapping of a table; several patterns that need one join or total share it."""
+    """A table's entity. Patterns that need the same join or total share it."""
     table, rows = facts.tables[name], figures.rows.get(name)
     accesses = [access for access in design.accesses if access.question.table == name]
     questions = [access.stored for access in accesses]
@@ -122,8 +120,10 @@ def _entity(design: PlacedTables, facts: SchemaFacts, figures: Figures, name: st
 def _joins(
     design: PlacedTables, name: str, questions: Sequence[StatementQuestion], attributes: Iterable[Path]
 ) -> list[Joined]:
-    """The joins that an attribute, a key or a condition of the items reads, and those between. Others only order rows that
-    are in any order here."""
+    """Joins read by the items' attributes, keys or conditions, and those between.
+
+    Others only order rows, which need no order here.
+    """
     home, entries = design.homes[name], design.entries.get(name, ())
     keys = [home.partition, home.sort, *(key for entry in entries for key in (entry.partition, entry.sort))]
     pieces = [piece for _, values in keys for piece in values]
@@ -139,7 +139,7 @@ def _joins(
 
 
 def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path, str]:
-    """The names of attributes for paths that are not columns of the row itself."""
+    """Attribute names for paths that are not the row's own columns."""
     columns = [column.name for column in facts.tables[question.table].columns]
     made: dict[Path, str] = {}
     for path in question.outputs:
@@ -201,8 +201,6 @@ _FAULT_PLACE = re.compile(r"(?P<word>access_patterns|entities)\.(?P<name>\w+)")
 
 
 class Proposal(Struct, frozen=True):
-    """A mapping without a fault. `decisions`: decisions left to people, one sentence each."""
-
     text: str
     design: PlacedTables
     unserved: tuple[Unserved, ...]
@@ -210,7 +208,7 @@ class Proposal(Struct, frozen=True):
 
 
 class ProposalInput(Struct, frozen=True):
-    """The input of a proposal. `faults`: of a mapping's text, each (place, what), by the check and by the source."""
+    """Input of a proposal. `faults`: of a mapping's text, each (place, what), by check and source."""
 
     questions: Sequence[StatementQuestion]
     facts: SchemaFacts
@@ -225,7 +223,7 @@ class ProposalInput(Struct, frozen=True):
 
 
 def names_in(text: str, file: str) -> dict[str, EntityNames]:
-    """Names of tables in a mapping, as far as it can be read."""
+    """Names of tables in a mapping, as far as it is readable."""
     try:
         mapping = examine_mapping(text, file).mapping
     except MappingError:
@@ -241,7 +239,7 @@ def names_in(text: str, file: str) -> dict[str, EntityNames]:
 
 
 def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nulls: bool) -> Wanted:
-    """The basis of a design for these questions. `nulls`: whether the present rows may decide that no row has NULL."""
+    """Figures that a design needs. `nulls`: the present rows may decide that no row has NULL."""
     columns: dict[str, set[str]] = {name: set(row_key(table)) for name, table in facts.tables.items()}
     for name, table in facts.tables.items():
         columns[name] |= {column for key in parent_keys(facts, table) for column in key.columns}
@@ -279,7 +277,7 @@ def _is_number(table: TableFacts, name: str) -> bool:
 def proposal_of(asked: ProposalInput) -> Proposal:
     """The proposal; faulty parts are removed and reported until none is left.
 
-    An entity with a fault first loses its questions, then is left out itself.
+    A faulty entity first loses its questions, then is left out itself.
     """
     questions, out, unserved = list(asked.questions), set[str](), list[Unserved]()
     while True:
@@ -318,8 +316,10 @@ def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) 
 
 
 def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[StatementQuestion, str, str]]:
-    """Questions with a faulty pattern, or with a table that has a faulty entity: each with a word of REASONS, and details.
-    A fault in the place of the SQL comes from the database."""
+    """Questions with a faulty pattern or entity, each with a word of REASONS and details.
+
+    A fault at the SQL comes from the database.
+    """
     places = {
         (match["word"], match["name"]): fault
         for fault in faults
@@ -378,7 +378,7 @@ def _of_columns(table: TableFacts) -> Iterator[str]:
 
 
 def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
-    """Warnings of texts in keys that may be longer than a key."""
+    """Warnings of texts that may be too long for keys."""
     for name, entries in sorted(design.entries.items()):
         table = asked.facts.tables[name]
         pieces = {piece.path for entry in entries for piece in entry.partition[1] if not piece.path[0]}
@@ -389,7 +389,7 @@ def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
 
 
 def default_statements(facts: SchemaFacts, quote: Callable[[str], str]) -> list[Statement]:
-    """Questions that follow from keys alone: each row by its key, and rows by each of their foreign keys."""
+    """Questions from keys alone: each row by its key, and rows by each of their foreign keys."""
     made: list[Statement] = []
     for table in sorted(facts.tables.values(), key=lambda table: table.name):
         keys = [row_key(table), *(key.columns for key in parent_keys(facts, table))]

@@ -1,5 +1,3 @@
-"""`migrator ui`: `look` and `status` as pages on this machine, read-only, until Ctrl-C."""
-
 from __future__ import annotations
 
 import base64
@@ -36,15 +34,18 @@ _FIELDS = 20
 
 
 class HttpPage(Struct, frozen=True):
-    """A page. `code`: HTTP's."""
+    """`code`: HTTP's."""
 
     code: int
     page: str
 
 
 class Site(Struct, frozen=True):
-    """`pages`: by the name behind the token ('' the first one), from the fields of the query to the answer. `refusal`: the
-    page of a request that gets none, from why. `policy`: the content security policy of all of them."""
+    """`pages`: answers by the name behind the token ('' is the first page), from the query's fields.
+
+    `refusal`: the page for a refused request, from the reason.
+    `policy`: content security policy of all pages.
+    """
 
     pages: Mapping[str, Callable[[Mapping[str, str]], HttpPage]]
     refusal: Callable[[str], str]
@@ -53,7 +54,7 @@ class Site(Struct, frozen=True):
 
 @contextmanager
 def serving(site: Site, port: int) -> Iterator[str]:
-    """The URL that serves it during the block; each time with a new token.
+    """Serve during the block, at a URL with a new token.
 
     `port` 0: a free one. Raises: SettingsError if the port is not available.
     """
@@ -84,7 +85,7 @@ class _Server(ThreadingHTTPServer):
     hosts: frozenset[str]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that has closed the connection is not a fault: no traceback."""
+        """A closed connection is not a fault: print no traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -113,7 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(page(fields))
 
     def __getattr__(self, name: str) -> Any:
-        """Any other method."""
         if not name.startswith("do_"):
             raise AttributeError(name)
         return self._refuse_method
@@ -126,10 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(code, "This request is not supported.")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: an address holds the token and the keys of rows."""
+        """Log nothing: an address holds the token and row keys."""
 
     def _is_for_us(self) -> bool:
-        """Whether the browser means this server; a page of another name that resolves to this address does not."""
+        """Whether the browser means this server, and not another name that resolves to this address."""
         named = self.headers.get_all("Host", [])
         if len(named) == 1 and named[0].lower() in self.server.hosts:
             return True
@@ -200,8 +200,10 @@ def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values
 
 
 class _Answers(Struct, frozen=True):
-    """`one`: held while a page is made, so that a browser that asks often asks the sides for one page at a time.
-    `examples`: of the first page, as it was last made."""
+    """`one`: held while a page is made, so that frequent requests load the sides with one page at a time.
+
+    `examples`: of the first page, as last made.
+    """
 
     sides: Sides
     pages: Pages
@@ -234,7 +236,7 @@ class _Answers(Struct, frozen=True):
         return (partition,), "".join(sort)
 
     def _partition(self, asked: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of the partition key, separated by commas if it has several attributes."""
+        """Values of the partition key, comma-separated if it has several attributes."""
         index = self.sides.session.target.design.asked(asked["index"] or None)
         several = index is not None and len(index.partition) > 1
         return tuple(asked["pk"].split(",")) if several else (asked["pk"],)

@@ -1,4 +1,4 @@
-"""`migrator look`: the stored items of one item collection compared with those that its rows make now."""
+"""`migrator look`: an item collection's stored items, compared with those that its rows make."""
 
 from __future__ import annotations
 
@@ -68,10 +68,12 @@ _FIRST_ROWS = 20
 
 
 class ComparedItem(Struct, frozen=True):
-    """One base key: the item that a row makes under it now, and the stored one; None for a missing one.
+    """Made and stored item at one base key.
 
-    `root`: the row that makes the item, else the one that the stored item names; `owner`: set if another row's item is
-    stored there. `differing`: attributes. `reason`: verify's words.
+    `root`: the row that makes the item, else the one in the stored item.
+    `owner`: set if the stored item is another row's.
+    `differing`: attributes.
+    `reason`: verify's words.
     """
 
     state: LookState
@@ -84,8 +86,6 @@ class ComparedItem(Struct, frozen=True):
 
 
 class Looked(Struct, frozen=True):
-    """An item collection, in its order. Its fields are those of LookReport."""
-
     asked: AskedKey
     items: Sequence[ComparedItem]
     refused: Sequence[Finding] = ()
@@ -94,20 +94,20 @@ class Looked(Struct, frozen=True):
 
 
 class _Stored(Struct, frozen=True):
-    """Items of a collection by their base keys, in its order, each as the table has it now. `is_cut`: there are more."""
+    """Stored items by base key, in the collection's order. `is_cut`: there are more."""
 
     items: Mapping[ItemKey, Item]
     is_cut: bool
 
 
 def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
-    """The forms of partition keys, for a missing key or one without items."""
+    """Forms of partition keys, if the key is missing or has no items."""
     forms = key_forms([key.partition for key in stored_keys(mapping, index)])
     return f"partition keys of {index.name or table.name} look like this: {forms}"
 
 
 class Look(Struct, frozen=True):
-    """Reads both sides of one collection, and writes nothing. `items_at_most`: limit of stored ones to read."""
+    """Reads both sides of a collection. `items_at_most`: limit of stored ones."""
 
     source: Rows
     store: ItemStore
@@ -118,7 +118,7 @@ class Look(Struct, frozen=True):
     items_at_most: int = 100
 
     def look(self, asked: AskedKey, now_s: float) -> Looked:
-        """Raises: StoppedError or SourceError if a side is away."""
+        """Raises: StoppedError or SourceError if a side is unreachable."""
         stored = self._stored(asked)
         made = Partitions(self.source, self.mapping, self.entities).made(
             asked, now_s, self._named(stored.items.values())
@@ -142,8 +142,10 @@ class Look(Struct, frozen=True):
         )
 
     def examples(self, showing: Showing) -> list[ExampleItem]:
-        """An item of each type that the first rows make: a stored one if possible. Raises: StoppedError or SourceError if
-        a side is unreachable."""
+        """An item of each type that the first rows make: a stored one if possible.
+
+        Raises: StoppedError or SourceError if a side is unreachable.
+        """
         made: dict[str, list[tuple[str, str, ItemKey]]] = defaultdict(list)
         for entity in self.entities:
             for row in self.source.read_page(entity.plan, None, None, _FIRST_ROWS):
@@ -196,7 +198,6 @@ class Look(Struct, frozen=True):
         }
 
     def _named(self, items: Any) -> dict[str, list[SourceKey]]:
-        """Rows named by stored items, by entity."""
         named: dict[str, dict[SourceKey, None]] = defaultdict(dict)
         for item in items:
             root = self.table.root_of(item)
@@ -230,7 +231,7 @@ class Look(Struct, frozen=True):
         )
 
     def _differing(self, made: Item, stored: Item | None, findings: Sequence[Finding]) -> frozenset[str]:
-        """The attributes that differ, also of another row's item, which verify does not compare."""
+        """Differing attributes, also of another row's item, which verify does not compare."""
         if stored is not None and findings and findings[0].kind == "collision":
             own = frozenset({*self.table.own_attributes, *self.table.kept})
             return frozenset(difference.attribute for difference in differences(made, stored, own))
@@ -239,7 +240,6 @@ class Look(Struct, frozen=True):
     def _left(
         self, wanted: Sequence[tuple[str, Item]], made: RowItems, items: Mapping[ItemKey, Item]
     ) -> list[ComparedItem]:
-        """The stored items without a wanted one at their key."""
         keys = {self.table.key_of(item) for _, item in wanted}
         expired = {self.table.key_of(item): item for _, item in made.expired}
         left = {key: item for key, item in items.items() if key not in keys}
@@ -281,7 +281,7 @@ def _state(findings: Sequence[Finding]) -> LookState:
 
 
 def shown(looked: Looked, job: str, table: TableDesign, showing: Showing) -> LookReport:
-    """The collection with values, and parts of keys that may name a person, masked as set in `showing`."""
+    """The collection, with values and parts of keys masked as set in `showing`."""
     asked, names = looked.asked, [attribute.name for attribute in looked.asked.index.attributes]
     partition = dict(zip(names, asked.partition, strict=False))
     return LookReport(
@@ -330,7 +330,7 @@ def _shown(compared: ComparedItem, names: Sequence[str], table: TableDesign, sho
 def _stored_texts(
     compared: ComparedItem, entity: str, table: TableDesign, showing: Showing
 ) -> dict[str, str]:
-    """The stored item's texts; what the mapping redacts of the row's item is also masked there."""
+    """The stored item's texts, masked like the row's item."""
     assert compared.stored is not None
     type_ = table.type_of(compared.made or compared.stored)
     return showing.item(entity, {**compared.stored, table.type_attribute: type_})
@@ -375,7 +375,6 @@ STATE_WORDS: Mapping[LookState, str] = {
 
 
 def print_look(console: Console, report: LookReport, *, everything: bool) -> None:
-    """One line an item, and the attributes that differ below it; `everything`: all attributes of each item."""
     console.print(Text(plain(f"{_place(report)}: {_key_text(report.partition)}")))
     for item in report.items:
         _print_item(console, item, everything=everything)
@@ -432,7 +431,7 @@ def _cells_table(cells: Sequence[Any]) -> Table:
 
 
 def look_data(report: LookReport) -> dict[str, Any]:
-    """The collection as plain values, every attribute of each item; `made` and `stored` are null if missing."""
+    """Every attribute of each item; `made` and `stored` are null if missing."""
     data = asdict(report)
     for item in data["items"]:
         item["attributes"] = [
@@ -446,7 +445,7 @@ def look_data(report: LookReport) -> dict[str, Any]:
 
 
 class Pages:
-    """Pages of one job, without scripts. `indexes`: of its table, for the form that asks for a collection."""
+    """Pages of one job, without scripts."""
 
     def __init__(self, job: str, table: str, indexes: Sequence[str], version: str) -> None:
         self._pages = environment_of_pages()
@@ -456,7 +455,7 @@ class Pages:
 
     @property
     def policy(self) -> str:
-        """Content security policy of a page: its own style, and its form sent back here."""
+        """Content security policy: the page's own style, and its form sent back here."""
         return (
             f"default-src 'none'; style-src {digest(self._style)}; form-action 'self'; base-uri 'none'; "
             "frame-ancestors 'none'; require-trusted-types-for 'script'"
@@ -469,16 +468,15 @@ class Pages:
         fault: str = "",
         examples: Sequence[ExampleItem] = (),
     ) -> str:
-        """`asked`: the fields of the form as they were sent; `fault`: why a collection is missing. `examples`: an item of
-        each type, if none was requested."""
+        """`asked`: the form's fields as sent. `fault`: why a collection is missing. `examples`: if none was
+        requested."""
         return self._page("look.html", asked=asked, report=report, fault=fault, examples=examples)
 
     def status(self, status: Mapping[str, Any] | None, lines: Sequence[str], fault: str = "") -> str:
-        """`status`: the data of `migrator status`; `lines`: its lines on live change."""
+        """`status`: data of `migrator status`. `lines`: its lines on live change."""
         return self._page("status.html", status=status, lines=lines, fault=fault)
 
     def refusal(self, what: str) -> str:
-        """A page with the reason for a refusal, and no data of the job."""
         return self._pages.get_template("refusal.html").render(style=self._style, what=what)
 
     def _page(self, name: str, **given: Any) -> str:
@@ -490,20 +488,18 @@ _PATIENCE_S = 10.0
 
 
 class Masks(Struct, frozen=True):
-    """What is shown unmasked: keys, with parts that may name a person, and values without redaction."""
+    """What is shown unmasked: keys with parts that may name a person, and values without redaction."""
 
     whole_keys: bool
     whole_values: bool
 
 
 class Sides(Struct, frozen=True):
-    """Both sides of a job, open to be read."""
-
     session: JobSession
     masks: Masks
 
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
-        """One collection, as it may be shown. Raises: SettingsError if it does not exist."""
+        """One collection, masked. Raises: SettingsError if it does not exist."""
         checked, table = self.session.checked, self.session.target.design
         if not partition:
             refuse_no_key(self.session.job, checked.mapping, table, index)
@@ -511,7 +507,6 @@ class Sides(Struct, frozen=True):
         return shown(looked, self.session.job.name, table, self._showing())
 
     def examples(self) -> list[ExampleItem]:
-        """An item of each type, in the mapping's order. Raises: StoppedError or SourceError if a side is away."""
         return self._look(1).examples(self._showing())
 
     def _look(self, limit: int) -> Look:
@@ -533,7 +528,7 @@ class Sides(Struct, frozen=True):
 
 
 def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: str | None) -> None:
-    """Raises: SettingsError with the form of partition keys, or the indexes of the table."""
+    """Raises: SettingsError with the forms of partition keys, or the table's indexes."""
     design = table.asked(index or None)
     if design is None:
         asked_key(table, index, ())
@@ -545,7 +540,7 @@ def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: st
 
 @contextmanager
 def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Sides]:
-    """`stop`: whether to give up waiting for a side. Raises: TargetError if the table is not there, or is another one."""
+    """`stop`: ends the wait for a side. Raises: TargetError if the table is missing or another one."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
     with JobSession(patient, command, workers=1, stop=stop) as session:

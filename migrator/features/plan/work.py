@@ -1,4 +1,4 @@
-"""`migrator plan`: the capacity of a mapping's table, measured on the rows of its source, before it exists."""
+"""`migrator plan`: capacity of a mapping's table, measured on its source's rows before the table exists."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ _NARROWEST = 12
 
 
 def print_views(console: Console, views: Sequence[View]) -> None:
-    """Each view with one line a type, and below it its collections, their items in the order of the sort key."""
     for view in views:
         console.print()
         console.print(Text(plain(_title(view)), style="bold"))
@@ -119,7 +118,7 @@ def _item_lines(view: View, items: Sequence[SampleItem]) -> Iterator[str]:
 
 
 def views_fragment(views: Sequence[View]) -> Markup:
-    """The views as a part of a page in the report's style (report.css); values of rows in it are text, never markup."""
+    """Part of a page in the report's style (report.css). Values of rows in it are text, never markup."""
     return Markup(page.environment_of_pages().get_template("collections.html").render(views=views))
 
 
@@ -158,7 +157,7 @@ def monthly(capacity: Capacity, reads: PatternReads) -> str:
 
 
 def measured_text(reads: PatternReads) -> str:
-    """The number of calls behind the figures, or why there are none."""
+    """Number of calls behind the figures, or why there are none."""
     if not reads.calls:
         return f"not measured: {reads.why}"
     return f"{known(reads.exact)}, {reads.calls} calls"
@@ -185,12 +184,11 @@ def way_money(way: Way) -> str:
 
 
 def way_remarks(way: Way) -> str:
-    """What limits its time, and its drawbacks."""
     return "; ".join([way.impossible] if way.impossible else [way.bound, *way.against])
 
 
 def ways_text(ways: Sequence[Way], cheapest: Way | None, fastest: Way | None) -> str:
-    """The cheapest way to fill the table, and the fastest one of those with a known time."""
+    """The cheapest way to fill the table, and the fastest one with a known time."""
     costs = "not known" if cheapest is None else f"{cheapest.name} ({page.money(cheapest.usd)})"
     takes = (
         "not known"
@@ -214,7 +212,6 @@ def bill_lines(capacity: Capacity) -> Iterator[tuple[str, str]]:
 
 
 def choice_text(capacity: Capacity) -> str:
-    """Which way of paying costs less; '' if that is not known."""
     bills = capacity.bills
     if bills.on_demand is None or bills.provisioned is None:
         return ""
@@ -233,7 +230,7 @@ def unmapped_lines(capacity: Capacity) -> Iterator[str]:
 
 
 class Beside(Struct, frozen=True):
-    """One figure of both designs; `less`: which one has less of it, '' for neither."""
+    """One figure of both designs. `less`: the design that has less of it, '' for neither."""
 
     label: str
     first: str
@@ -300,7 +297,7 @@ def _less(first: Any, second: Any) -> str:
 
 
 def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
-    """The first design; with a second one both side by side after it."""
+    """The first design; with a second one, both side by side after it."""
     capacity = capacities[0]
     console.print(Text(would_do(capacity)))
     for part in (_patterns, _places, _hot, _rewrites, _costs, _advice, _left_out):
@@ -444,13 +441,13 @@ def _side_by_side(first: Capacity, second: Capacity) -> Table:
 
 
 def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
-    """The design as plain values; the other one, if any, under `other`."""
+    """The design as plain values, with any other one under `other`."""
     data = _data(capacities[0])
     return data | {"other": _data(capacities[1])} if len(capacities) > 1 else data
 
 
 def _data(capacity: Capacity) -> dict[str, Any]:
-    """Values with names become lists here, so that all plans have the same keys."""
+    """Mappings become lists, so that all plans have the same keys."""
     data = _plain(asdict(capacity))
     assert isinstance(data, dict)
     price, writes = capacity.usd_a_million_reads, capacity.writes
@@ -488,9 +485,10 @@ def _plain(value: Any) -> Any:
 
 
 def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None) -> str:
-    """The whole page, which needs no network and no script. Values of rows in it are text, never markup.
+    """The page, without network or script. Values of rows in it are text, never markup.
 
-    `collections`: a fragment of sample item collections, put in as it is: only templates that escape texts may make it.
+    `collections`: an unescaped fragment of sample item collections; only templates that escape texts may make
+      it.
     """
     environment = page.environment_of_pages()
     environment.filters |= {
@@ -529,8 +527,6 @@ _OURS = '<meta name="generator" content="migrator '
 
 
 class PlanOptions(Struct, frozen=True):
-    """Options of the command line."""
-
     source: str | None
     statements: Path | None
     rows_exact: int
@@ -577,7 +573,7 @@ def _session(job: Job, stop: Event | None = None) -> JobSession:
 
 
 def _job_of(path: Path, asked: PlanOptions) -> Job:
-    """The job; of a mapping one that has no more than its source.
+    """The job; for a mapping, one with only a source.
 
     Raises: SettingsError, MappingError.
     """
@@ -597,7 +593,7 @@ def _refuse_other_source(jobs: Sequence[Job]) -> None:
 
 
 def _refuse_other_file(path: Path) -> None:
-    """Raises: SettingsError if the page cannot be written, or the existing file is not a page of migrator."""
+    """Raises: SettingsError if the page cannot be written, or would replace another program's file."""
     page.refuse_unwritable(path)
     if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
         raise SettingsError(f"--out {path}: there already, and no page of migrator's; name another file")
@@ -613,13 +609,11 @@ def _views(session: JobSession, asked: PlanOptions) -> tuple[Views, Showing]:
 
 
 def _collections(session: JobSession, asked: PlanOptions) -> Markup:
-    """A fragment of the page: the table and each index with collections of a few rows, values masked."""
     views, showing = _views(session, asked)
     return views_fragment([showing.view(view) for view in views.all()])
 
 
 def _show(job: Job, key: str, asked: PlanOptions, *, as_json: bool) -> int:
-    """The item collections under one partition key, which rows would make; no other row is read."""
     with _session(job) as session:
         views, showing = _views(session, asked)
         found, notes = views.under(key, time.time())
@@ -678,7 +672,7 @@ def _around(session: JobSession, asked: PlanOptions) -> CapacityContext:
 
 
 def _triggers(session: JobSession) -> tuple[int, list[str]]:
-    """(triggers that capture would install, why they are not known)."""
+    """(triggers that capture would install, why they are unknown)."""
     try:
         stage = replace(session.capture, marked_by=session.live.marked_by())
         steps = stage.steps(session.plans)

@@ -1,4 +1,4 @@
-"""`migrator doctor --probe`: makes a table, tries every assumption on it, and deletes it."""
+"""`migrator doctor --probe`: creates a table, tries every assumption on it, and deletes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ExhaustedError(Exception):
 
 
 class UntriedError(Exception):
-    """An assumption that cannot be tried: its state, and why."""
+    """An assumption that cannot be tried: state and reason."""
 
     def __init__(self, state: State, why: str) -> None:
         super().__init__(why)
@@ -52,7 +52,7 @@ class UntriedError(Exception):
 
 
 class Bucket(Struct, frozen=True):
-    """The place of a file for ImportTable: `key` in the bucket `name`."""
+    """Place of a file for ImportTable."""
 
     client: Any
     name: str
@@ -61,10 +61,13 @@ class Bucket(Struct, frozen=True):
 
 @dataclass
 class Probe:
-    """The table under test. `call`: sends one request and counts it; raises boto3's errors.
+    """The table under test.
 
-    `acting`: a client that may do what a policy allows, None without a role; `local`: whether the server is not AWS.
-    `begun`: the ARN of the import, '' before it; `is_put`: whether its file is in the bucket.
+    `call`: sends and counts one request; raises boto3's errors.
+    `acting`: a client restricted to a policy; None without a role.
+    `local`: the server is not AWS.
+    `begun`: ARN of the import, '' before it.
+    `is_put`: the import's file is in the bucket.
     """
 
     client: Any
@@ -94,7 +97,7 @@ class Probe:
         return f"{self.table}-imported"
 
     def refusal(self, operation: str, client: Any = None, **words: Any) -> Any:
-        """The error that the request ends with; None if it is taken."""
+        """The request's error; None if it succeeds."""
         try:
             self.call(operation, client, **words)
         except self.client.exceptions.ClientError as error:
@@ -102,7 +105,6 @@ class Probe:
         return None
 
     def key(self, sort: str = "a") -> dict[str, Any]:
-        """An unused key."""
         return {"pk": {"S": f"p{next(self._number)}"}, "sk": {"S": sort}}
 
     def put(self, item: Mapping[str, Any], **words: Any) -> Any:
@@ -393,7 +395,7 @@ def _recovery(probe: Probe) -> str:
 
 
 def _stream(probe: Probe) -> str:
-    """Both images of a change, in the stream of the table."""
+    """Both images of a change in the table's stream."""
     key = probe.key()
     probe.put({**key, "v": {"N": "1"}})
     probe.put({**key, "v": {"N": "2"}})
@@ -478,7 +480,7 @@ _DENIED = ("AccessDeniedException", "AccessDenied")
 
 
 def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
-    """By right, a request that needs it and leaves nothing behind but an item."""
+    """By right, a request that needs it and leaves at most an item behind."""
     table, key = {"TableName": probe.table}, probe.key()
     item = {"PutRequest": {"Item": key}}
     return {
@@ -503,7 +505,7 @@ def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _need_policies(probe: Probe) -> None:
-    """Raises: UntriedError without a role, and on a server without policies of sessions."""
+    """Raises: UntriedError without a role, and on a server without session policies."""
     if probe.acting is None:
         raise UntriedError("not tried", "the job has no role for it; write target: {role_arn: …}")
     error = probe.refusal("describe_table", _acting(probe, _NOTHING), TableName=probe.table)
@@ -518,14 +520,13 @@ def _acting(probe: Probe, policy: Mapping[str, Any]) -> Any:
 
 
 def _policy(probe: Probe, name: str, *rights: str) -> Mapping[str, Any]:
-    """The policy of `migrator export --as iam`."""
     place = TablePlace(probe.table, probe.client.meta.region_name)
     document: dict[str, Any] = json.loads(policy(name, Rights(rights), place, "probe"))
     return document
 
 
 def _rights(probe: Probe) -> str:
-    """For each role of the product: actions in its policy are allowed, all others denied, and all on another table."""
+    """For each role: its policy allows its actions, and denies all others, and all on another table."""
     _need_policies(probe)
     asked, other = _asked(probe), {"TableName": f"{probe.table}-other"}
     found = []
@@ -614,7 +615,6 @@ _IMPORTS = "; it puts an object into the bucket, imports it into a second table,
 
 
 def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
-    """The exit code of `migrator doctor --probe`. `bucket`: the place of a file for an import, as s3://bucket/prefix."""
     read = read_job(job, asks_source=False)
     place = _place(bucket) if bucket is not None else None
     say(_COSTS + (_IMPORTS if place else ""))
@@ -655,7 +655,7 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
 
 
 def _place(bucket: str) -> tuple[str, str]:
-    """The bucket's name, and the prefix in it. Raises: SettingsError."""
+    """The bucket's name, and the prefix. Raises: SettingsError."""
     scheme, _, path = bucket.partition("://")
     name, _, prefix = path.strip("/").partition("/")
     if scheme != "s3" or not name:
@@ -664,7 +664,7 @@ def _place(bucket: str) -> tuple[str, str]:
 
 
 def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None:
-    """What only some assumptions need: the bucket for an import, and the job's role, held to a policy."""
+    """Add what only some assumptions need: the import's bucket, and the job's role held to a policy."""
     probing.local = job.target.endpoint is not None
     if job.target.role_arn is not None:
         probing.acting = lambda policy: client_of(job, "dynamodb", policy)
@@ -675,7 +675,7 @@ def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None
 
 @contextmanager
 def _without_import(probing: Probe) -> Iterator[None]:
-    """The import's table and file are deleted at the end of the block in any case."""
+    """Delete the import's table and file at the end in any case."""
     try:
         yield
     finally:
@@ -705,7 +705,7 @@ def _wait(stop: Event, wait_s: float) -> None:
 
 @contextmanager
 def _table(client: Any, stop: Event) -> Iterator[str]:
-    """A table that is deleted at the end of the block in any case."""
+    """A table, deleted at the end in any case."""
     name = f"migrator-probe-{secrets.token_hex(6)}"
     attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("pk", "sk", "gpk")]
     client.create_table(
@@ -731,8 +731,7 @@ def _table(client: Any, stop: Event) -> Iterator[str]:
 
 
 def _delete(client: Any, name: str) -> None:
-    """DynamoDB refuses to delete a table that is still being created. Raises: the error of the last attempt, after the
-    name is printed."""
+    """Retry, since DynamoDB refuses to delete a table still being created. Raises: the last error."""
     for _ in range(_DELETE_TRIES):
         try:
             client.delete_table(TableName=name)

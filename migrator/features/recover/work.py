@@ -1,4 +1,4 @@
-"""The steps of `migrator recover`; each may run twice."""
+"""The steps of `migrator recover`; each may be repeated."""
 
 from __future__ import annotations
 
@@ -30,8 +30,13 @@ _REPAIR = (("verify", "--repair"), ("relay", "--once"))
 
 
 class Recovery(Struct, frozen=True):
-    """`first`: description of the first step, for people. `work`: the step, which returns its result. `then`: commands
-    that are run after it. `advice`: steps left to the operator."""
+    """Steps of a recovery.
+
+    `first`: describes the first step.
+    `work`: that step; returns its result.
+    `then`: commands to run after it.
+    `advice`: steps left to the operator.
+    """
 
     first: str
     work: Callable[[JobSession], str]
@@ -80,7 +85,7 @@ def _print(word: str, steps: list[str], results: list[dict[str, Any]], *, as_jso
 
 
 def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
-    """The exit code of another command, and the document that it prints if one is wanted."""
+    """Exit code of another command, and the JSON it prints if wanted."""
     context = click.get_current_context().find_root()
     assert isinstance(context.command, click.Group)
     command = context.command.get_command(context, words[0])
@@ -114,7 +119,7 @@ def _asked(session: JobSession) -> str:
 
 
 def _suspected(session: JobSession) -> str:
-    """The name of the cause for which commands refuse now, which is printed; '' if they do not refuse."""
+    """Print the cause for which commands refuse now, and return its name; '' for none."""
     try:
         refuse_strange(session, older=True, warns=True, begins=False)
         with session.another("recover", workers=1, live_patience=ONCE) as reading:
@@ -169,7 +174,7 @@ def _recoveries(above: int) -> dict[str, Recovery]:
 
 
 def raise_epoch(session: JobSession, above: int) -> str:
-    """Raises the epoch, before which the table is marked: writers that the old epoch stops need the repair first."""
+    """Raise the epoch. The table is marked first: writers that the old epoch stops need the repair before."""
     with session.open_own_live("recover") as live:
         tickets = [above, *_unless_above(above, [], adoption_wiring.known_tickets, session)]
         _unless_above(above, None, adoption_wiring.want_repair, session)
@@ -178,7 +183,7 @@ def raise_epoch(session: JobSession, above: int) -> str:
 
 
 def _unless_above(above: int, unknown: Any, asked: Callable[..., Any], session: JobSession) -> Any:
-    """The records of journal and table. They may be unreachable if --from is high enough."""
+    """The records of journal and table, which may be unreachable if --from is high enough."""
     try:
         return asked(session)
     except MigratorError as error:

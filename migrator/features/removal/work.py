@@ -1,4 +1,4 @@
-"""`migrator clean` and `decommission check`: items, tombstones, attributes, or the traces of one row, deleted."""
+"""`migrator clean` and `decommission check`: delete items, tombstones, attributes, or one row's traces."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
 
 
 def _first_fix(lines: Sequence[Line]) -> str:
-    """The first command of a fix, to be printed below the table, which folds commands."""
     failing = [line for line in lines if line.verdict != "ok"]
     fixes = [line.mend for line in failing]
     commands = (re.search(r"`migrator [^`]+`", fix) for fix in fixes)
@@ -140,7 +139,7 @@ def _strip_stage(
 
 
 def _refuse_early(session: JobSession) -> None:
-    """Raises: SettingsError while a pattern may still go back, or any writer of migrator may still write."""
+    """Raises: SettingsError while a pattern can roll back, or any writer of migrator may still write."""
     phases, service_registry = session.phases.all(), session.service_registry()
     moved = [phases.get(name, PatternPhase(name)) for name in session.mapping.patterns]
     if faults := [phase.fault for phase in moved if phase.fault]:
@@ -230,8 +229,10 @@ def _deleted(stage: Undo) -> UndoCounts:
 
 
 def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, bool]) -> None:
-    """Raises: SettingsError if the service may have written the items to delete, or callers read them; a dry run only
-    warns."""
+    """Raises: SettingsError if the service may have written the items to delete, or callers read them.
+
+    A dry run only warns.
+    """
     try:
         ownership = session.ownership
         ownership.refuse_taken_out()
@@ -245,9 +246,9 @@ def _refuse_late(session: JobSession, chosen: frozenset[str], how: dict[str, boo
 
 
 def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
-    """The check of a place among the writers, kept until the stack unwinds.
+    """The check of a writer's registration, kept until the stack unwinds.
 
-    Raises: SettingsError if any writer is at work on the table.
+    Raises: SettingsError if any other writer of the table is active.
     """
     heartbeats = stack.enter_context(session.heartbeats(AnyRevision()))
     writer_lease = heartbeats.enter("undo")
@@ -256,12 +257,13 @@ def _enter_alone(stack: ExitStack, session: JobSession) -> Callable[[], None]:
 
 
 def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: bool) -> frozenset[str]:
-    """The wanted entities that this job wrote into the table, and no other job that the journal knows.
+    """The wanted entities that this job, and no other one in the journal, wrote into the table.
 
-    With `force` also those of another job; unrecorded ones only if `named`, or if the journal has no record: consent to
+    With `force` also those of another job; unrecorded ones only if `named`, or if the journal has no record:
+    consent to
     one thing is not consent to another.
-    Raises: SettingsError if none is left, if one that was `named` is not among them, or if another job also wrote one of
-    them.
+    Raises: SettingsError if none is left, or if one that was `named` is missing or was also written by
+    another job.
     """
     job, writers = session.job, session.journal.writers(session.table_id)
     own = chosen & writers.get(job.name, set())
@@ -286,7 +288,7 @@ def _names(mapping: Mapping) -> frozenset[str]:
 def _chosen(
     mapping: Mapping, names: tuple[str, ...], direct: Sequence[str], written: Collection[str]
 ) -> frozenset[str]:
-    """The named entities; without names, all of the mapping's that the service does not write itself.
+    """The named entities; by default all of the mapping's that the service does not write itself.
 
     `written`: those that the job wrote, by its journal; the mapping may no longer have some.
     """
@@ -303,7 +305,8 @@ def _chosen(
 
 
 def _refuse_older_file(session: JobSession, gone: Collection[str]) -> None:
-    """`gone`: entities that the mapping in hand does not have. Raises: SettingsError if the job's newest one may."""
+    """`gone`: entities missing in this mapping. Raises: SettingsError if the job's newest one may have
+    them."""
     newest, job = session.newest(), session.job
     if gone and newest is not None and newest.revision.mapping != known_revision(job):
         what = (
@@ -318,7 +321,6 @@ def _stage(session: JobSession, target: Target, names: frozenset[str], check: Ca
 
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:
-    """Raises: RefusedError if the user does not confirm the counts."""
     texts.print_undo(cli.console_on(sys.stderr), counts, dry_run=True)
     cli.need_yes(f"Delete {amount(counts.items, 'item')} from table {target.design.name}?")
 
@@ -365,14 +367,14 @@ def _forget_stage(
     *,
     alone: bool,
 ) -> Forget:
-    """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
+    """`alone`: hold the job's lease, so that no run begins meanwhile."""
     is_captured = session.installation() is not None
     check = stack.enter_context(session.lease()).check if alone else session.target.store.check
     return session.forgetting(roots, check=check, live=session.live if is_captured else None)
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
-    """The row under that key, once for each entity that is made from rows of its table."""
+    """The row, once for each entity made from its table."""
     plan = compiled.plan
     others = [
         other.name
@@ -386,7 +388,6 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
 
 
 def _refuse(traces: RowTraces, *, force: bool) -> None:
-    """Raises: SettingsError if work on the row is pending."""
     if traces.waiting:
         what = f"{amount(traces.waiting, 'change')} of this row not applied yet; without them its items would stay"
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")

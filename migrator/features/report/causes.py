@@ -21,7 +21,8 @@ _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 
 def value_cause(pairs: Sequence[Pair]) -> str:
-    """A sentence that is true for every pair; UNKNOWN if none is, or values are redacted, nested too deep or too large."""
+    """A sentence true for every pair; UNKNOWN if none is, or values are redacted, nested too deep or too
+    large."""
     try:
         read = [_read(pair) for pair in pairs]
         readable = [pair for pair in read if pair is not None]
@@ -186,7 +187,6 @@ def _json_as_text(pairs: Sequence[_Values]) -> str:
 
 
 def _all(type_: type) -> _Those:
-    """All pairs, if both sides of each are of the type; else none."""
     return lambda pairs: pairs if all(isinstance(side, type_) for pair in pairs for side in pair) else ()
 
 
@@ -194,7 +194,7 @@ _numbers, _texts, _lists = _all(Decimal), _all(str), _all(list)
 
 
 def _times(pairs: Sequence[_Values]) -> list[tuple[datetime, datetime]]:
-    """All pairs, if all of them are moments; one without a zone is taken as UTC."""
+    """All pairs, if all are times; those without a zone are taken as UTC."""
     try:
         return [(_moment(row), _moment(item)) for row, item in _texts(pairs)]
     except ValueError:
@@ -202,7 +202,6 @@ def _times(pairs: Sequence[_Values]) -> list[tuple[datetime, datetime]]:
 
 
 def _moment(text: str) -> datetime:
-    """Raises: ValueError."""
     if len(text) < 8 or text.isdigit():
         raise ValueError
     moment = datetime.fromisoformat(text)
@@ -249,7 +248,7 @@ _RULES: tuple[tuple[_Those, Callable[[Any], str]], ...] = (
 def pairs_of(
     attribute: str, examples: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]]
 ) -> Iterator[Pair]:
-    """The pairs of one attribute out of (attributes, SQL's values, the item's values)."""
+    """Pairs of one attribute, from (attributes, SQL's values, the item's values)."""
     for names, row, item in examples:
         if attribute in names:
             place = list(names).index(attribute)

@@ -1,4 +1,4 @@
-"""Gathers a report: the journal's records of a job, with examples read again from both sides."""
+"""Gathers a report: a job's records in the journal, with examples read again from both sides."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ from migrator.stages.design.views import Views
 
 @dataclass
 class Pairs:
-    """`entities`: by name. `failed`: why reading was given up, '' before that; nothing is read afterwards.
+    """Current values of both sides: a difference that has gone since shows no differing cell.
 
-    Both sides are shown as they are now: a difference that has gone since shows no differing cell.
+    `entities`: by name.
+    `failed`: why reading was given up; nothing is read afterwards.
     """
 
     source: Rows
@@ -72,7 +73,8 @@ class Pairs:
     failed: str = ""
 
     def cells(self, finding: Finding) -> list[Cell] | None:
-        """By attribute the row's value and the item's; empty if neither exists, None if they cannot be read."""
+        """The row's and the item's value by attribute; empty if neither exists, None if they cannot be
+        read."""
         entity = self.entities.get(finding.entity)
         if entity is None or not finding.item_key or self.failed:
             return None
@@ -129,7 +131,7 @@ _LOOKED_UP = 5
 
 
 class Differences(Struct, frozen=True):
-    """`values`: whether values of rows may be shown at all. `pairs` None: rows and items cannot be read."""
+    """`values`: whether row values may be shown at all. `pairs`: None if rows and items cannot be read."""
 
     showing: Showing
     around: Circumstances
@@ -139,7 +141,7 @@ class Differences(Struct, frozen=True):
     # ── differences of shadow reads and replays ──
 
     def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
-        """A group for each kind of difference of a pattern; differences that are history are separate groups."""
+        """A group for each kind of difference of a pattern, and separate ones for history."""
         by_age = {age: windows.differences(age) for age in _AGES}
         of_age: dict[tuple[_Kind, Age], list[Sample]] = defaultdict(list)
         for sample in samples:
@@ -217,8 +219,11 @@ class Differences(Struct, frozen=True):
         limit: int = SHOWN_AT_MOST,
         other_places: Collection[Place] = (),
     ) -> Iterator[Group]:
-        """A group for each kind of finding except refused rows. `limit`: of differences in all groups. `other_places`:
-        differences that another run has also found, and that are left out."""
+        """A group for each kind of finding except refused rows.
+
+        `limit`: of differences in all groups.
+        `other_places`: differences of another run, which are left out.
+        """
         counted = [group for group in groups.groups(run) if group.kind != "refused"]
         for place, group in enumerate(counted):
             share = max(_LOOKED_UP, limit // (len(counted) - place))
@@ -253,7 +258,7 @@ class Differences(Struct, frozen=True):
     def _cause_now(
         self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]], around: Circumstances
     ) -> Cause:
-        """The cause by the current values; values that agree by now do not show why they differed."""
+        """Cause by the current values; values that agree by now do not show why they differed."""
         name = group.attribute
         compared = [
             [cell for cell in cells if name in ("", cell.attribute)]
@@ -285,7 +290,7 @@ def place_of(finding: Finding) -> Place:
 
 
 def _ended_s(run: Run) -> float:
-    """The end of the run in seconds since 1970; of a run that has not ended its start, as findings may be that old."""
+    """End of the run in seconds since 1970; for an unended run its start, as findings may be that old."""
     return datetime.fromisoformat(run.ended_at or run.started_at).timestamp()
 
 
@@ -298,7 +303,7 @@ def _differs(sample: Sample, name: str, place: int) -> bool:
 
 
 def _id(*words: str) -> str:
-    """A short id, the same for the same kind of difference in every report, so that links stay valid."""
+    """A short id, the same for a kind of difference in every report, so that links stay valid."""
     return f"g-{blake2b(repr(words).encode(errors='surrogatepass'), digest_size=5).hexdigest()}"
 
 
@@ -308,8 +313,10 @@ _MOVES_SHOWN = 50
 
 
 class ReportOptions(Struct, frozen=True):
-    """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples can be shown;
-    `whole_values`: whether their values and keys are shown unmasked."""
+    """`since_s`: how far back comparisons count.
+    `values`: whether rows are read for examples.
+    `whole_values`: whether their values and keys are unmasked.
+    """
 
     since_s: float = 86_400.0
     values: bool = True
@@ -318,7 +325,7 @@ class ReportOptions(Struct, frozen=True):
 
 
 class ReportRecords(Struct, frozen=True):
-    """The records of the job's journal. `minutes`: progress of processes in each minute since a time."""
+    """The job's records in the journal. `minutes`: progress of processes in each minute since a time."""
 
     runs: Sequence[Run]
     tally: Callable[[Run], Tally]
@@ -329,10 +336,11 @@ class ReportRecords(Struct, frozen=True):
 
 
 class ReportSides(Struct, frozen=True):
-    """The mapping, compiled for the source if it can be reached; `source` and `store` are None if unreachable.
+    """The mapping and both sides; `source` and `store` are None if unreachable.
 
-    `table`: with the job's name for it. `capacity`: measured on rows of the source, or None. `notes`: why a side is
-    missing.
+    `table`: with the job's name for it.
+    `capacity`: measured on rows of the source, or None.
+    `notes`: why a side is missing.
     """
 
     mapping: MappingModel
@@ -349,8 +357,10 @@ class ReportSides(Struct, frozen=True):
 
 
 class ReportContext(Struct, frozen=True):
-    """`job`: its name, `file`: as the user named it, `journal`: its location. `version`: of migrator. `comparisons_min`:
-    the answers that a move needs."""
+    """`file`: as the user named it. `journal`: its location. `version`: of migrator.
+
+    `comparisons_min`: answers that a move needs.
+    """
 
     job: str
     file: str
@@ -362,7 +372,7 @@ class ReportContext(Struct, frozen=True):
 
 
 class Report:
-    """Gathers one report. Reads everything, writes nothing."""
+    """Gathers one report, without writes."""
 
     def __init__(
         self, records: ReportRecords, sides: ReportSides, around: ReportContext, options: ReportOptions
@@ -437,7 +447,7 @@ class Report:
         return Pairs(sides.source, sides.store, entities, sides.table, self._showing)
 
     def _groups(self, windows: Windows, since: float, refused: int) -> list[Group]:
-        """Groups in order: most differences first, shadow reads before runs, and last those that are history."""
+        """Most differences first, shadow reads before runs, and history last."""
         lag, backfill = self.around.lag, self._runs.get("backfill")
         around = Circumstances(
             waiting=lag.waiting or 0,
@@ -470,13 +480,13 @@ class Report:
         return sorted(named, key=lambda group: (group.is_history, -group.count))
 
     def _places(self, run: Run) -> set[Place]:
-        """The places of the run's first findings, for comparison with another run's."""
+        """Places of the run's first findings, for comparison with another run."""
         groups = self.records.groups
         findings = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
         return {place_of(finding) for some in findings for finding in some}
 
     def _looked_runs(self) -> list[Run]:
-        """The last runs of each kind, without a backfill with findings that a later verify has replaced."""
+        """The last runs of each kind, without a backfill whose findings a later verify replaced."""
         verify = self._runs.get("verify")
         return [
             run
@@ -580,7 +590,7 @@ class Report:
 
 
 def _verified_s(runs: Sequence[RunReport]) -> float:
-    """When the last verify began, if it found nothing, else 0."""
+    """Start of the last verify, if it found nothing, else 0."""
     clean = [run.started for run in runs if run.kind == "verify" and found_nothing(run)]
     return datetime.fromisoformat(clean[0]).timestamp() if clean else 0.0
 
@@ -606,8 +616,11 @@ _LEAST_S = 60.0
 
 
 def costs_of(capacity: Capacity | None, windows: Windows, since: float, patterns: Sequence[str]) -> Costs:
-    """`capacity`: of the mapping, measured on some rows; None if the source was unreachable. Calls are those of services
-    since the pattern's last move, in the report's time span; for a pattern without any, the mapping's frequency."""
+    """`capacity`: measured on some rows; None if the source was unreachable.
+
+    Counts services' calls since the pattern's last move, within the report's time; without calls, the
+    mapping's frequency.
+    """
     if capacity is None:
         return Costs(why="rows of the source were not read")
     reads, price = {one.pattern: one for one in capacity.patterns}, capacity.usd_a_million_reads
@@ -636,9 +649,9 @@ def _monthly(units: float | None, price: Decimal | None) -> Callable[[float | No
 
 
 def _rates(windows: Windows, pattern: str, since: float) -> tuple[float | None, float | None]:
-    """(calls of DynamoDB a second, calls a second if it answered all), None if no service called.
+    """(DynamoDB calls per second, the same if it answered all), None if no service called.
 
-    Each side is called at most once for a call, so the side that was called most was called for each.
+    Each side is called at most once per call, so the side with the most calls was called for each.
     """
     seen = [
         window

@@ -24,10 +24,15 @@ _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
 
 
 class Circumstances(Struct, frozen=True):
-    """The state of the job around a difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the
-    oldest at `now_s` (seconds since 1970); `backfilled`: whether a backfill has ended; `captured`: whether changes leave
-    marks. `of_pattern`: the difference is between answers, not between a row and its item, so the pattern itself may be
-    wrong. `rows`: how many rows the examples come from, 0 if that is not known; `refused`: rows without items."""
+    """State of the job around a difference.
+
+    `waiting`: unprocessed marks, the oldest `oldest_s` old at `now_s` (seconds since 1970).
+    `backfilled`: a backfill has ended.
+    `captured`: changes leave marks.
+    `of_pattern`: answers differ, not a row and its item, so the pattern itself may be wrong.
+    `rows`: number of rows behind the examples, 0 if unknown.
+    `refused`: rows without items.
+    """
 
     waiting: int = 0
     backfilled: bool = True
@@ -39,8 +44,10 @@ class Circumstances(Struct, frozen=True):
     refused: int = 0
 
     def of(self, found_at: float | None) -> Circumstances:
-        """The circumstances of a difference last found at `found_at` (None: not known). In a busy source some mark nearly
-        always waits; one that is younger than the difference cannot be its cause."""
+        """Circumstances of a difference last found at `found_at` (None: unknown).
+
+        A busy source nearly always has a pending mark; one younger than the difference cannot be its cause.
+        """
         is_late = self.oldest_s >= LATE_S if found_at is None else self.now_s - self.oldest_s <= found_at
         return self if is_late else replace(self, waiting=0)
 
@@ -89,7 +96,7 @@ _OF_RUNS: dict[str, Cause] = {
 
 
 def cause_of(kind: str, attribute: str, pairs: Sequence[Pair], around: Circumstances) -> Cause:
-    """The likely cause of all differences of a group. `pairs`: of the attribute, in the examples that there are."""
+    """Likely cause of all differences of a group. `pairs`: the attribute's, in the available examples."""
     if kind in _OF_RUNS:
         return _OF_RUNS[kind]
     if kind == "error":
@@ -151,8 +158,10 @@ _UNSETTLED = 0.003
 
 
 class Standings(Struct, frozen=True):
-    """The results that the verdict judges. `runs`: the last of each kind; `job`: as the user named it. `comparisons_min`:
-    the answers that a move needs."""
+    """Results for the verdict. `runs`: the last of each kind. `job`: as the user named it.
+
+    `comparisons_min`: answers that a move needs.
+    """
 
     job: str
     groups: Sequence[Group]
@@ -166,12 +175,12 @@ class Standings(Struct, frozen=True):
 
     @property
     def standing(self) -> list[Group]:
-        """Differences that count against a move. Calls that failed are judged by their share of all calls."""
+        """Differences that count against a move. Failed calls are judged by their share of all calls."""
         return [group for group in self.groups if not group.is_history and group.kind != "error"]
 
     @property
     def differing(self) -> list[str]:
-        """Patterns of which answers differ; some have counts alone, as examples are not kept of every answer."""
+        """Patterns whose answers differ; some have only counts, as not every answer leaves an example."""
         of_answers = [group.where for group in self.standing if group.is_of_answers]
         counted = [pattern.name for pattern in self.patterns if pattern.differing]
         return list(dict.fromkeys([*of_answers, *counted]))
@@ -183,7 +192,7 @@ class Standings(Struct, frozen=True):
         return rest.replace("JOB", self.job)
 
     def replay(self, patterns: Sequence[PatternReport]) -> str:
-        """The command that asks these patterns as many questions as a move of each still needs."""
+        """Command for the questions that a move of each pattern still needs."""
         lacking = max((self.comparisons_min - pattern.compared for pattern in patterns), default=0)
         one = f" --pattern {patterns[0].name}" if len(patterns) == 1 else ""
         return f"migrator shadow replay JOB{one} --sample {lacking if lacking > 0 else self.comparisons_min}"
@@ -217,7 +226,7 @@ def verdict_of(standings: Standings) -> Verdict:
 
 
 def _differences(standings: Standings) -> Iterator[_Point]:
-    """Rows and items first; answers are counted separately, as many of them may show the same item."""
+    """Rows and items first; answers count separately, as many may show the same item."""
     for reason in filter(None, (_differing_items(standings), _differing_answers(standings))):
         yield _Point(reason, *_mending(standings))
 
@@ -248,7 +257,7 @@ def _foreign(standings: Standings) -> Iterator[_Point]:
 
 
 def _differing_answers(standings: Standings) -> str:
-    """The answers that the patterns count as different; if they count none, the number of recorded differences."""
+    """Number of different answers that patterns count, else of recorded differences."""
     names = standings.differing
     if not names:
         return ""
@@ -260,7 +269,7 @@ def _differing_answers(standings: Standings) -> str:
 
 
 def _mending(standings: Standings) -> tuple[str, str]:
-    """(command, its purpose) against the differences."""
+    """(command, purpose) against the differences."""
     if _of_rows(standings):
         if standings.lag.waiting is not None:
             return "migrator verify JOB --repair", "queue the rows that differ for the relay"
@@ -271,7 +280,8 @@ def _mending(standings: Standings) -> tuple[str, str]:
 
 
 def _anew(standings: Standings, name: str) -> tuple[str, str]:
-    """(command, its purpose) to restart a pattern's counts: its differences count against it until its next move."""
+    """(command, purpose) to restart a pattern's counts: its differences count against it until its next
+    move."""
     pattern = next((pattern for pattern in standings.patterns if pattern.name == name), None)
     phase = "complete" if pattern is None else pattern.phase
     if pattern is None or phase == "complete" or (phase == "off" and standings.lag.waiting is None):
@@ -305,7 +315,6 @@ def _failed(side: Side, named: str, standings: Standings) -> Iterator[_Point]:
 
 
 def _calls(pattern: PatternReport, side: Side) -> int:
-    """Calls by callers and by shadow reads, with failed ones."""
     return pattern.answered.get(side, 0) + pattern.errors.get(side, 0)
 
 
@@ -392,7 +401,7 @@ def _history(patterns: Sequence[PatternReport]) -> str:
 
 
 def found_nothing(run: RunReport) -> bool:
-    """Whether a verify compared all rows and items by the current mapping without a difference. Refused rows have no
+    """Whether a verify compared everything by the current mapping without a difference. Refused rows have no
     items."""
     return (
         run.state == "done"
@@ -434,7 +443,8 @@ _GAPS: tuple[_Ask, ...] = (
 
 
 def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
-    """(command, its purpose) towards the pattern's next move. `migrator cutover` checks the other requirements of a move."""
+    """(command, purpose) towards the pattern's next move. `migrator cutover` checks its other
+    requirements."""
     if pattern.phase == "off":
         return f"migrator cutover advance JOB {pattern.name}", "move the next pattern, on this evidence"
     if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:

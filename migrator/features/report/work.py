@@ -1,4 +1,4 @@
-"""`migrator report`: a job's state, differences, latency and evidence, on a terminal, as JSON or as an HTML page."""
+"""`migrator report`: a job's state, differences, latency and evidence, on a terminal, as JSON or as HTML."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def finder_words(finders: Sequence[Found]) -> str:
 
 
 def rows_words(group: Group) -> str:
-    """The number of rows behind the differences of answers; '' if not known, or each is of a row of its own."""
+    """Number of rows behind the answers' differences; '' if unknown, or each has its own row."""
     if not group.rows:
         return ""
     rows, examples = amount(group.rows, "row"), len(group.differences)
@@ -124,7 +124,7 @@ def kind_of_question(coverage: Coverage) -> str:
 
 
 def lag_words(lag: LagReport) -> str:
-    """One sentence on marks, and one on open findings of relays."""
+    """Sentences on marks and on relays' open findings."""
     return "; ".join(filter(None, (_marks_words(lag), open_line(lag.open_findings))))
 
 
@@ -151,7 +151,7 @@ def run_words(run: RunReport) -> str:
 
 
 def next_steps(model: ReportModel) -> Iterator[str]:
-    """Steps that would complete the evidence, in addition to the verdict's own command."""
+    """Steps to complete the evidence, besides the verdict's command."""
     if never := [
         pattern.name for pattern in model.patterns if not pattern.compared and not pattern.before_move
     ]:
@@ -174,7 +174,7 @@ def compared_words(pattern: PatternReport) -> str:
 
 
 def answered_words(pattern: PatternReport) -> str:
-    """Errors, shadows that did not run, and differences since fixed; '' for none."""
+    """Errors, skipped shadows, and differences since fixed; '' for none."""
     errors = [
         f"{amount(count, 'error')} of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count
     ]
@@ -201,7 +201,6 @@ _COLOURS = {"clean": "green", "different": "red", "unproven": "yellow"}
 
 
 def print_report(console: Console, model: ReportModel) -> None:
-    """The whole report; nothing of a row is obeyed by the terminal."""
     made_at, since = minute(model.made_at), age_text(model.since_s)
     _say(console, f"{model.job} into {model.table}, {made_at}, comparisons of the last {since}")
     for title, lines in (
@@ -426,7 +425,7 @@ def _views(views: Sequence[View]) -> Iterator[str]:
 
 
 def report_data(model: ReportModel) -> dict[str, Any]:
-    """The report as plain values, in the order in which people see it; seconds and milliseconds are numbers."""
+    """The report as plain values, in display order; seconds and milliseconds are numbers."""
     plain = asdict(model)
     verdict = plain.pop("verdict")
     head = {
@@ -448,7 +447,7 @@ _EXAMPLES = 3
 
 
 def html_page(model: ReportModel) -> str:
-    """The whole page. Values of rows in it are text, never markup."""
+    """The page. Values of rows in it are text, never markup."""
     pages = _environment()
     style, script = (page.part_of_page(pages, name) for name in ("report.css", "report.js"))
     return pages.get_template("report.html").render(
@@ -543,9 +542,9 @@ def _lag(lag: Lag) -> LagReport:
 
 
 def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> ReportSides:
-    """Source and table as far as they can be reached: the journal's records are shown anyway.
+    """Source and table as far as reachable: the journal's records are shown anyway.
 
-    Raises: MappingError, SettingsError if the job or the mapping is wrong.
+    Raises: MappingError, SettingsError if the job or the mapping is invalid.
     """
     job = session.job
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
@@ -571,7 +570,7 @@ def _sides(stack: ExitStack, session: JobSession, options: ReportOptions) -> Rep
 
 
 def _capacity(session: JobSession, options: ReportOptions, notes: list[str]) -> Capacity | None:
-    """Reads of patterns, measured on some rows; None if rows must not be read, or cannot be: `notes` has the reason."""
+    """Reads of patterns, measured on some rows; None, with the reason in `notes`, if rows cannot be read."""
     if not options.values:
         return None
     job, checked, source = session.job, session.checked, session.source

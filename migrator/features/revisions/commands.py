@@ -1,4 +1,5 @@
-"""`migrator mapping diff` and `migrate-mapping`: two revisions of a mapping compared, and a job brought to the newer one."""
+"""`migrator mapping diff` and `migrate-mapping`: compare two revisions of a mapping; bring a job to the newer
+one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`migrator mapping diff`: two revisions of a mapping compared by meaning, the older one from a file or from git."""
+"""`migrator mapping diff`: two revisions of a mapping compared by meaning, the older one from a file or
+git."""
 
 from __future__ import annotations
 
@@ -44,8 +45,7 @@ from migrator.stages.session.source import SourceWork, open_source, secret_provi
 
 
 class TypeWork(Struct, frozen=True):
-    """Items of one type that are written, and those that are removed; `units`: write units of the table and of all
-    indexes."""
+    """Written and removed items of one type. `units`: write units of the table and all indexes."""
 
     entity: str
     type: str
@@ -56,8 +56,11 @@ class TypeWork(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """`rows`: by entity the number to read. `hours`: by the `units_per_s` that `limit` allows. `usd`: None if no price is
-    known; `source`: its origin. `exact`: whether every row was read."""
+    """`rows`: number to read, by entity.
+    `hours`: at `units_per_s`, which `limit` sets.
+    `usd`: None if no price is known; `source`: its origin.
+    `exact`: whether every row was read.
+    """
 
     rows: Mapping[str, int]
     types: Sequence[TypeWork]
@@ -87,7 +90,7 @@ class Step(Struct, frozen=True):
 
 
 def steps_of(found: MappingDifference) -> list[Step]:
-    """Steps in an order in which readers never query what does not exist yet; by the file of the new revision."""
+    """Steps in an order in which readers never query what does not exist yet."""
     return [] if found.is_empty else list(_steps(found))
 
 
@@ -145,8 +148,10 @@ def work_of(
     *,
     tries_inserts: bool,
 ) -> Work:
-    """`measured`: by the names of the entities that change. `price`: None if not known. `limit`: the write units per
-    second that the table takes, and what limits them. `tries_inserts`: of existing items also."""
+    """`measured`: by name of the changed entities.
+    `limit`: the table's write units per second, and their limiting factor.
+    `tries_inserts`: also of existing items.
+    """
     types = [
         _of_type(
             entity.name,
@@ -196,19 +201,22 @@ def _of_type(
 
 
 def _all(totals: TypeTotals) -> float:
-    """Units of putting each item, or a tombstone in its place: either takes the units of the larger of both.
+    """Units of putting each item, or its tombstone: the units of the larger version.
 
-    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations", and "… global secondary
+    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations", and "… global
+    secondary
     indexes".
     """
     return totals.table_units + sum(totals.index_units.values())
 
 
 def _rewritten(one: TypeDifference, old: TypeTotals, new: TypeTotals, *, tries_inserts: bool) -> float:
-    """An item takes the units of its larger version; an entry whose key changes is deleted and put, so it takes both.
+    """An item takes the units of its larger version; an entry with a changed key is deleted and put, so it
+    takes both.
 
-    While a relay runs, a backfill first tries each item as an insert, which takes the units of the existing item.
-    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations" (conditional writes that fail).
+    While a relay runs, a backfill first tries an insert, which takes the existing item's units.
+    Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations" (conditional writes
+    that fail).
     """
     there = min(1.0, new.items / old.items) if old.items and tries_inserts else 0.0
     units = max(old.table_units, new.table_units) + old.table_units * there
@@ -290,7 +298,7 @@ def old_mapping(old: str, new: Path) -> ParsedMapping:
 
 
 def _text_of(folder: Path, revision: str, path: str) -> str:
-    """The file as it was. Raises: SettingsError."""
+    """The file at that revision. Raises: SettingsError."""
     named = f"{_GIT}{revision}:{path}"
     if not revision or revision.startswith("-"):
         raise SettingsError(
@@ -319,7 +327,7 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
 
 
 def _job_of(source: str | None, new: Path) -> Job | None:
-    """The job of the rows; None if not known."""
+    """The job of the rows; None if unknown."""
     if source is None:
         return None
     if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
@@ -349,7 +357,7 @@ def measured_work(
     *,
     tries_inserts: bool,
 ) -> Work:
-    """`tries_inserts`: as `backfill` does while a relay runs, of all items of a row."""
+    """`tries_inserts`: of all of a row's items, as `backfill` does while a relay runs."""
     bounds = SampleBounds(rows_exact, min(rows_exact, SampleBounds.sampled))
     measured: Mapping[str, SizedEntity] = {
         entity.name: [_sized(side, entity.name, bounds) for side in sides] for entity in found.entities
@@ -414,7 +422,7 @@ def _work_data(work: Work) -> dict[str, Any]:
 
 
 def difference_lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
-    """For people; equal parts take one line."""
+    """Lines for people; equal parts share one."""
     return (plain(line) for line in _lines(found, work, steps))
 
 
@@ -508,7 +516,6 @@ def _schema(found: MappingDifference) -> Iterator[str]:
 
 
 def work_lines(work: Work) -> Iterator[str]:
-    """Lines by item type, and the total."""
     for one in work.types:
         yield f"  {_type_work(work, one)}"
     rows = sum(work.rows.values())

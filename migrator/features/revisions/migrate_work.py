@@ -1,4 +1,4 @@
-"""`migrator migrate-mapping`: a running job switched from one revision of its mapping to another."""
+"""`migrator migrate-mapping`: switches a running job from one revision of its mapping to another."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ from migrator.stages.verify.stage import VerifyOptions, keep_look
 
 @dataclass
 class Gone(OwnItems):
-    """Items and tombstones of the job become tombstones of their rows.
+    """Replaces items and tombstones by tombstones of their rows. No writer by an older mapping may still run.
 
-    No writer by an older mapping may still run. They are tombstones, not deletes, because of late or repeated requests of
-    such a writer. Those find a newer ticket (rule 3); without it, they would leave an item that no row of this mapping
-    makes.
+    Late or repeated requests of such a writer then find a newer ticket (rule 3). After a delete, they would
+    leave an
+    item that no row of this mapping makes.
     """
 
     refresh: Refresh = field(kw_only=True)
     open_findings: OpenFindings = field(kw_only=True)
 
     def run(self, session: JobSession, run: Run) -> int:
-        """How many items were replaced, by all calls of this run; it continues behind the last page of each segment.
+        """Return the items replaced by all calls of this run; it continues after each segment's last page.
 
-        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run continues later.
+        Raises: StoppedError, Interrupted; the same run continues later.
         """
         refresh = self.refresh
         # Before the scan: its items were read from rows under a lower ticket.
@@ -117,13 +117,14 @@ class Gone(OwnItems):
         return sum(outcome.verdict == "stored" for outcome in outcomes)
 
     def _refuse(self, outcomes: Sequence[Outcome], ticket: int) -> None:
-        """Raises: StoppedError if the table did not take all of them; RestoredError if the source went back."""
+        """Raises: StoppedError if the table did not take all of them; RestoredError if the source went
+        back."""
         refuse_above(highest_above(outcomes, ticket), self.refresh.tickets, self.refresh.memory)
         if why := next((outcome.why for outcome in outcomes if outcome.verdict == "unwritten"), None):
             raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
 
     def _offer(self, keys: Sequence[ItemKey], ticket: int) -> None:
-        """Rows that requested a key that is now free are read again; requests of unknown rows are withdrawn."""
+        """Read rows again that requested a key now free; withdraw requests of unknown rows."""
         memory, entities = self.refresh.memory, self.refresh.entities
         requests = memory.requests_of(keys) if keys else []
         memory.withdraw([request for request in requests if request.root[0] not in entities], ticket)
@@ -140,8 +141,6 @@ _AT_ONCE = 200
 
 
 class Flags(Struct, frozen=True):
-    """Options of the command line."""
-
     go_back: bool
     again: bool
     settle_s: float
@@ -157,10 +156,16 @@ def rewritten(difference: MappingDifference, entities: Sequence[CompiledEntity])
 
 @dataclass
 class Revising:
-    """One change of a job. `session`: by the mapping that it goes to; `old`: by the one before. `bill`: the allowed one
-    for its items; None if none will be written. `lease`: the job's; `is_first`: whether the job was never by the newer
-    mapping. `left`: indexes that stay for lack of a request to remove them; `findings`: of the last verify, those that
-    stay; `rows`: that were read to be written; `units`: that the table took in this call."""
+    """One change of a job.
+
+    `session`, `old`: by the new and by the former mapping.
+    `bill`: the allowed one for its items; None if none will be written.
+    `is_first`: the job never used the newer mapping.
+    `left`: indexes that stay for lack of a request to remove them.
+    `findings`: of the last verify, those that stay.
+    `rows`: read for writing.
+    `units`: taken by the table in this call.
+    """
 
     stack: ExitStack
     old: JobSession
@@ -188,7 +193,7 @@ class Revising:
         }
 
     def _counted(self, work: Callable[[], str]) -> str:
-        """The step's result, with the units by the table's own count; of a resumed step, since it was resumed."""
+        """The step's result, with the table's count of units since its start or resumption."""
         sent = self.session.target.store.sent
         before = sent.write_units
         said = work()
@@ -214,8 +219,10 @@ class Revising:
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
-        """A place among the writers, once no fast run and no writer by another mapping is active; and the check before
-        each write."""
+        """Register as a writer once no fast run and no writer by another mapping is active; yield the check
+        before each
+        write.
+        """
         edges = self.edges
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
@@ -287,7 +294,7 @@ class Revising:
             return f"the job works by mapping {self.session.checked.mapping.revision}; {captured}"
 
     def _installation(self) -> Installation:
-        """Raises: SettingsError if no change leaves a mark."""
+        """Raises: SettingsError if changes leave no mark."""
         return owned(self.edges.live.capture.installation(), self.job.name)
 
     # ── items ──
@@ -367,7 +374,7 @@ class Revising:
         return f"{amount(replaced, 'item')} of {', '.join(sorted(names))} replaced by tombstones"
 
     def _refuse_shared(self, names: frozenset[str]) -> None:
-        """Raises: SettingsError if another job also wrote items of such an entity into the table."""
+        """Raises: SettingsError if another job also wrote items of these entities."""
         for other, entities in sorted(self.session.journal.writers(self.session.table_id).items()):
             if other != self.job.name and entities & names and not self.flags.force:
                 what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table also"
@@ -400,7 +407,7 @@ class Revising:
         return f"{amount(verified.items, 'item')} of the table, {kinds or 'clean'}{written}"
 
     def _differing(self, rows: int) -> Iterator[str]:
-        """The rows that the last verify found different, with masked keys, and what to do."""
+        """Rows that the last verify found different, with masked keys, and what to do."""
         journal, mapping = self.session.journal, self.session.checked.mapping
         found = journal.findings(self._last_verify(), SHOWN)
         yield from map(finding_line, cli.findings_to_print(found, mapping, whole_keys=False))
@@ -481,7 +488,7 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
 
 
 def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
-    """The change, which is under way from now on, and the file of an older mapping that was written for it."""
+    """The change, now begun, and the file written for an older mapping."""
     changes = sides.new.changes
     older_file = "" if sides.is_of_file else _written(sides.new)
     changes.keep(way.after, sides.new.checked.mapping.text)
@@ -495,7 +502,7 @@ def _begun(sides: _Sides, way: ChangeDirection) -> tuple[RevisionChange, str]:
 
 
 class _Sides(Struct, frozen=True):
-    """Both revisions, each planned on the source as it is now. `is_of_file`: the new one is in the job's file."""
+    """Both revisions, planned on the source as it is now. `is_of_file`: the new one is in the job's file."""
 
     old: JobSession
     new: JobSession
@@ -526,7 +533,7 @@ def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
 
 
 def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeDirection) -> _Sides:
-    """Raises: SettingsError if the text of a revision is not known; MappingError if it does not fit the source."""
+    """Raises: SettingsError if a revision's text is unknown; MappingError if it does not fit the source."""
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
     sides = []
     for revision in (way.before,) if is_of_file else (way.before, way.after):
@@ -539,7 +546,7 @@ def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeD
 
 
 def _written(session: JobSession) -> str:
-    """The job file for relays and services to start with, written next to the job's own, which does not change."""
+    """The job file for starting relays and services, written next to the job's own, which stays unchanged."""
     mapping = session.checked.mapping
     place, text = older_file(session.job, mapping.revision), mapping.text.encode()
     unfinished = f"{place}.unfinished"
@@ -567,7 +574,7 @@ def _written(session: JobSession) -> str:
 
 
 def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifference:
-    """The difference. Raises: MappingError, SettingsError, RefusedError with all objections to it."""
+    """Raises: MappingError, SettingsError, RefusedError with all objections to the change."""
     new = sides.new
     difference = need_both(sides.compared(), cli.say)
     refuse_direct(difference, new.job.direct)
@@ -583,8 +590,10 @@ def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifferen
 def _allowed_bill(
     sides: _Sides, way: ChangeDirection, difference: MappingDifference, flags: Flags
 ) -> Bill | None:
-    """The cost of all items of the changed entities; None if none will be written. Confirmed before the first change:
-    after that, relays by the older mapping have stopped. Raises: as need_allowed does."""
+    """Cost of all items of the changed entities; None if none will be written.
+
+    Confirmed before the first change, which stops relays by the older mapping. Raises: as need_allowed.
+    """
     if way.resumed is None:
         are_written = not way.goes_back or sides.new.changes.was_newest(way.before)
     else:
@@ -626,8 +635,10 @@ _WHAT: dict[ChangeStep, str] = {
 
 
 class _Result(Struct, frozen=True):
-    """The command's result, in one form for all results. `rows`: read for writing, done or planned; `units`: write units
-    that the table took in this call, or will take; `usd`: their cost, None if not known."""
+    """The command's result in every case. `rows`: read for writing, done or planned.
+
+    `units`: write units this call took or will take; `usd`: their cost, None if unknown.
+    """
 
     before: str
     after: str

@@ -1,4 +1,5 @@
-"""An executor's part: one process of a run in each task slot, kept between tasks, which processes slices of its pages."""
+"""An executor's part: one process of a run per task slot, kept between tasks, which processes slices of its
+pages."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _log = get_logger("executor")
 
 
 class JobText(Struct, frozen=True):
-    """A job's file, its mapping, and their modules; `path`: where the driver read the job."""
+    """A job's file, its mapping, and their modules. `path`: where the driver read the job."""
 
     path: str
     job: bytes = b""
@@ -64,8 +65,11 @@ class JobText(Struct, frozen=True):
         )
 
     def opened(self) -> Job:
-        """The job, read with this host's variables: from the driver's path if the texts are the same there, since
-        referenced files may be next to it, else unpacked. Raises: MappingError if a variable is not set here."""
+        """The job with this host's variables, from the driver's path if its texts are the same, else
+        unpacked.
+
+        Referenced files may be next to the driver's path. Raises: MappingError if a variable is not set here.
+        """
         path = Path(self.path)
         with suppress(OSError):
             if path.read_bytes() == self.job and read_job(path).mapping.read_bytes() == self.mapping:
@@ -76,7 +80,7 @@ class JobText(Struct, frozen=True):
 
 @cache
 def _unpacked(text: JobText) -> Path:
-    """A folder of this process's own: what another user might put there must not be read as a mapping."""
+    """A private folder: another user's files must not be read as a mapping."""
     folder = Path(tempfile.mkdtemp(prefix="migrator-"))
     texts = {Path(text.path).name: text.job, f"mapping/{text.mapping_name}": text.mapping}
     texts |= {f"mapping/{module}": lines for module, lines in text.modules}
@@ -91,8 +95,10 @@ def _unpacked(text: JobText) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInput(RunWork):
-    """A task's input from its run. `who`: the driver's name in the journal. `connections`: to the source, of each
-    process; 0 if the job sets no limit."""
+    """A task's input. `who`: the driver's name in the journal.
+
+    `connections`: to the source, per process; 0 if the job sets no limit.
+    """
 
     text: JobText
     who: str = ""
@@ -115,9 +121,9 @@ class TaskInput(RunWork):
 
 
 class SliceOutcome(Struct, frozen=True):
-    """Result of a slice: number of processed `pages`, or `error`, the text of a migrator error.
+    """Result of a slice: processed `pages`, or `error`, the text of a migrator error.
 
-    `is_final`: whether a retry would fail again on any host.
+    `is_final`: a retry would fail on any host.
     """
 
     host: str
@@ -131,8 +137,10 @@ _FINAL = (SettingsError, MappingError, MissingNameError, TwinRowsError)
 
 
 def run_slices(given: TaskInput, name: str, slices: Iterable[tuple[int, int]]) -> Iterator[SliceOutcome]:
-    """Works the open pages of `name` in each slice, from one number to another; those that another process has claimed it
-    leaves to it, so that a task may be given twice."""
+    """Process the open pages of `name` in each slice, from one number to another.
+
+    Pages that another process has claimed are left to it, so that a task may be given twice.
+    """
     for first, last in slices:
         yield _worked(given, name, first, last)
 
@@ -157,7 +165,7 @@ _kept: dict[tuple[str, int, str], _Process] = {}
 
 
 class _Process:
-    """A process of the run of `given`, from its first task to its last; it ends when the run is over."""
+    """A process of a run, from its first task until the run is over."""
 
     def __init__(self, given: TaskInput) -> None:
         self.given = given
@@ -234,7 +242,7 @@ def _close(error: MigratorError | None) -> None:
 
 
 def _idle_watch(process: _Process) -> Ticker:
-    """Closes the process between tasks, once it is idle; while a task is at work the lock is its own."""
+    """Close the process between tasks, once it is idle; a running task holds the lock."""
 
     def look() -> None:
         with _lock:
@@ -253,7 +261,8 @@ def _idle_watch(process: _Process) -> Ticker:
 
 
 class ExecutorReport(Struct, frozen=True):
-    """An executor's report on itself. `ahead_s`: of its clock before the journal's; `error`: why it cannot work."""
+    """An executor's report on itself. `ahead_s`: of its clock before the journal's. `error`: why it cannot
+    work."""
 
     host: str
     version: str
@@ -262,7 +271,7 @@ class ExecutorReport(Struct, frozen=True):
 
 
 def probe(text: JobText, source_url: str, slots: Iterable[int]) -> Iterator[ExecutorReport]:
-    """Opens everything that a page needs, and closes it again: variables, drivers, source, journal, table."""
+    """Open and close everything that a page needs: variables, drivers, source, journal, table."""
     here = socket.gethostname(), version("single-table-migrator")
     for _ in slots:
         try:

@@ -59,12 +59,12 @@ class Cluster(Struct, frozen=True):
 
     @property
     def slots(self) -> int:
-        """Tasks that it runs at once when all executors are there that its settings ask for."""
+        """Concurrent tasks once all requested executors are available."""
         return _slots(self.context)
 
     @property
     def is_bounded(self) -> bool:
-        """Whether its settings limit the number of slots."""
+        """Whether its settings limit the slots."""
         conf = self.context.getConf()
         is_dynamic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         return not is_dynamic or bool(conf.get("spark.dynamicAllocation.maxExecutors", ""))
@@ -77,7 +77,7 @@ class Cluster(Struct, frozen=True):
         stop: Callable[[], bool],
         rest: Callable[[], None],
     ) -> list[SliceOutcome]:
-        """Results of the slices; `rest` is called in between. After `stop` tasks are killed, and nothing is returned.
+        """Results of the slices; `rest` is called in between. After `stop`, tasks are killed without results.
 
         Raises: StoppedError if Spark gave up a task, as it does when its process was killed too often.
         """
@@ -86,7 +86,7 @@ class Cluster(Struct, frozen=True):
         return self._collected(worked, f"{given.kind} {name}", stop, rest)
 
     def probed(self, text: JobText, source_url: str) -> list[ExecutorReport]:
-        """Reports of the executors, at least one for each slot."""
+        """Reports of the executors, at least one per slot."""
         tasks = self.context.parallelize(range(self.slots), self.slots)
         probes: list[ExecutorReport] = self._collected(
             tasks.mapPartitions(partial(probe, text, source_url)), "probe", lambda: False, lambda: None
@@ -141,7 +141,7 @@ _TELLING = re.compile(
 
 
 def reason_of(text: str) -> str:
-    """Why Spark failed, in one line, from its output with the stacks of the JVM and of Python."""
+    """Why Spark failed, in one line, from its output with stacks of JVM and Python."""
     if found := _TELLING.search(text):
         return f"{found[1]}: {found[2].strip()}"
     said = re.search(r"Exception: (.+)", text) or re.search(r"(.+)", text)
@@ -161,7 +161,7 @@ def need_server_journal(job: Job, session: JobSession) -> None:
 
 
 def need_java() -> None:
-    """Raises: SettingsError if the JVM that Spark would start is missing or too old."""
+    """Raises: SettingsError if Spark's JVM is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     told = ""
@@ -190,7 +190,7 @@ def spark_module() -> Any:
 
 @contextmanager
 def open_cluster(job: Job, kind: str, master: str) -> Iterator[Cluster]:
-    """The session of spark-submit or a notebook, else one of its own, which ends with the block.
+    """The session of spark-submit or a notebook, else an own one, which ends with the block.
 
     Raises: SettingsError for SUBMIT without a session, or without Java or pyspark.
     """
@@ -246,8 +246,10 @@ def _slots(context: Any) -> int:
 
 
 def connections_of_slot(job: Job, slots: int, *, is_bounded: bool) -> int:
-    """Of the source, for the driver and for the process of each slot; 0 if the job sets no limit. Raises: SettingsError
-    if its limit does not allow for so many, or there may be any number of slots."""
+    """Connections to the source of the driver and of each slot's process; 0 if the job sets no limit.
+
+    Raises: SettingsError if the job's limit is too low, or the slots are unlimited.
+    """
     limit, least = job.source.max_connections, least_connections(job)
     if limit is None:
         return 0
@@ -293,7 +295,7 @@ def faults_of(probes: Sequence[ExecutorReport], own_version: str) -> list[str]:
 
 
 def wait_for_goodbyes(at_work: Callable[[], int]) -> None:
-    """Returns when executors have left the journal by themselves: a relay that starts waits for one that was killed."""
+    """Return when executors have deregistered: a starting relay waits for those that were killed."""
     ends_at = time.monotonic() + _GOODBYE_S
     with suppress(MigratorError):
         while at_work() and time.monotonic() < ends_at:
@@ -312,9 +314,12 @@ _log = get_logger("spark")
 
 @dataclass(frozen=True)
 class SparkPages:
-    """RunPages of a cluster. The driver processes no page itself. Tasks receive numbers of pages, and claim them. The
-    journal alone decides which pages are done, not a task's result: a task may be killed, run twice or lose its answer.
-    The next round does the rest."""
+    """RunPages of a cluster. Tasks receive page numbers and claim them; the driver processes none.
+
+    The journal alone decides which pages are done: a task may be killed, run twice or lose its answer. The
+    next round
+    does the rest.
+    """
 
     cluster: Cluster
     given: TaskInput
@@ -334,7 +339,8 @@ class SparkPages:
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """Nothing; returns when all pages are done, or left open for good: the executors' results are in the journal."""
+        """Yields nothing; returns when all pages are done, or left open for good. The results are in the
+        journal."""
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
         while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():
@@ -343,7 +349,7 @@ class SparkPages:
         return iter(())
 
     def rounds(self, rest: Callable[[], None]) -> Iterator[None]:
-        """None: `each` returns when all pages are done, by any process."""
+        """One round: `each` returns when all pages are done, by any process."""
         return iter(())
 
     def _round(self, name: str, numbers: Sequence[int], task_pages: int, rest: Callable[[], None]) -> None:
@@ -364,7 +370,7 @@ class SparkPages:
 
 
 def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[int, int]]:
-    """The first and last number for each of so many tasks, or of more if one would have more than `most` pages."""
+    """First and last number of so many slices, or more if one would have more than `most` pages."""
     size = max(1, min(most, len(numbers) // tasks))
     for start in range(0, len(numbers), size):
         part = numbers[start : start + size]
@@ -373,12 +379,13 @@ def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[i
 
 @dataclass
 class Failures:
-    """The failures since the last finished page."""
+    """Failures since the last finished page."""
 
     rounds: int = 0
 
     def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:
-        """Raises: the error of a task, if it would come again, or has come in three rounds without a finished page."""
+        """Raises: a task's error, if it would come again, or has come in three rounds without a finished
+        page."""
         failed = [outcome for outcome in outcomes if outcome.error]
         for outcome in failed:
             _log.warning("task_failed", host=outcome.host, reason=outcome.error)
@@ -389,8 +396,8 @@ class Failures:
 
 
 def _raised(outcome: SliceOutcome) -> MigratorError:
-    """The executor's error. An error class that takes more than a text, which the executor has recorded, becomes another
-    one with the same exit code."""
+    """The executor's error. A class that takes more than a text becomes another one with the same exit
+    code."""
     known = getattr(errors, outcome.kind, StoppedError)
     text = f"executor on {outcome.host}: {outcome.error}" if outcome.host else outcome.error
     if issubclass(known, MigratorError) and known.__init__ is Exception.__init__:
@@ -405,7 +412,7 @@ _SAME_EXIT: dict[int, type[MigratorError]] = {
 
 @dataclass
 class Spark:
-    """An open cluster with executors that can work on the job. `connections`: of each of its processes; 0: no limit."""
+    """An open cluster whose executors can work on the job. `connections`: per process; 0: no limit."""
 
     cluster: Cluster
     text: JobText
@@ -427,7 +434,6 @@ class Spark:
         return opened
 
     def say_goodbye(self) -> None:
-        """Before the cluster is closed, and after the job's lease was given back."""
         for run in self._runs:
             wait_for_goodbyes(partial(self.session.processes.at_work, scope_of_run(run)))
 

@@ -1,1 +1,2 @@
-"""`migrator export --as python`: a typed module for a service, made from a mapping's description and the functions here."""
+"""`migrator export --as python`: a typed module for a service, from a mapping's description and these
+functions."""

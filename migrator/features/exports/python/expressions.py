@@ -1,4 +1,4 @@
-"""Templates and expressions of a mapping as Python, from the parsed parts that the core compiles; and names as Python's."""
+"""A mapping's templates and expressions as Python code, and Python names."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ RESERVED = frozenset(_RESERVED.split())
 
 
 class Names:
-    """Unique names of one scope."""
-
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken) | RESERVED
 
     def one(self, wanted: str) -> str:
-        """The wanted name, or the next that is free: with an underscore, then with a number behind it."""
+        """The wanted name, or the next free one: with an underscore, then with a number."""
         name, number = wanted, 1
         while name in self._taken or keyword.iskeyword(name):
             name = f"{wanted}_" if number == 1 else f"{wanted}_{number}"
@@ -58,26 +56,24 @@ class Names:
 
 
 def identifier(text: str) -> str:
-    """The text as a name: `1st` is n_1st, `Order ID` Order_ID; without the leading underscores that Python has a use for."""
+    """`1st` is n_1st, `Order ID` Order_ID. Strips the leading underscores, which Python has a use for."""
     plain = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", text)).strip("_") or "value"
     return plain if plain.isidentifier() else f"n_{plain}"
 
 
 def class_name(text: str) -> str:
-    """OrderItem for order_item, `order item` and OrderItem."""
     words = [word for word in re.split(r"_+", identifier(text)) if word]
     joined = "".join(word[0].upper() + word[1:] for word in words)
     return joined if joined.isidentifier() else f"N{joined}"
 
 
 def function_name(text: str) -> str:
-    """order_item for OrderItem."""
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier(text)).lower()
     return re.sub(r"_+", "_", apart)
 
 
 def shown(text: str) -> str:
-    """A name in a form for a comment or a docstring."""
+    """A name for a comment or a docstring."""
     return json.dumps(text, ensure_ascii=False).replace("\\", "/").replace('"', "'")
 
 
@@ -125,8 +121,7 @@ def literal(value: Any) -> str:
 
 
 class NamedValue(Struct, frozen=True):
-    """Python code of a path's value, and its kind. `children`: of a list of rows, by the paths of one that is called
-    `child`."""
+    """Python code of a path's value. `children`: of a list of rows, by the paths of the variable `child`."""
 
     code: str
     kind: Kind
@@ -135,7 +130,6 @@ class NamedValue(Struct, frozen=True):
 
 
 def guarded(piece: Piece) -> str:
-    """The piece's code, None if it has no value."""
     if not piece.guards or piece.guards == (f"{piece.code} is None",):
         return piece.code
     return f"(None if {' or '.join(piece.guards)} else {piece.code})"
@@ -147,7 +141,7 @@ def param(name: str) -> str:
 
 @dataclass
 class PythonCode(Expressions):
-    """Expressions over values by their paths. `of_row`: whether they are of a row, not parameters."""
+    """Expressions over values by path. `of_row`: they are a row's, not parameters."""
 
     values: Mapping[str, NamedValue]
     around: FilterContext
@@ -163,7 +157,6 @@ class PythonCode(Expressions):
         return guarded(replace(piece, code=code))
 
     def value(self, value: Expression) -> str:
-        """Raises: UnsaidError."""
         match value:
             case Ref():
                 piece = self.ref(value)
@@ -206,7 +199,7 @@ class PythonCode(Expressions):
         return Piece(", ".join(piece.code for piece in found), found[0].kind, guards), ref.filters
 
     def _decoded(self, given: NamedValue) -> Piece:
-        """The value in the exact form of keys and items."""
+        """The exact value, as in keys and items."""
         code, kind = given.code, given.kind
         moment = ("_zoned" if kind.zone else "_unzoned") if self.of_row else "_moment"
         forms = {

@@ -1,4 +1,4 @@
-"""A whole generated module: rows, items and patterns by a template, and copies of the functions that they use."""
+"""A whole generated module: rows, items and patterns by a template, and copies of the functions they use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from migrator.runtime.values import replace
 
 
 class Field(Struct, frozen=True):
-    """`read`: the code that reads it from a stored item."""
+    """`read`: code that reads it from a stored item."""
 
     name: str
     annotation: str
@@ -69,7 +69,7 @@ class Record(Struct, frozen=True):
 
 
 def item_records(model: Model, names: Names) -> Iterator[Record]:
-    """A class for each item type, with a function that makes one of an item."""
+    """A class for each item type, with a function that makes one from an item."""
     for type_, items in model.types.items():
         doc = f"What an item of type {shown(type_)} says."
         # Several entities may write items of one type.
@@ -85,7 +85,7 @@ _Stored: TypeAlias = tuple[str, str, str]
 
 
 def _merged(name: str, several: Sequence[ItemAttribute], items: int) -> _Stored:
-    """An attribute that several items may have."""
+    """An attribute of several item types."""
     if several[0].stored:
         return name, "Any", f"item.get({literal(name)})"
     kinds = {one.kind for one in several}
@@ -108,8 +108,8 @@ def _fields(stored: Iterable[_Stored]) -> list[Field]:
 
 
 def readers() -> str:
-    """The functions of a module that restore a value of a kind. A value that no row makes, which `reverse` refuses, stays as
-    it is."""
+    """The module's functions that restore values. Values that no row makes stay unchanged, as `reverse`
+    refuses them."""
     return "\n".join(
         f"def _read_{name}(value: Any) -> Any:\n"
         f"    return _restored(({', '.join(map(_code, types))},), {_code(form)}, value)"
@@ -118,7 +118,7 @@ def readers() -> str:
 
 
 def _code(named: Any) -> str:
-    """A type, or a class method of `datetime`, by the name that it has in the module."""
+    """Module name of a type, or of a class method of `datetime`."""
     return f"dt.{named.__qualname__}" if hasattr(named, "__self__") else str(named.__name__)
 
 
@@ -147,8 +147,13 @@ _ORIGINS = {
 
 
 class RowCode:
-    """One row with the names of its classes and functions in the module. `fields`: by path; `children`: by a list's path
-    its class and its fields; `builders`: of keys, by item type and index ('': the table); `methods`: by purpose."""
+    """One row, with the names of its classes and functions in the module.
+
+    `fields`: by path.
+    `children`: by a list's path, its class and fields.
+    `builders`: of keys, by item type and index ('': the table).
+    `methods`: by purpose.
+    """
 
     def __init__(self, model: Model, row: RowModel, module: Names) -> None:
         called = class_name(row.name)
@@ -179,7 +184,7 @@ class RowCode:
 
     @cached_property
     def of_arguments(self) -> PythonCode:
-        """Code over the row's values as arguments of builders."""
+        """Code over the row's values as builder arguments."""
         return PythonCode(
             {value.path: self._given(value, "") for value in self.row.values}, self.model.around
         )
@@ -219,7 +224,6 @@ class RowCode:
         return [self._field(self.row.value(path)) for path in self.paths(parts, when)]
 
     def paths(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[str]:
-        """Values that a builder takes, by their paths, each once."""
         named = [*paths_in([part.template for part in parts]), *(condition.path for condition in when)]
         heads = [(path, path.partition(".")[0]) for path in named]
         return list(dict.fromkeys(head if head in self.children else path for path, head in heads))
@@ -235,7 +239,6 @@ class RowCode:
         return ""
 
     def attributes(self, item: ItemType) -> dict[str, str]:
-        """Expressions of an item's attributes. Raises: UnsaidError."""
         found, code, expiry = {}, self.of_row, item.expiry
         for one in item.attributes:
             try:
@@ -252,7 +255,7 @@ class RowCode:
 
     @cached_property
     def read(self) -> ReadBack | str:
-        """How the row is restored from its items; a reason if they do not contain all its values."""
+        """How to restore the row from its items; a reason if they lack some of its values."""
         reasons = []
         for first in self.row.items:
             found = _read_back(self, first)
@@ -273,8 +276,11 @@ def _annotation(value: RowValue) -> str:
 
 
 class ReadBack(Struct, frozen=True):
-    """`steps`: the items to read, each with the sources of its key's values by path; `values`: by path the source. The
-    first item is read by arguments, others by values of those before them."""
+    """How a row is restored. Arguments give the first item's key, values of earlier items the others'.
+
+    `steps`: the items to read, each with the sources of its key's values by path.
+    `values`: sources by path.
+    """
 
     steps: Sequence[tuple[ItemType, Mapping[str, str]]]
     values: Mapping[str, str]
@@ -295,7 +301,7 @@ def _read_back(code: RowCode, first: ItemType) -> ReadBack:
 
 
 def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, str]]:
-    """The row's values in an item, by path, each with the code that restores it. `read`: the item's variable."""
+    """Row values in an item, by path, with the code that restores them. `read`: the item's variable."""
     for attribute in item.attributes:
         yield from _held(code, attribute, f"{read}.get({literal(attribute.name)})")
     expiry, ttl = item.expiry, code.model.table.ttl
@@ -308,7 +314,7 @@ def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, s
 
 
 def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[str, str]]:
-    """The row's value that an attribute contains as a whole, and the code that restores it."""
+    """Row values that an attribute contains as a whole, with the code that restores them."""
     value = attribute.expression
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
@@ -327,7 +333,7 @@ def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[s
 
 
 def _whole_enough(row: RowModel, ref: Ref) -> bool:
-    """Whether the text of a time, perhaps cut, is enough for all other uses of it in the row."""
+    """Whether the text of a time, perhaps cut, is enough for all its other uses in the row."""
     if len(ref.filters) != 1 or ref.format is not None or not FILTERS[ref.filters[0].name].moment:
         return False
     path, own = ref.paths[0], ref.filters[0]
@@ -339,7 +345,7 @@ def _whole_enough(row: RowModel, ref: Ref) -> bool:
 
 
 def _used(row: RowModel, path: str) -> bool:
-    """Whether anything but the items' time to live is made from the value."""
+    """Whether more than the items' TTL is made from the value."""
     return path in {one.path for one in row.conditions} or path in set(paths_in(row.expressions))
 
 
@@ -351,7 +357,7 @@ def _no_finer(ref: Ref, own: Filter) -> bool:
 
 
 class PartCode(Struct, frozen=True):
-    """A part of an answer. `name`: the mapping's; `field`: its field in the answer; `one`: it has one record."""
+    """A part of an answer. `name`: the mapping's. `field`: in the answer. `one`: it has one record."""
 
     name: str
     field: str
@@ -364,9 +370,13 @@ class PartCode(Struct, frozen=True):
 
 
 class PatternCode:
-    """One pattern, with code over its parameters. `method`: of the table's class; `answer`: the class of a record, or of all
-    parts; `question`: the function that makes the request of the parameters; `params`: by their names; `cut`: by
-    parameter how much of it a key holds."""
+    """One pattern, with code over its parameters.
+
+    `method`: of the table's class.
+    `answer`: class of a record, or of all parts.
+    `question`: the function that makes the request.
+    `cut`: by parameter, how much of it a key holds.
+    """
 
     def __init__(self, model: Model, asked: PatternModel, module: Names, methods: Names) -> None:
         self.model, self.pattern = asked, asked.pattern
@@ -424,14 +434,14 @@ def param_type(param: Param) -> str:
 
 
 class Written(Struct, frozen=True):
-    """A module's text, and what it cannot express of the mapping, in one sentence each."""
+    """A module's text, and a sentence for each part of the mapping that it cannot express."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def python_module(model: Model, head: Sequence[str], job: str, *, after: bool) -> Written:
-    """The module. `head`: lines about its origin; `job`: the job file's name; `after`: whether it uses boto3 alone."""
+    """`head`: lines about its origin. `job`: the job file's name. `after`: it uses boto3 alone."""
     definitions, imports = _carried(after=after)
     module, methods = Names({*definitions, *imports}), Names(dir(table._Table))
     name = module.one(construct_name({"TableName": model.table.name}))
@@ -472,7 +482,7 @@ _FILTERS = {"literal": literal, "shown": shown, "param": param, "param_type": pa
 
 
 def _attributes(model: Model) -> dict[str, list[str]]:
-    """Attributes that items of a type may have in addition to their key; a write compares them to detect a change."""
+    """Attributes besides the key, by type. A write compares them to detect a change."""
     found: dict[str, list[str]] = {}
     for type_, items in model.types.items():
         names: dict[str, None] = {}
@@ -529,8 +539,7 @@ from uuid import UUID
 
 @cache
 def _carried(*, after: bool) -> tuple[Mapping[str, str], Mapping[str, tuple[str, str]]]:
-    """The parts that a module may carry: the text of definitions, in a valid order, and imports as (module, imported
-    name); by name."""
+    """Definitions in a valid order, and imports as (module, imported name), by name."""
     through = resources.files(__package__).joinpath("migration.py.txt").read_text(encoding="utf-8")
     definitions: dict[str, str] = {}
     imports: dict[str, tuple[str, str]] = {}
