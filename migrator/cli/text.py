@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -28,7 +27,6 @@ from migrator.runtime.errors import amount, verb
 from migrator.runtime.values import replace
 
 if TYPE_CHECKING:
-    import jinja2
     from rich.console import RenderableType
 
 
@@ -387,24 +385,6 @@ def usd(amount: Decimal) -> str:
     return f"USD {amount:,.2f}" if amount >= Decimal("0.01") or amount == 0 else "less than USD 0.01"
 
 
-# ── Files made of templates ──
-
-
-@cache
-def text_template(package: str, name: str, **filters: Callable[..., str]) -> jinja2.Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # here: no other text waits for Jinja
-
-    environment = Environment(
-        loader=PackageLoader(package, "."),
-        autoescape=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(filters)
-    return environment.get_template(name)
-
-
 # ── Steps of capture as files for the people that change the source: SQL, or a migration of Alembic ──
 
 _END = "//migrator//"
@@ -420,6 +400,8 @@ def sql_text(steps: Sequence[Step]) -> str:
 
 def alembic_text(steps: Sequence[Step], job: str) -> str:
     """A migration file. Its down_revision is for its reader to fill in."""
+    from migrator.cli.template import text_template  # here: no other text waits for Jinja
+
     up = [statement for step in steps for statement in step.statements]
     down = [statement for step in reversed(steps) for statement in step.undo]
     revision = hashlib.sha256("\0".join(up).encode()).hexdigest()[:12]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 
 Definition: TypeAlias = Mapping[str, Any]
 """A whole table as parameters of CreateTable, with the specifications that other operations set."""

@@ -18,7 +18,7 @@ from importlib import resources
 
 from msgspec import Struct
 
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment
 from migrator.features.exports.model import (
     TEXT,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.language.document import quoted
 from migrator.mapping.language.documents import TYPE_NAMES

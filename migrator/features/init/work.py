@@ -16,7 +16,7 @@ from msgspec import Struct
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
 from migrator.cli.options import print_result, progress, stop_on_signals
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 from migrator.commands.query_work import replay_progress
 from migrator.features.init.documents import SampledTable, mapping_text, seen_in
 from migrator.features.init.placing import Access, EntityNames, PlacedTables

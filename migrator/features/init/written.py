@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 from migrator.features.init.placing import (
     OWN_SORT,
     Access,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from migrator.cli.text import text_template
+from migrator.cli.template import text_template
 from migrator.features.exports.definitions import comment, construct_name
 from migrator.features.exports.model import (
     ItemAttribute,
