@@ -35,8 +35,7 @@ from migrator.mapping.patterns.params import read_member
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
-from migrator.source.adapter.events import EventHooks, Sessions
-from migrator.source.adapter.recording import Recording, Write
+from migrator.source.adapter.events import EventHooks, Recording, Sessions, Write
 from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
