@@ -148,6 +148,16 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
+    def descend_resolver(self, parent: Node | None, place: Any) -> None:
+        """Count the depth of each node: compose() recurses in C, and would overflow the stack."""
+        self.depth = getattr(self, "depth", 0) + 1
+        if self.depth > _DEEPEST:
+            mark = parent.start_mark if parent is not None else None
+            raise MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH} levels", problem_mark=mark)
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
 
 _TAG = "tag:yaml.org,2002:"
 _MEANINGS = {
@@ -166,12 +176,6 @@ def _composed(text: str) -> Node | None:
 
     Raises: YAMLError, ValueError.
     """
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):  # compose() recurses in C and would overflow the stack
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            what = f"nested deeper than {MAX_DEPTH} levels"
-            raise MarkedYAMLError(problem=what, problem_mark=event.start_mark)  # type: ignore[arg-type]
     node: Node | None = yaml.compose(text, Loader=_Loader)
     return node
 

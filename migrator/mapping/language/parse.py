@@ -812,7 +812,7 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
     """The form of the document without its faulty places, and the faults."""
     faults: list[Fault] = []
     taken_out: set[str] = set()
-    data = copy.deepcopy(document.data)
+    data = document.data
     for _ in range(5):
         try:
             return forms.MappingForm.model_validate(data), faults
@@ -823,6 +823,7 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
             if any(problem["type"] == "missing" for problem in error.errors()):
                 break
             taken_out |= {where_of(path) for path in paths}
+            data = copy.deepcopy(data)
             for path in paths:
                 _take_out(data, path)
     raise MappingError(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))

@@ -54,7 +54,8 @@ class Template(Struct, frozen=True):
     @property
     def beginning(self) -> str:
         """The constant text before the first reference."""
-        return next((part for part in self.parts[:1] if isinstance(part, str)), "")
+        first = self.parts[0] if self.parts else ""
+        return first if isinstance(first, str) else ""
 
     def with_star(self, text: str) -> Template:
         """The template with a text in place of its `*`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -82,6 +82,7 @@ class Kinds(Struct, frozen=True, dict=True):
         written = tomllib.loads((files(self.engine) / "types.toml").read_text(encoding="utf-8"))
         return tuple(map(_rule, written["rules"])), tuple(map(_rule, written["shapes"]))
 
+    @lru_cache(maxsize=1_000)  # noqa: B019 (one of each engine, which stays)
     def kind_of(self, declared: str) -> Kind:
         """The kind of a declared type such as `NUMERIC(10, 2)`; `unknown` if it has no form in an item."""
         bare = _SPAN.sub("INTERVAL", _MEMBERS.sub(r"\1", _SIGNS.sub("", _COMMENT.sub("", declared))))

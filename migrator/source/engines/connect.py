@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -32,6 +32,9 @@ from migrator.source.engines.sqlite.engine import SQLITE, sqlite_file
 
 ENGINES: list[DatabaseEngine] = [SQLITE, POSTGRESQL, MYSQL]
 """All engines; a new one is added here."""
+
+SENT_ONCE: Mapping[str, Any] = {"compiled_cache": None}
+"""Execution options of texts that are sent once: SQLAlchemy keeps 500, and sorts them whenever it drops some."""
 
 
 @cache

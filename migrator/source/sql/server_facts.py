@@ -16,7 +16,7 @@ from migrator.mapping.model.results import Explained
 from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import Retry, nap
 from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
-from migrator.source.engines.connect import engine_at, engine_of
+from migrator.source.engines.connect import SENT_ONCE, engine_at, engine_of
 from migrator.source.sql.selects import Statement, named
 
 # Minimum rows of a table by the catalogue's own statistics, which are independent of policies and view conditions.
@@ -238,7 +238,8 @@ def asker(connection: Connection) -> Ask:
 
 def first_row_of_each(selects: Sequence[str], connection: Connection) -> list[tuple[Any, ...]]:
     """() for a SELECT without rows."""
-    rows = (connection.execute(sa.text(select.replace(":", r"\:"))).first() for select in selects)
+    texts = (sa.text(select.replace(":", r"\:")) for select in selects)
+    rows = (connection.execute(text, execution_options=SENT_ONCE).first() for text in texts)
     return [() if row is None else tuple(row) for row in rows]
 
 

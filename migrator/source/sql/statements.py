@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from migrator.mapping.model.facts import TableFacts
 from migrator.runtime.errors import SettingsError
 from migrator.source.engines.base import Engine
-from migrator.source.engines.connect import engine_at, engine_of
+from migrator.source.engines.connect import SENT_ONCE, engine_at, engine_of
 from migrator.source.engines.shared import CLOCKS
 from migrator.source.sql.spelling import Edit, Speller, edited, escapes, folded, sqlglot_dialect
 
@@ -460,7 +460,8 @@ def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connect
     """Check that the database can plan the statements, without running them; raises the driver's errors."""
     word = engine_at(connection).server.explain(connection.dialect)
     for checked, params in calls:
-        connection.execute(*bound_statement(checked, params, f"{word} ")).close()
+        statement, bound = bound_statement(checked, params, f"{word} ")
+        connection.execute(statement, bound, execution_options=SENT_ONCE).close()
 
 
 def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
