@@ -45,8 +45,7 @@ class Migration:
     """A job in a service. Made once per process by `load`. Thread-safe; survives a fork.
 
     It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process
-    without the
-    interpreter (an unhandled SIGTERM) does not deregister it: see `lifespan`, and `worker_exit`.
+    without the interpreter (an unhandled SIGTERM) does not deregister it: see `lifespan`, and `worker_exit`.
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
@@ -107,12 +106,11 @@ class Migration:
         For old DynamoDB tables, `sessions` is a boto3 client or resource, or a list of them. Streams leave
         the marks.
         `mode='strict'` makes the items of each writing call before it returns. If they cannot be made, the
-        call raises,
-        although the old table has its change; `flush` does not raise (docs/documents.md).
+        call raises, although the old table has its change; `flush` does not raise (docs/documents.md).
 
         Raises: SettingsError, StoppedError, TargetError, SourceError with the fix. Later, a statement that
-        cannot be marked
-        raises UnmarkedError; strict mode raises the error that kept its items from being written.
+        cannot be marked raises UnmarkedError; strict mode raises the error that kept its items from being
+        written.
         """
         from migrator.stages.session.service import WritingOptions, open_document_writing
 
@@ -201,14 +199,11 @@ class Migration:
         """The answer of an access pattern, from SQL or DynamoDB by the pattern's phase.
 
         A list of dicts by attribute; for a pattern with parts, a dict of these by part (a single dict, or
-        None, for a part
-        with `one: true`). `origin`: the side that answered, 'sql' or 'table'.
+        None, for a part with `one: true`). `origin`: the side that answered, 'sql' or 'table'.
         Values are the same from both sides: str, int, Decimal, bool, bytes, None, list, dict; times are ISO
-        text. `typed()`
-        returns datetime, UUID and so on.
+        text. `typed()` returns datetime, UUID and so on.
         Raises: SettingsError for a pattern or parameters unknown to the mapping; SourceError, StoppedError,
-        TargetError of
-        the side that answers.
+        TargetError of the side that answers.
         """
         return self._reads().read(pattern, params)
 
@@ -311,8 +306,7 @@ class Migration:
         return serve
 
     def close(self) -> None:
-        """Stop everything begun here, report the counts, and deregister. A later call raises
-        SettingsError."""
+        """Stop everything begun here, report the counts, and deregister. A later call raises SettingsError."""
         with self._lock:
             # From here on a read would not notice a move, and a move would not wait for this instance.
             self._is_closed, self._reading = True, None

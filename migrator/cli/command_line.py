@@ -46,7 +46,7 @@ LOG = "migrator.log"
 
 
 def log_from(*, verbose: bool | None = None, log_format: str = "", log_file: Path | None = None) -> None:
-    """Set up the log as asked; without options it is text with warnings for people, and JSON with events in a file."""
+    """Set up the log. By default it is text with warnings for people, and JSON with events in a file."""
     from migrator.runtime import logs  # here, so that --version does not wait for it
 
     is_json = log_format == "json" or (not log_format and log_file is not None)
@@ -66,11 +66,12 @@ Work = Callable[..., int]
 
 
 class Leaf(click.Command):
-    """A command that also takes the options of the log, and refuses a single-valued option that is passed twice.
+    """A command with the log's options, which refuses a single-valued option passed twice.
 
-    Its callback returns the work, which it imports: so help, completion and wrong use wait neither for SQL nor for AWS.
-    `example`: the words of one use, after the command's name. `for_words`: from the given values, the option that extra
-    words belong to.
+    Its callback returns the work, which it imports: so help, completion and wrong use wait neither for SQL
+    nor for AWS.
+    `example`: one use, after the command's name.
+    `for_words`: from the given values, the option that extra words belong to.
     """
 
     def __init__(
@@ -133,8 +134,10 @@ class Leaf(click.Command):
 
 
 class Branch(click.Group):
-    """Commands of this kind; an unknown name is answered with a similar one. `sections`: names of its commands under the
-    headings of its help; those in none come last."""
+    """A group that suggests similar names for an unknown one.
+
+    `sections`: names of its commands under the headings of its help; others come last.
+    """
 
     command_class = Leaf
 
@@ -183,7 +186,7 @@ def _summary(command: click.Command | None) -> str:
 
 
 def _log_options() -> list[click.Parameter]:
-    """The log options of each command and group; options before a command's name apply after it as well."""
+    """Log options of each command and group. Before a command's name they apply after it as well."""
 
     def log_so(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value not in (None, "") and not ctx.resilient_parsing:
@@ -216,7 +219,7 @@ def _log_options() -> list[click.Parameter]:
 
 @dataclass
 class CommandLine:
-    """A command line as it was given. `context`: of its command, once that is known."""
+    """A command line as given. `context`: its command's, once known."""
 
     words: Sequence[str]
     context: click.Context | None = None
@@ -227,7 +230,7 @@ class CommandLine:
         return "--json" in self.words if as_json is None else bool(as_json)
 
     def whole(self, text: str) -> str:
-        """The text with the job file added to its `migrator …` commands; the same command also with its options."""
+        """Add the job file to the text's `migrator …` commands; the same command also gets its options."""
         if self.context is None or "job" not in self.context.params or "`migrator " not in text:
             return text
         is_json = text.startswith("{")
@@ -239,7 +242,7 @@ class CommandLine:
         return _COMMAND.sub(completed, text)
 
     def again(self, text: str) -> str:
-        """The full text of an error, followed by the command that it calls the same one."""
+        """The full text of an error, with the command for "the same command"."""
         completed = self.whole(text)
         if self.context is None or "job" not in self.context.params or _SAME not in completed:
             return completed
@@ -268,7 +271,7 @@ class CommandLine:
         return " ".join([*names, *rest])
 
     def _arguments(self, command: click.Command) -> Iterator[str]:
-        """The values of the arguments; the argument's name in capitals for a missing one."""
+        """Values of the arguments; a missing one's name in capitals."""
         assert self.context is not None
         for param in command.params:
             value = self.context.params.get(str(param.name))
@@ -276,7 +279,7 @@ class CommandLine:
                 yield str(param.name).upper() if value is None else shlex.quote(str(value))
 
     def _options(self, besides: Sequence[str], but: Container[str]) -> Iterator[str]:
-        """The options that were given, but for those that a message names itself, or must not name."""
+        """Given options, except those that a message names itself, or must not name."""
         assert self.context is not None
         for param in self.context.command.params:
             name = str(param.name)
@@ -298,7 +301,6 @@ def _with_value(command: click.Command) -> set[str]:
 
 
 def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
-    """The words that are neither options of the command nor values of options."""
     with_value = _with_value(command)
     is_value = False
     for word in words:
@@ -308,14 +310,13 @@ def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
 
 
 def whole(text: str) -> str:
-    """The text with whole commands, as the command line that is at work has them."""
+    """Complete the text's commands, as in the running command line."""
     context = click.get_current_context(silent=True)
     command_line = None if context is None else context.find_object(CommandLine)
     return text if command_line is None else command_line.whole(text)
 
 
 def print_json(data: Any) -> None:
-    """The one document that a command prints with --json."""
     click.echo(json.dumps(data, ensure_ascii=False, sort_keys=True))
 
 
@@ -323,12 +324,13 @@ def print_json(data: Any) -> None:
 
 
 def flag(name: str, help_text: str, dest: str | None = None) -> Callable[[Any], Any]:
-    """An option without a value. `dest`: the name of its value, if not the option's."""
+    """An option without a value. `dest`: the value's name, if not the option's."""
     return click.option(name, *([dest] if dest else []), is_flag=True, help=help_text)
 
 
 def option(spec: str, help_text: str, dest: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-    """An option with a value. `spec`: its name, and the value's name in help: `--region NAME`. `dest`: as flag()."""
+    """An option with a value. `spec`: its name, and the value's in help: `--region NAME`. `dest`: as
+    flag()."""
     name, _, metavar = spec.partition(" ")
     names = (name, dest) if dest else (name,)
     return click.option(*names, metavar=metavar or None, help=help_text, **settings)
@@ -361,7 +363,7 @@ spark_option = option(
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """The seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
+    """Seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
     if text is None:
         return None
     try:
@@ -371,12 +373,12 @@ def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> flo
 
 
 def duration(name: str, help_text: str, dest: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option with a duration, which the command is given in seconds."""
+    """An option with a duration, passed on in seconds."""
     return option(f"{name} DURATION", help_text, dest, callback=seconds, **settings)
 
 
 def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A duration that must be more than 0 s."""
+    """A duration above 0 s."""
     duration_s = seconds(ctx, param, text)
     if duration_s == 0:
         raise click.BadParameter(f"'{text}' is not a positive duration; {ADVICE}")
@@ -384,8 +386,6 @@ def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -
 
 
 class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
-    """US dollars, exact."""
-
     name = "USD"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:

@@ -1,4 +1,4 @@
-"""The cost of a backfill, shown before it starts, and compared with the given limit."""
+"""Cost of a backfill, shown before it starts, and compared with the given limit."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from migrator.stages.session import job as job_wiring
 
 
 class Allowed(Struct, frozen=True):
-    """`max_cost`: the limit in US dollars above which a run does not start; `yes`: start without a question."""
+    """`max_cost`: limit in US dollars above which a run does not start. `yes`: start without a question."""
 
     max_cost: Decimal | None = None
     yes: bool = False
 
 
 class Bill(Struct, frozen=True):
-    """An estimate with the prices of the job's region and table class; None if not known, and why.
+    """An estimate at the prices of the job's region and table class; None if unknown, and why.
 
-    `note`: a remark on the prices. `reading`: US dollars for reading all rows, if reads are paid for.
+    `note`: a remark on the prices.
+    `reading`: US dollars for reading all rows, if reads are paid for.
     """
 
     estimate: Estimate
@@ -52,9 +53,9 @@ class Bill(Struct, frozen=True):
 
 
 def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed: Allowed) -> Decimal:
-    """US dollars for reading all rows once, printed on stderr before the first read; 0 if reads are free. `source`: the
-    source of the pages; reads with concurrent writers cost more.
+    """US dollars for reading all rows once, printed on stderr before the first read; 0 if reads are free.
 
+    `source`: the source of the pages; reads with concurrent writers cost more.
     Raises: SettingsError if the cost is above --max-cost.
     """
     if not isinstance(source, DocumentRows) or job.source.dynamodb is None:
@@ -89,8 +90,8 @@ def bill_of(job: Job, estimate: Estimate, reading: Decimal = Decimal(0)) -> Bill
 
 
 def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
-    """Raises: SettingsError above --max-cost, if the price is not known, or without a terminal; RefusedError if the user
-    does not confirm."""
+    """Raises: SettingsError above --max-cost, if the price is unknown, or without a terminal; RefusedError if
+    the user does not confirm."""
     limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
     if limit is None and asks is None:
         return
@@ -108,7 +109,7 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
 
 
 def write_limit(job: Job) -> tuple[float, str]:
-    """(write units per second that a backfill may take, the name of what sets them)."""
+    """(write units per second of a backfill, what sets them)."""
     options, tuning = job.target.options, job.tuning
     if tuning.max_write_units is not None:
         return float(tuning.max_write_units), "the job's max_write_units"

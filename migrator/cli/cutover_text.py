@@ -33,7 +33,7 @@ _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "
 
 
 class PhaseView(Struct, frozen=True):
-    """A pattern's phase and the phase that readers confirmed. `is_mapped`: whether the mapping has the pattern."""
+    """A pattern's phase, and the one that readers confirmed. `is_mapped`: the mapping has the pattern."""
 
     phase: PatternPhase
     readers: int
@@ -47,7 +47,7 @@ def views(
     service_registry: ServiceRegistry,
     confirmed: Mapping[str, Mapping[str, int]],
 ) -> list[PhaseView]:
-    """All patterns of the mapping, then those that only the journal knows."""
+    """The mapping's patterns, then those that only the journal knows."""
     readers = [instance.id for instance in service_registry.living if instance.reads]
     names = [*patterns, *sorted(set(phases) - set(patterns))]
     views_by_name = []
@@ -84,7 +84,7 @@ added."""
 def phases_document(
     job: str, patterns: Sequence[str], phases: Mapping[str, PatternPhase], age_s: float
 ) -> dict[str, Any]:
-    """The phase of each pattern, for services that do not use migrator as a library. `age_s`: since they were read."""
+    """Phases for services that do not use migrator as a library. `age_s`: since they were read."""
     known = {
         name: phases.get(name, PatternPhase(name))
         for name in [*patterns, *sorted(set(phases) - set(patterns))]
@@ -134,7 +134,6 @@ def _next(view: PhaseView) -> str:
 
 
 def table_share(state: State) -> int:
-    """Percent of calls that the table answers."""
     route = ROUTES[state.phase]
     return 100 if route.answers == "table" else state.percent
 
@@ -143,7 +142,7 @@ def table_share(state: State) -> int:
 
 
 def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
-    """How many lines are ok, and the other lines; `every`: also those that are ok."""
+    """The number of ok lines, and the other lines; with `every` all lines."""
     ok = sum(line.verdict == "ok" for line in lines)
     count = Text(f"evidence: {ok} of {len(lines)} ok")
     shown = [line for line in lines if every or line.verdict != "ok"]
@@ -191,7 +190,7 @@ def history_lines(moves: Sequence[Move]) -> Iterator[str]:
 
 
 def _by_what(move: Move) -> str:
-    """The lines of evidence that were right and those that were not, '' without evidence; --json has their texts."""
+    """Evidence for and against, '' without evidence; --json has its texts."""
     lines = lines_of(move.evidence)
     if lines is None:
         return " (its evidence cannot be read)"
@@ -232,7 +231,7 @@ def instance_label(instance: Instance) -> str:
 
 
 def marking_line(service_registry: ServiceRegistry) -> str:
-    """How many instances leave the marks of tables without triggers, for people."""
+    """How many instances leave the marks of tables without triggers."""
     count = len(service_registry.marking)
     if not count:
         return "captured by services; no instance is running, so changes are not captured"
@@ -240,7 +239,7 @@ def marking_line(service_registry: ServiceRegistry) -> str:
 
 
 def instances_data(service_registry: ServiceRegistry, revision: str | None) -> list[dict[str, Any]]:
-    """`revision`: of the job's mapping; None if it cannot be read."""
+    """`revision`: of the job's mapping; None if unreadable."""
     return [
         {name: value for name, value in asdict(instance).items() if name not in _NOT_PRINTED}
         | {
@@ -253,7 +252,6 @@ def instances_data(service_registry: ServiceRegistry, revision: str | None) -> l
 
 
 def instances_table(service_registry: ServiceRegistry, revision: str | None) -> Table:
-    """The live instances, one per line, for 80 columns."""
     table = Table(box=None, pad_edge=False)
     for column in ("service", "where"):
         table.add_column(column, overflow="fold")
@@ -274,7 +272,7 @@ def instances_table(service_registry: ServiceRegistry, revision: str | None) -> 
 def instances_lines(
     service_registry: ServiceRegistry, revision: str | None, own_version: str
 ) -> Iterator[str]:
-    """Notes to the table: mappings and versions that differ, and instances that timed out."""
+    """Notes on differing mappings and versions, and on timed out instances."""
     if others := [
         instance
         for instance in service_registry.living

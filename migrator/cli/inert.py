@@ -1,4 +1,5 @@
-"""Control and invisible characters escaped for terminals, HTML and GitHub; a mapping's faults as text; no rich needed."""
+"""Control and invisible characters escaped for terminals, HTML and GitHub; a mapping's faults as text.
+Without rich."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _LONGEST_PART = 16
 
 
 def inert(text: object) -> Markup:
-    """The text as escaped markup, with set-apart codes for invisible characters. Markup does not change."""
+    """Escape the text as markup, with set-apart codes for invisible characters. Markup does not change."""
     if isinstance(text, Markup):
         return text
     pieces = groupby(str(text), key=_is_unseen)
@@ -27,7 +28,7 @@ def inert(text: object) -> Markup:
 
 
 def name_text(name: str) -> Markup:
-    """A name that breaks after `_` and nowhere else; one with a long part breaks anywhere, or it would widen its page."""
+    """A name that breaks only after `_`; one with a long part breaks anywhere, or it would widen its page."""
     parts = re.split("(?<=_)", name)
     if max(len(plain(word)) for word in re.split("[_ ]", name)) > _LONGEST_PART:
         return inert(name)
@@ -35,8 +36,10 @@ def name_text(name: str) -> Markup:
 
 
 def plain(text: object, *, lines: bool = False) -> str:
-    """The text for an attribute or a terminal, with the same codes. `lines`: whether its lines and tabs stay. In JSON a
-    code is an escape of its character, so that the document does not change."""
+    """The text for an attribute or a terminal, with the same codes. `lines`: keep its lines and tabs.
+
+    In JSON a code escapes its character, so that the document does not change.
+    """
     whole = str(text)
     if whole.isascii() and whole.isprintable():
         return whole
@@ -53,5 +56,5 @@ def _code(run: str) -> Markup:
 
 
 def _escaped(letter: str) -> str:
-    """The JSON escape: two codes if one has too few digits."""
+    """JSON escape: two codes if one has too few digits."""
     return json.dumps(letter)[1:-1] if ord(letter) > _LAST_OF_ONE else f"\\u{ord(letter):04x}"

@@ -32,8 +32,7 @@ from migrator.stages.session.session import JobSession
 
 @dataclass
 class Signs:
-    """Heartbeats of a process's workers. `stuck_s`: a worker without a heartbeat for so long is stuck; longer than any
-    wait of a worker."""
+    """Heartbeats of a process's workers. `stuck_s`: longest silence, above any wait of a worker."""
 
     stuck_s: float
     clock: Callable[[], float] = time.monotonic
@@ -76,7 +75,7 @@ STANDINGS: Mapping[Standing, str] = {
 
 @dataclass
 class RelayReport:
-    """daemon.Listener. `keep`: periodic work; `seen` receives the state of the marks."""
+    """A daemon.Listener. `keep`: periodic work. `seen`: receives the state of the marks."""
 
     session: JobSession
     run: Run
@@ -142,7 +141,7 @@ class RelayReport:
             return Advance(done, self.state.waiting, signs, self.trouble, items, lag_s=lag_s)
 
     def _look(self) -> bool:
-        """Read the state of the marks if it is time; whether it was."""
+        """Read the marks' state if it is time; return whether it was."""
         with self._lock:
             if time.monotonic() - self.looked_at < LOOK_S:
                 return False
@@ -164,7 +163,6 @@ class RelayReport:
         self.open_counts = self.open_findings.counts()
 
     def _keep_totals(self) -> None:
-        """Store this relay's totals for `migrator status`: a page of its own in a run that several relays share."""
         with self._lock:
             totals = self.totals.copy()
         # A journal that is away has them at the next look.
@@ -175,7 +173,6 @@ class RelayReport:
                 self.session.journal.finish_page(self.run, self._page, tally, [], again=True)
 
     def _since(self) -> dict[str, int]:
-        """Totals since the last line."""
         with self._lock:
             before, self._reported_totals = self._reported_totals, self.totals.copy()
         return {
@@ -229,7 +226,7 @@ class RelayReport:
 
 
 def open_line(counts: Mapping[str, int]) -> str:
-    """Number of open findings of relays, by kind; '' for none."""
+    """Number of relays' open findings, by kind; '' for none."""
     if not counts:
         return ""
     listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
@@ -238,7 +235,7 @@ def open_line(counts: Mapping[str, int]) -> str:
 
 
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
-    """How far items are behind rows, for people. `counts`: open findings by kind."""
+    """How far items are behind rows. `counts`: open findings by kind."""
     if not state.waiting + state.unripe:
         return (
             "no change is pending"
@@ -282,9 +279,9 @@ STATEMENT_LIMIT_S = 5.0
 
 
 class Lag(Struct, frozen=True):
-    """`marks` None: capture is not installed, or `reason` shows why they are not known. `newest`: the revision
-    that writers are to work by; `old`: ids of those that work by another one. `silent`: ids of those that have not been
-    heard of for a while: their process was killed or cannot reach the journal, or gave up one place and took another.
+    """`marks`: None if capture is not installed, or for `reason`.
+    `newest`: the revision that writers should use; `old`: ids of those that use another.
+    `silent`: ids of writers whose process was killed, lost the journal, or changed its lease.
     `open_findings`: of live change, by kind.
     """
 
@@ -325,7 +322,7 @@ class Lag(Struct, frozen=True):
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
-        """Warnings for people. `revision`: of the job's mapping file as it is now; None if it cannot be read."""
+        """`revision`: of the job's mapping file now; None if unreadable."""
         if self.reason:
             yield f"changes: {self.reason}"
         if self.slot is not None:
@@ -368,7 +365,7 @@ class Lag(Struct, frozen=True):
 
 
 def lag_of(session: JobSession) -> Lag:
-    """The lag. An unreachable source is reported, and is not a failure: the journal's part can still be shown."""
+    """The lag. An unreachable source is only reported: the journal's part can still be shown."""
     job, lifetimes = session.job, session.lifetimes
     of_tables = session.writers_of_tables()
     writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]
@@ -394,7 +391,7 @@ def lag_of(session: JobSession) -> Lag:
 
 
 def lag_watch(job: Job, later: ThreadPoolExecutor, marks: Callable[[], MarksState]) -> LagWatch:
-    """The watch of a job's lag. Its hooks run in `later`, so that a slow one delays nothing else."""
+    """Hooks run in `later`, so that a slow one delays nothing else."""
     return LagWatch(
         marks, job.cutover.lag_max_s, lambda state: later.submit(_tell, job, state), time.monotonic
     )

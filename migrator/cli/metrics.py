@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' form: of a relay, a backfill and a service, each labelled with its job and its process."""
+"""Prometheus metrics of a relay, a backfill and a service, labelled with job and process."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ PACKAGE = "single-table-migrator"
 
 
 class SentRequests(Protocol):
-    """Results of the requests to a table."""
-
     consumed: Counts
     throttled: Counts
 
 
 class Family(Struct, frozen=True):
-    """A metric of one process. `labels`: their names, besides those of job and process; `samples`: each with the values of
-    these labels; of a histogram the number is one."""
+    """A metric of one process.
+
+    `labels`: names besides those of job and process.
+    `samples`: with values of these labels; the number of a histogram is a histogram.
+    """
 
     kind: Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
     name: str
@@ -66,7 +67,7 @@ Part = Callable[[], Iterator[Family]]
 
 
 class ProcessMetrics(Collector):
-    """A collector for any registry of prometheus-client; asks no database when it is scraped."""
+    """A collector for any registry of prometheus-client. A scrape queries no database."""
 
     def __init__(self, job: str, process: str, parts: Sequence[Part]) -> None:
         self.job, self.process = job, process
@@ -91,7 +92,7 @@ def _process() -> Iterator[Family]:
 
 
 def table_part(sent: SentRequests) -> Iterator[Family]:
-    """Units that the table's requests consumed, and those that were throttled."""
+    """Units consumed by the table's requests, and throttled ones."""
     units, requests = (sent.throttled[(what,)] for what in ("units", "requests"))
     what = "Capacity units that DynamoDB said it consumed; index '' is the table."
     yield counter("migrator_consumed_units", what, sent.consumed.items(), ("operation", "index"))
@@ -108,7 +109,7 @@ def journal_part(answers: Answers) -> Iterator[Family]:
 
 
 def phases_part(phases: Callable[[], Mapping[str, PatternPhase]]) -> Iterator[Family]:
-    """The phase of each access pattern that was ever moved, as this process knows it."""
+    """The phase of each pattern that ever moved, as this process knows it."""
     known = phases()
     is_in = [
         ((name, phase), float(pattern.state.phase == phase))
@@ -187,7 +188,7 @@ def backfill_part(copied: CountedProgress) -> Iterator[Family]:
 
 
 def reads_part(totals: Callable[[], ReadTotals | None]) -> Iterator[Family]:
-    """Reads and comparisons of a service; empty before its first read."""
+    """A service's reads and comparisons; empty before its first read."""
     counted = totals()
     if counted is None:
         return
@@ -203,8 +204,11 @@ def reads_part(totals: Callable[[], ReadTotals | None]) -> Iterator[Family]:
 
 @dataclass
 class CountedProgress:
-    """A backfill's progress, shown by `shown` and counted by entity. `left`: rows when it began; `give`: heartbeat of the
-    stage's own thread."""
+    """Progress of a backfill, shown by `shown` and counted by entity.
+
+    `left`: rows when it began.
+    `give`: heartbeat of the stage's own thread.
+    """
 
     shown: Progress
     left: int
@@ -243,7 +247,7 @@ class CountedProgress:
         self.shown.page_done(entity, number, tally, took_ms)
 
     def others_done(self, entity: str, tally: Tally) -> None:
-        """Counted as this process's for the remaining work, and for metrics of the run; not for its own rate."""
+        """Counts for the remaining work and for the run's metrics, not for this process's rate."""
         self._others += tally
         self.tallies[entity] = self.tallies.get(entity, Tally()) + tally
         self.shown.others_done(entity, tally)

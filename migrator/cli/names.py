@@ -1,4 +1,4 @@
-"""Shell completion: jobs, and the patterns, entities and runs of one."""
+"""Shell completion: jobs, and a job's patterns, entities and runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = 4096
 
 
 def jobs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Job files that begin with the typed text, here and one folder below; any file if none does."""
+    """Job files with this prefix, here and one folder below; any file if there is none."""
     found = sorted({str(path) for path in _yaml_files(typed) if _is_job(path)})
     return [CompletionItem(name) for name in found] or [CompletionItem(typed, type="file")]
 
@@ -25,7 +25,6 @@ def patterns(ctx: click.Context, param: click.Parameter, typed: str) -> list[Com
 
 
 def entities(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Names of entities of the mapping, which is the job's or the file that was given itself."""
     return _beginning(_mapping(ctx).get("entities"), typed)
 
 
@@ -74,7 +73,7 @@ def _file(ctx: click.Context) -> Path:
 
 
 def _mapping(ctx: click.Context) -> Mapping[str, Any]:
-    """The words of the mapping file, unexpanded: an unset environment variable does not hide names."""
+    """The mapping file, unexpanded: an unset environment variable hides no names."""
     file = _file(ctx)
     with suppress(Exception):
         words = _words(file)

@@ -1,4 +1,5 @@
-"""What several commands share: consoles, signals, how keys are given and shown, the refusal of another table's journal."""
+"""What several commands share: consoles, signals, how keys are given and shown, the refusal of another
+table's journal."""
 
 from __future__ import annotations
 
@@ -64,12 +65,12 @@ from migrator.stages.session.session import JobSession
 
 
 def say(line: str) -> None:
-    """Print a line for the operator on standard error: standard output is for results alone."""
+    """Print a line on standard error: standard output is for results."""
     console_on(sys.stderr).print(Text(line), soft_wrap=True)
 
 
 def need_yes(question: str) -> None:
-    """Ask the user at the terminal to confirm. Raises: RefusedError, Interrupted. Standard output is for results alone."""
+    """Ask for confirmation on the terminal, not on standard output. Raises: RefusedError, Interrupted."""
     _asking.set()
     try:
         is_confirmed = click.confirm(question, err=True)
@@ -86,7 +87,8 @@ _asking = Event()
 
 @contextmanager
 def stopped_says(what: Callable[[], str]) -> Iterator[None]:
-    """If stopped inside, raise Interrupted with what was done and what was not, which the stages below do not know."""
+    """If stopped inside, raise Interrupted with what was done and what was not, which the stages do not
+    know."""
     try:
         yield
     except Interrupted:
@@ -94,7 +96,7 @@ def stopped_says(what: Callable[[], str]) -> Iterator[None]:
 
 
 def shown_path(path: str) -> str:
-    """A file as people see it from the working directory; anything else as it is."""
+    """A file's path from the working directory; any other text unchanged."""
     here = os.path.join(os.getcwd(), "")
     return path.removeprefix(here)
 
@@ -104,7 +106,7 @@ def stdout() -> Console:
 
 
 def print_folded(line: str) -> None:
-    """Print a line of a result, folded between words on a terminal or at COLUMNS; in a file and a pipe it stays one line."""
+    """Print a result's line, folded between words on a terminal or at COLUMNS; unfolded in a file or pipe."""
     stdout().print(Text(line), soft_wrap=True)
 
 
@@ -124,21 +126,21 @@ def progress() -> Bars | Lines:
 
 
 def print_evidence(lines: Sequence[Line], *, every: bool, console: Console | None = None) -> None:
-    """Print the evidence with the commands that fix it. `every`: also the lines that are ok."""
+    """Print the evidence and the fixing commands. `every`: also the ok lines."""
     (console or stdout()).print(
         evidence_shown([replace(line, mend=whole(line.mend)) for line in lines], every=every)
     )
 
 
 def shown_live(text: Callable[[], str]) -> AbstractContextManager[object]:
-    """Shows the text on one line of standard error during the block, on a terminal only."""
+    """Show the text on one line of standard error during the block, on a terminal only."""
     if not sys.stderr.isatty():
         return nullcontext()
     return live_line(console_on(sys.stderr), text, redirect_stdout=sys.stdout.isatty())
 
 
 class _Inert:
-    """The output of a renderable with its own text made plain; colours and cursor moves are the console's."""
+    """A renderable whose own text is escaped; colours and cursor moves are the console's."""
 
     def __init__(self, drawn: ConsoleRenderable) -> None:
         self._drawn = drawn
@@ -150,7 +152,7 @@ class _Inert:
 
 
 class _AllInert(RenderHook):
-    """`transform`: as of a text that is printed without a console. `width`: of folded texts; None: not folded."""
+    """`transform`: as for text printed without a console. `width`: of folded texts; None: not folded."""
 
     def __init__(self, transform: Callable[[str], str], width: int | None) -> None:
         self._transform, self._width = transform, width
@@ -176,7 +178,7 @@ _IN_COMMAND = "\0"
 
 
 def _folded(line: str, width: int) -> str:
-    """The line with ends of lines for some of its blanks, never for one in a `command`: people copy commands whole."""
+    """Fold the line at blanks, never within a `command`: people copy commands whole."""
     lines: list[str] = []
     for word in re.sub("`[^`]*`", lambda command: command[0].replace(" ", _IN_COMMAND), line).split(" "):
         if lines and (not lines[-1].strip() or cell_len(lines[-1]) + 1 + cell_len(word) <= width):
@@ -191,7 +193,6 @@ _IN_A_PIPE = 160
 
 
 def console_on(stream: TextIO) -> Console:
-    """A console with colours if the stream is a terminal; control characters in texts are shown, not obeyed."""
     # The colours are drawn beneath the stream that would show them as text (main.py).
     is_fitted = stream.isatty() or "COLUMNS" in os.environ
     console = Console(file=getattr(stream, "beneath", stream), width=None if is_fitted else _IN_A_PIPE)
@@ -203,10 +204,9 @@ def console_on(stream: TextIO) -> Console:
 
 @contextmanager
 def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
-    """An event (`stop`, if given) that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second
-    one ends at once.
+    """An event (`stop`, if given) set by Ctrl-C and SIGTERM, which ends the stage at its next checkpoint.
 
-    While a question waits for its answer, Ctrl-C is the answer.
+    A second signal ends at once. While a question waits for its answer, Ctrl-C is the answer.
     """
     stop = stop or Event()
 
@@ -238,13 +238,13 @@ def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
 def findings_to_print(
     findings: Sequence[Finding], mapping: mappings.Mapping | None, *, whole_keys: bool
 ) -> list[Finding]:
-    """The findings as they may be printed. Without a mapping every text of a key may name a person."""
+    """Findings in printable form. Without a mapping every text of a key may name a person."""
     templates: Sequence[Template] = () if mapping is None else key_templates(mapping)
     return list(findings) if whole_keys else [masked(finding, templates) for finding in findings]
 
 
 def mapping_of(job: Job) -> mappings.Mapping | None:
-    """The job's mapping if it can be read, else None: findings are shown even with a broken mapping."""
+    """The job's mapping; None if unreadable: findings are shown even with a broken mapping."""
     try:
         return read_mapping(job.mapping).mapping
     except MigratorError:
@@ -273,13 +273,15 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuse a command if its journal does not belong to the table. The command receives the job with the checked
+    """Refuse a command if its journal does not belong to the table. It receives the job with the checked
     journal.
 
-    `applies`: whether the passed options need the check. `older`: whether a journal that went back is refused as well.
-    `keeps`: the command may change what the table keeps of the journal. `tells`: the command receives `table_away`, why
-    the table is unreachable ('' if it answered). `begins`: the command may be the journal's first for a job with an
-    already captured source (by a migration file), as long as the table is empty.
+    `applies`: whether the passed options need the check.
+    `older`: also refuse a journal that went back.
+    `keeps`: the command may change what the table keeps of the journal.
+    `tells`: the command receives `table_away`, why the table is unreachable ('' if it answered).
+    `begins`: the command may be the journal's first for a job with an already captured source (by a migration
+      file), as long as the table is empty.
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
@@ -305,7 +307,7 @@ def belonging(
 
 
 def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: bool) -> str:
-    """Why the table could not be checked, which a command that needs the table finds out itself.
+    """Why the table could not be checked. A command that needs the table finds that out itself.
 
     Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
     """
@@ -326,7 +328,7 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
 
 @contextmanager
 def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
-    """Collects failures on the way, which do not stop the command."""
+    """Collect failures that do not stop the command."""
     failures: list[str] = []
     try:
         yield failures
@@ -359,7 +361,7 @@ def _warn(error: MigratorError, what: str) -> None:
 
 
 def adopt_repaired(session: JobSession) -> None:
-    """Continue from the restored state: the differences were marked. Raises: AnotherJournalError."""
+    """Continue from the restored state after marking the differences. Raises: AnotherJournalError."""
     try:
         guard(session)
     except OlderError:
@@ -373,7 +375,7 @@ def adopt(session: JobSession) -> None:
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
-    """Raises: SettingsError if the mapping does not have the entity."""
+    """Raises: SettingsError if the mapping lacks the entity."""
     entities = {entity.name: entity for entity in checked.entities}
     if name not in entities:
         raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, entities)}")
@@ -381,7 +383,7 @@ def entity_named(checked: Checked, name: str) -> CompiledEntity:
 
 
 def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
-    """The key as findings and `_src` hold it, from the texts of --key. Raises: SettingsError; it quotes no value."""
+    """The key as in findings and `_src`, from --key's texts. Raises: SettingsError, which quotes no value."""
     columns = entity.plan.key
     names = [column.name for column in columns]
     if any(not _is_text(key) for key in keys):
@@ -399,7 +401,7 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
 
 
 def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
-    """The key out of the JSON array that a finding shows with --show-keys."""
+    """The key from the JSON array of a finding with --show-keys."""
     try:
         values = decode_key(text)
         key = encode_key(values)

@@ -1,4 +1,4 @@
-"""Pages in HTML that need no network and can be read without scripts: their templates, policy and files."""
+"""HTML pages that need no network and no scripts: templates, policy and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from migrator.runtime.errors import SettingsError, amount
 
 
 def environment_of_pages() -> Environment:
-    """The templates of pages, with the words and forms that all of them share."""
+    """Templates of pages, with their shared texts and filters."""
     pages = Environment(
         loader=PackageLoader("migrator.cli"),
         autoescape=True,
@@ -56,14 +56,14 @@ def environment_of_pages() -> Environment:
 
 
 def part_of_page(pages: Environment, name: str) -> Markup:
-    """Style or script unchanged; nothing is filled in, so its hash is that of the file."""
+    """Style or script unchanged, so that its hash is the file's."""
     loader = pages.loader
     assert loader is not None
     return Markup(loader.get_source(pages, name)[0].strip())
 
 
 def policy_of(style: str, script: str) -> str:
-    """Content security policy: only this style and this script; no address, no form, no frame, no text that becomes code."""
+    """Content security policy: only this style and this script; no address, form, frame or evaluated text."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",
         "style-src": digest(style),
@@ -93,7 +93,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
+    """Write all of the file or nothing, so that readers never see half of it."""
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -135,7 +135,7 @@ class Bar(Struct, frozen=True):
 
 
 class BarChart(Struct, frozen=True):
-    """Two lanes: above, all comparisons; below, on a scale of its own, those that differed or failed."""
+    """Two lanes: all comparisons above; below, on an own scale, those that differed or failed."""
 
     width: float
     height: float
@@ -184,14 +184,15 @@ class ChartColumn(Struct, frozen=True):
 
 
 class MoveMark(Struct, frozen=True):
-    """A move of a pattern at its time; moves of other times have none."""
+    """A pattern's move at its time."""
 
     x: float
     move: PhaseMove
 
 
 class Columns(Struct, frozen=True):
-    """One figure over time, each span a column of `column` width. `most`: the highest; the scale is this one's own."""
+    """One figure over time, each span a column of `column` width. `most`: the highest, which sets the
+    scale."""
 
     name: str
     width: float
@@ -203,7 +204,7 @@ class Columns(Struct, frozen=True):
 
 
 def columns_of(work: WorkSeries, moves: Sequence[PhaseMove]) -> list[Columns]:
-    """Items, write units and lag, one below the other, with the moves of this time in each."""
+    """Items, write units and lag, one below the other, each with the moves of this time."""
     marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
     return [
         _columns(name, [(span, value(span)) for span in work.spans], marks)
@@ -242,7 +243,8 @@ class Tick(Struct, frozen=True):
 
 
 class Curves(Struct, frozen=True):
-    """Percentiles from left to right, each nine as wide as the one before; milliseconds from below, logarithmic."""
+    """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards,
+    logarithmic."""
 
     width: float
     height: float
@@ -255,7 +257,6 @@ class Curves(Struct, frozen=True):
 
 
 def curves_of(latency: Mapping[Side, Curve]) -> Curves:
-    """Curves of one pattern, on one scale."""
     values = [max(ms, 0.001) for curve in latency.values() for _, ms in curve.points]
     ticks = list(_powers(min(values), max(values)))
     low, high = math.log10(ticks[0]), math.log10(ticks[-1])
@@ -285,7 +286,7 @@ def _across(percentile: float) -> float:
 
 
 def _powers(low: float, high: float) -> Iterator[float]:
-    """Round numbers from below the lowest to above the highest: powers of ten, with steps between if they are few."""
+    """Round numbers around the range: powers of ten, with steps between if they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps: Sequence[int] = (1,) if last - first > 2 else _STEPS
     every = [step * 10.0**power for power in range(first, last + 1) for step in steps]
@@ -296,12 +297,11 @@ def _powers(low: float, high: float) -> Iterator[float]:
 
 
 def number_text(number: float) -> str:
-    """The number with three significant digits; without decimals above."""
+    """Three significant digits; no decimals above."""
     return f"{number:,.0f}" if number >= 100 else f"{number:,.3g}"
 
 
 def size_text(size_bytes: float) -> str:
-    """Such as 312 B, 4.2 KB, 1.3 MB, 2.0 GB."""
     for unit in ("B", "KB", "MB"):
         if size_bytes < 1024:
             return f"{size_bytes:,.0f} B" if unit == "B" else f"{size_bytes:,.1f} {unit}"
@@ -314,7 +314,7 @@ def money(amount: Decimal | None) -> str:
 
 
 def rate_text(per_s: float | None) -> str:
-    """Calls per second, in a readable unit; '–' if not known."""
+    """Calls per second, in a readable unit; '–' if unknown."""
     if per_s is None:
         return "–"
     for unit, seconds in (("s", 1), ("min", 60), ("h", 3_600)):
@@ -324,7 +324,6 @@ def rate_text(per_s: float | None) -> str:
 
 
 def ms_text(ms: float) -> str:
-    """Such as 0.42 ms, 18 ms, 2.5 s."""
     if ms >= 1_000_000:
         return f"{ms / 1_000:,.0f} s"
     if ms >= 1_000:

@@ -30,7 +30,8 @@ from migrator.stages.session.session import JobSession
 
 
 class RunEnd:
-    """Records by `end` how a run ended, for any reason; log lines carry the run. `hooks` are called for a failure."""
+    """Records by `end` how a run ended, for any reason; log lines carry the run. `hooks`: called for a
+    failure."""
 
     def __init__(self, end: Callable[[Run, RunState], None], run: Run, hooks: Sequence[Hook] = ()) -> None:
         self.end = end
@@ -60,7 +61,7 @@ class RunEnd:
 
 
 def known_revision(job: Job) -> str | None:
-    """The revision of the job's mapping; None if it has faults, which other commands report."""
+    """Revision of the job's mapping; None if it has faults, which other commands report."""
     try:
         return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
     except MigratorError:
@@ -68,7 +69,7 @@ def known_revision(job: Job) -> str | None:
 
 
 def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
-    """A revision as the journal keeps it. Raises: SettingsError if it does not."""
+    """A revision in the journal. Raises: SettingsError if it is missing."""
     text = session.changes.text(revision)
     if text is None:
         what = f"journal: the text of mapping {revision} is missing"
@@ -94,7 +95,8 @@ def print_instances(service_registry: ServiceRegistry, revision: str | None) -> 
 
 
 def refuse_living(service_registry: ServiceRegistry) -> None:
-    """Raises: SettingsError, naming them, if instances live with a next write that would fail or leave no mark."""
+    """Raises: SettingsError, naming them, if live instances have a next write that would fail or leave no
+    mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
         what = f"{amount(len(living), 'service instance')} running, with changes captured by it or by triggers:\n{named}"
@@ -109,7 +111,7 @@ def print_found(
     *,
     whole_keys: bool,
 ) -> None:
-    """A run's first findings, one line each, and how many more there are."""
+    """A run's first findings, one line each, and the number of others."""
     findings = findings_of(result.run, SHOWN)
     printed = cli.findings_to_print(findings, mapping, whole_keys=whole_keys)
     for finding in printed:
@@ -145,7 +147,7 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
 
 
 class _Listed(Struct, frozen=True):
-    """Findings that are listed together, the first of `total`; `about`: the run that they are of; empty for live change."""
+    """Findings listed together, the first of `total`. `about`: their run; empty for live change."""
 
     about: dict[str, Any]
     findings: Sequence[Finding]

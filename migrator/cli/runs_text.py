@@ -34,7 +34,7 @@ def backfill_data(result: BackfillResult) -> dict[str, Any]:
 
 
 def verify_data(result: VerifyResult) -> dict[str, Any]:
-    """The result as plain values; `clean` decides the exit code."""
+    """`clean` decides the exit code."""
     return {
         "run": result.run.id,
         "looked_since": result.run.started_at,
@@ -68,7 +68,7 @@ def print_backfill_verdict(console: Console, result: BackfillResult, allowed: in
 
 
 def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
-    """The source's plans for an entity's page, each with a warning for tables that it would read as a whole."""
+    """The source's plans for an entity's page, with a warning for each full table scan."""
     for plan in plans:
         yield f"{entity}, {plan.what}:"
         yield from (f"  {line}" for line in plan.lines)
@@ -132,8 +132,6 @@ LINE_S = 10.0
 
 
 class _Progress:
-    """Use as a context manager."""
-
     def __enter__(self) -> Self:
         return self
 
@@ -155,10 +153,9 @@ class _DrawnProgress(_Progress):
 
 
 class Unshown(_Progress):
-    """For a process with its work shown by another one."""
+    """For a process whose work another one shows."""
 
-    def page_planned(self, entity: str, number: int) -> None:
-        """Nothing, as all of these."""
+    def page_planned(self, entity: str, number: int) -> None: ...
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
 
@@ -170,7 +167,7 @@ class Unshown(_Progress):
 
 
 class Bars(_DrawnProgress):
-    """A bar per entity with rate and time left. Use as a context manager."""
+    """A bar per entity with rate and time left. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._bars = Progress(
@@ -185,7 +182,7 @@ class Bars(_DrawnProgress):
         self._planning: dict[str, TaskID] = {}
 
     def page_planned(self, entity: str, number: int) -> None:
-        """A bar of its own, which ends when the entity's begins: the number of pages is not known yet."""
+        """A separate bar until the entity's begins: the number of pages is not known yet."""
         if entity not in self._planning:
             self._planning[entity] = self._bars.add_task(f"{entity}: planning", total=None, rate="pages")
         self._bars.update(self._planning[entity], completed=number)
@@ -214,7 +211,6 @@ class Bars(_DrawnProgress):
 
 
 def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: bool) -> Live:
-    """A line that is redrawn twice a second, in one place, until the context ends; other output is printed above it."""
     return Live(
         get_renderable=lambda: Text(plain(text()), no_wrap=True, overflow="ellipsis"),
         console=console,
@@ -225,7 +221,7 @@ def live_line(console: Console, text: Callable[[], str], *, redirect_stdout: boo
 
 
 class Lines(_Progress):
-    """A line now and then through the log, so that a run of seconds has none; one a page for who wants all (--verbose)."""
+    """A line now and then through the log; one per page with --verbose. A run of seconds has none."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -276,7 +272,7 @@ class Lines(_Progress):
 
 
 class SampleBars(_DrawnProgress):
-    """A bar per pattern. Use as a context manager."""
+    """A bar per pattern. A context manager."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn())
@@ -294,16 +290,14 @@ class SampleBars(_DrawnProgress):
 
 
 class SampleLines(_Progress):
-    """One line a pattern through the log, with --verbose."""
+    """One line per pattern through the log, with --verbose."""
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
 
-    def pattern_started(self, pattern: str, samples: int) -> None:
-        """Prints nothing: a replay reports at its end."""
+    def pattern_started(self, pattern: str, samples: int) -> None: ...
 
-    def sample_done(self, pattern: str) -> None:
-        """Nothing: no line a sample."""
+    def sample_done(self, pattern: str) -> None: ...
 
     def pattern_done(self, pattern: str, samples: int, suspects: int) -> None:
         self._log.debug("pattern_asked", pattern=pattern, samples=samples, looked_at_again=suspects)

@@ -1,4 +1,5 @@
-"""Results as text: tables that are never cut, short results as JSON, faults, findings, costs, capture scripts."""
+"""Results as text: tables that are never cut, short results as JSON, faults, findings, costs, capture
+scripts."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ own."""
 
 
 class FittedTable(Table):
-    """One without a box. Numbers, which are columns to the right, are never folded."""
+    """A table without a box. Numbers, which are right-aligned, are never folded."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [[_text(console, cell) for cell in (column.header, *column.cells)] for column in self.columns]
@@ -60,7 +61,7 @@ class FittedTable(Table):
         yield from self._rows(texts, _widths(narrowest, widest, room))
 
     def _rows(self, columns: Sequence[Sequence[Text]], widths: Sequence[int]) -> RenderResult:
-        """Draws each row separately, so that a name before it may be wider than its column."""
+        """Draw each row separately, so that its leading name may be wider than its column."""
         yield self._part(widths)
         for at, row in enumerate(self.rows, 1):
             name, *others = (cells[at] for cells in columns)
@@ -84,7 +85,7 @@ class FittedTable(Table):
         return part
 
     def _blocks(self, columns: Sequence[Sequence[Text]]) -> RenderResult:
-        """A row's first cell on a line of its own; below it the other columns, each after its name."""
+        """A row's first cell on its own line; below it the other columns, each after its name."""
         if self.title:
             yield Text(str(self.title), self.title_style or "")
         (_, *names), *others = columns
@@ -95,7 +96,8 @@ class FittedTable(Table):
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: Any) -> FittedTable:
-    """A column with a name that ends in a blank holds numbers. Cells are text, never markup. `look`: as in rich's Table."""
+    """Column names that end in a blank mark numbers. Cells are text, never markup. `look`: as in rich's
+    Table."""
     table = FittedTable(box=None, pad_edge=False, **look)
     for name in columns:
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")
@@ -128,7 +130,7 @@ def _longest_word(text: Text) -> int:
 
 
 def _widths(narrowest: Sequence[int], widest: Sequence[int], room: int) -> list[int]:
-    """Each column's width: the remaining room is shared among the wider ones."""
+    """Widths of columns: the remaining room is shared among the wider ones."""
     widths = list(narrowest)
     while growing := [at for at, width in enumerate(widths) if width < widest[at]]:
         left = room - sum(widths)
@@ -178,7 +180,7 @@ SHOWN = 20
 
 
 def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
-    """The finding with masked keys, also in its reason; `templates` are those of the mapping's keys."""
+    """Mask the finding's keys, also in its reason. `templates`: of the mapping's keys."""
     integers = integers_of(finding.source_key)
     return replace(
         finding,
@@ -190,7 +192,6 @@ def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
 
 
 def finding_line(finding: Finding) -> str:
-    """On one line: kind, entity and row, item, attribute, reason."""
     parts = [f"{finding.kind}:", finding.entity, finding.source_key]
     if finding.item_key or finding.item_type:
         parts += ["item", finding.item_type, finding.item_key]
@@ -203,7 +204,6 @@ def finding_line(finding: Finding) -> str:
 
 
 def undo_data(counts: UndoCounts) -> dict[str, Any]:
-    """The counts as plain values: items per entity and type, deleted ones, those of others."""
     types = [{"entity": name, "type": kind, "items": n} for (name, kind), n in sorted(counts.types.items())]
     return {"types": types, "items": counts.items, "deleted": counts.gone, "left_alone": counts.others}
 
@@ -273,7 +273,7 @@ def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
 
 
 def forget_data(traces: RowTraces, done: Forgotten | None, remaining: Sequence[str]) -> dict[str, Any]:
-    """`forgotten` is null if only counts were requested, so that nothing was deleted."""
+    """`forgotten` is null if only counts were requested."""
     return {
         "row_in_source": traces.is_there,
         "items": traces.items,
@@ -294,7 +294,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class EndStep(Struct, frozen=True):
-    """`what` in words, `command` of migrator or `sql` for the source; migrator runs neither."""
+    """`command` of migrator, or `sql` for the source; migrator runs neither."""
 
     what: str
     command: str = ""
@@ -310,8 +310,12 @@ def end_steps(
     uninstall: Iterable[str],
     drop: Iterable[str],
 ) -> list[EndStep]:
-    """All steps, in their order; repeating one is harmless. `one_way`: without rollback. `read_only`, `uninstall`, `drop`:
-    SQL for the source, or commands of `aws`: revoke the right to write, remove capture, drop the old tables."""
+    """All steps in order; repeating one is harmless.
+
+    `one_way`: without rollback.
+    `read_only`, `uninstall`, `drop`: SQL for the source, or commands of `aws`: revoke the right to write,
+      remove capture, drop the old tables.
+    """
     words = "--yes --one-way" if one_way else "--yes"
     moves = [
         EndStep(f"complete {name}", f"migrator cutover advance {job} {name} {words}")
@@ -354,7 +358,7 @@ _MB = 1024**2
 
 
 def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any]:
-    """The estimate as plain values; dollars None if the region's price is not known."""
+    """Dollars are None if the region's price is unknown."""
     return {
         "rows": cost_estimate.rows,
         "items": cost_estimate.items,
@@ -369,7 +373,7 @@ def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any
 
 
 def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -> str:
-    """One line: the items of the rows, and their cost on AWS; `unpriced`: why that is not known."""
+    """Items of the rows, and their cost on AWS. `unpriced`: why that is unknown."""
     units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
     stored_mb = cost_estimate.stored_bytes / _MB
     amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items and {units}; {stored_mb:,.1f} MB stored"
@@ -392,14 +396,16 @@ _END = "//migrator//"
 
 
 def sql_text(steps: Sequence[Step]) -> str:
-    """Every statement with a semicolon, a comment before each transaction. Delimiters mark the end of triggers with
-    semicolons for clients of MariaDB and MySQL."""
+    """Statements with semicolons, a comment before each transaction.
+
+    Delimiters mark the end of triggers with semicolons for clients of MariaDB and MySQL.
+    """
     parts = [f"-- {step.table or 'our own'}\n{_statements(step.statements)}" for step in steps]
     return "\n".join(parts)
 
 
 def alembic_text(steps: Sequence[Step], job: str) -> str:
-    """A migration file. Its down_revision is for its reader to fill in."""
+    """A migration file. Its reader fills in down_revision."""
     from migrator.cli.template import text_template  # here: no other text waits for Jinja
 
     up = [statement for step in steps for statement in step.statements]

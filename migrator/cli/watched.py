@@ -1,4 +1,4 @@
-"""The surroundings of a running backfill or relay: its pace, its presence in the journal, its metrics and health over
+"""Surroundings of a running backfill or relay: its pace, presence in the journal, metrics and health over
 HTTP."""
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ KNOWN_FOR_S = 2.0
 
 
 class Readiness:
-    """Whether each store answers now. `asks`: by the store's name a function that queries it, and raises if it does not
-    answer.
+    """Whether each store answers now. `asks`: by store name, a query that raises if it fails.
 
-    Answers are kept for KNOWN_FOR_S. A query that takes longer than ANSWER_S no longer blocks callers, and is not
+    Answers are kept for KNOWN_FOR_S. A query longer than ANSWER_S no longer blocks callers, and is not
     repeated until it ends.
     """
 
@@ -69,7 +68,7 @@ class Readiness:
         self._lock = Lock()
 
     def faults(self) -> dict[str, str]:
-        """By the store's name 'ok', or its fault."""
+        """'ok' or the fault, by store name."""
         with self._lock:
             if time.monotonic() - self._asked_at >= KNOWN_FOR_S:
                 for name, ask in self._asks.items():
@@ -100,7 +99,8 @@ class Readiness:
 
 
 class Monitored(Struct, frozen=True):
-    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' if it does not."""
+    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' if it does
+    not."""
 
     metrics: Collector
     signs: Signs
@@ -110,16 +110,17 @@ class Monitored(Struct, frozen=True):
 
     @property
     def documents(self) -> Mapping[str, Callable[[], tuple[int, Mapping[str, object]]]]:
-        """By path a function that returns a status code and JSON."""
+        """By path, a function that returns a status code and JSON."""
         return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
 
     def healthz(self) -> tuple[int, dict[str, object]]:
-        """503 only if the process is stuck, so that a restart helps. An unreachable store is not a reason for one."""
+        """503 only if the process is stuck, so that a restart helps. An unreachable store is not a reason for
+        one."""
         fault = self.signs.fault()
         return (503 if fault else 200), {"status": "stuck" if fault else "ok", "reason": fault}
 
     def readyz(self) -> tuple[int, dict[str, object]]:
-        """503: a store that it needs does not answer just now."""
+        """503 if a required store does not answer."""
         stores = self.readiness.faults()
         is_ready = all(said == "ok" for said in stores.values()) and not self.signs.fault()
         body: dict[str, object] = {
@@ -136,8 +137,10 @@ REQUEST_S = 5.0
 
 
 class _HttpServer(ThreadingHTTPServer):
-    """Closes its oldest connection when another one is opened beyond the limit: a probe is always answered, and the process
-    has files and threads for its work."""
+    """Closes its oldest connection when a new one exceeds the limit.
+
+    Thus a probe is always answered, and the process has files and threads for its work.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -170,7 +173,7 @@ class _HttpServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that is gone is not a fault of the process."""
+        """A closed connection is not a fault of the process."""
 
 
 def _is_local(host: str) -> bool:
@@ -182,7 +185,7 @@ _NO_FILES_S = 0.1
 
 
 def serve(monitored: Monitored, host: str, port: int) -> None:
-    """Serves from threads of their own until the process ends. Raises: SettingsError if the port is not available."""
+    """Serve from own threads until the process ends. Raises: SettingsError if the port is not available."""
     registry = CollectorRegistry()
     registry.register(monitored.metrics)
     is_local = _is_local(host)
@@ -217,7 +220,7 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *words: object) -> None:
-            """Nothing: a line per scrape would hide the rest."""
+            """A line per scrape would hide the rest."""
 
     class Server(_HttpServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -234,13 +237,13 @@ SPARE_S = 60.0
 
 
 def signs_of(tuning: Tuning) -> Signs:
-    """A worker may try a store for `give_up_after_s`, and wait for a lease; longer than both nothing takes."""
+    """A worker may try a store for `give_up_after_s`, and wait for a lease; nothing takes longer than both."""
     return Signs(tuning.give_up_after_s + tuning.lease_s + SPARE_S)
 
 
 @dataclass
 class KnownPhases:
-    """The phases of a job's patterns, as they were when last asked; a scrape asks no journal."""
+    """Phases of a job's patterns, as last read; a scrape does not query the journal."""
 
     ask: Callable[[], Mapping[str, PatternPhase]]
     phases: Mapping[str, PatternPhase] = field(default_factory=dict)
@@ -258,8 +261,12 @@ class KnownPhases:
 
 
 class Watched(Struct, frozen=True):
-    """A process before its work. `signs`: of its workers; `address`: of its monitoring, None for none; `own`: its part of
-    budgets; None if it spends none."""
+    """A process before its work.
+
+    `signs`: of its workers.
+    `address`: of its monitoring, None for none.
+    `own`: its part of budgets; None if it spends none.
+    """
 
     kind: ProcessKind
     session: JobSession
@@ -268,7 +275,7 @@ class Watched(Struct, frozen=True):
     own: Share | None
 
     def open(self, stack: ExitStack, advance: Callable[[], Advance], parts: Sequence[Part]) -> Pace:
-        """The pace that it is to keep; it is on record, and served, until the stack unwinds."""
+        """Return the pace to keep. The process is on record, and served, until the stack unwinds."""
         session, job, target = self.session, self.session.job, self.session.target
         phases = KnownPhases(session.phases.all)
         phases.renew()
@@ -300,9 +307,9 @@ class Watched(Struct, frozen=True):
         return pace
 
     def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> Backfill:
-        """The stage with its progress on record; its pages begin as an operator and the source let them.
+        """The stage with its progress on record; its pages begin as an operator and the source allow.
 
-        `rows`: how many are left to copy.
+        `rows`: number left to copy.
         """
         counted = CountedProgress(stage.progress, rows, self.signs.give)
         pace = self.open(stack, counted.advance, [partial(backfill_part, counted)])
@@ -337,7 +344,7 @@ def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
 
 @contextmanager
 def failure_kept(kind: ProcessKind, session: JobSession) -> Iterator[None]:
-    """Store the error that ends the block as the last failure of its kind, even if the work had not begun."""
+    """Store the error that ends the block as the last failure of its kind, even before the work began."""
     try:
         yield
     except Interrupted:

@@ -1,4 +1,4 @@
-"""`migrator backfill`: every row into the table, on the fast or on the conditional write path."""
+"""`migrator backfill`: every row into the table, on the fast or the conditional write path."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ from migrator.stages.session.session import JobSession
 
 
 class BackfillFlags(Struct, frozen=True):
-    """Options of the command line."""
-
     entities: tuple[str, ...]
     workers: int | None
     join: bool
@@ -130,7 +128,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
 
 
 def _refuse_unfit(flags: BackfillFlags) -> None:
-    """Raises: click.UsageError for options that do not go together."""
+    """Raises: click.UsageError for incompatible options."""
     if flags.explain and not flags.dry_run:
         raise click.UsageError("--explain goes with --dry-run")
     unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
@@ -159,7 +157,6 @@ def _with_others(
 
 
 def _words(session: JobSession, flags: BackfillFlags) -> list[str]:
-    """The command line of another process of the same run."""
     options = {
         "--workers": flags.workers,
         "--limit": flags.limit,
@@ -185,7 +182,7 @@ def _tuned(job: Job, flags: BackfillFlags) -> Job:
 
 
 def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
-    """Explain the plan on standard error, next to the progress: standard output contains the result alone."""
+    """Explain the plan on standard error: standard output is for the result."""
     for entity in entities:
         for line in explained_lines(
             entity.name, session.source.explain(entity.plan, session.job.tuning.page_rows)
@@ -200,7 +197,6 @@ def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> runs.
 
 
 def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
-    """Raises: SettingsError if items are no longer made from rows; a dry run writes none."""
     if flags.dry_run:
         return
     ownership = session.ownership
@@ -228,7 +224,7 @@ def _bill(
     after: int,
     rows: Rows,
 ) -> Bill:
-    """The remaining writes and their cost, printed on stderr unless zero. `rows`: the reader of pages."""
+    """Remaining writes and their cost, printed on stderr unless zero. `rows`: the reader of pages."""
     unfinished = edges.journal.find_run(identity)
     if unfinished is not None and ((unfinished.state == "done" and flags.restart) or unfinished.id <= after):
         unfinished = None

@@ -80,7 +80,7 @@ def install(
     take_back: bool = False,
     go_back: bool = False,
 ) -> int:
-    """The exit code of `migrator capture install`. `take_back`, `go_back`: as `migrator recover` has it."""
+    """`take_back`, `go_back`: as in `migrator recover`."""
     with cli.stop_on_signals(session.stop), session.another("capture install") as session:
         plans = session.plans
         stage = replace(session.capture, marked_by=marked_by or session.live.marked_by())
@@ -129,7 +129,6 @@ def _print_install(stage: CaptureStage, plans: Sequence[EntityPlan], form: str, 
 
 
 def _print_text(form: str, text: str, *, as_json: bool) -> None:
-    """The statements as a file, for the people that change the source."""
     if as_json:
         print_json({form: text})
     else:
@@ -143,8 +142,8 @@ _HALF = (
 
 
 def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing:
-    """The mapping's former standing in the job. Registered before triggers change: relays by the mapping before cannot
-    read all marks of new ones."""
+    """The mapping's former standing in the job. Registered before triggers change: relays by the former
+    mapping cannot read all marks of new triggers."""
     newest, own = session.newest(), session.own_revision()
     # An entity that stops or starts being direct returns the job to a former state; another mapping than the
     # newest does not.
@@ -156,10 +155,9 @@ def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing
 
 
 def _need_direct(session: JobSession, *, take_back: bool, as_json: bool) -> None:
-    """Check that the job's direct entities may be direct from now on, and record it; new ones need evidence, which is
-    printed.
+    """Check that the job's direct entities may be direct, and record it. Evidence for new ones is printed.
 
-    Raises: SettingsError if one was taken out of the job; RefusedError if evidence is against it.
+    Raises: SettingsError if one was removed from the job; RefusedError if evidence is against it.
     """
     job = session.job
     recorded = session.on_record().direct
@@ -260,7 +258,7 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
 
 
 def _refuse_living(session: JobSession) -> None:
-    """Raises: SettingsError if services mark changes, or may: a journal that was just made knows none of them."""
+    """Raises: SettingsError if services mark changes, or may: a new journal knows none of them."""
     try:
         session.refuse_unknown()
     except AnotherJournalError as error:
@@ -279,8 +277,11 @@ _log = get_logger("relay")
 
 @dataclass
 class CaptureCheck:
-    """`status`: reads the source. Reports tables without capture at each check, and ends the relay at the second one: a
-    single check may have met a running install. A new partition is reported once."""
+    """Reports tables without capture at each check, and ends the relay at the second one.
+
+    A single check may coincide with a running install. A new partition is reported once.
+    `status`: reads the source.
+    """
 
     status: Callable[[], CaptureStatus]
     clock: Callable[[], float] = time.monotonic
@@ -333,8 +334,6 @@ DISCARDED_TRIES = 3
 
 
 class _RelayRequest(Struct, frozen=True):
-    """Options of the command line. `part`: set for a relay that another one has started."""
-
     once: bool
     workers: int
     processes: int
@@ -342,7 +341,6 @@ class _RelayRequest(Struct, frozen=True):
     options: Mapping[str, Any]
 
     def words(self, job: Job) -> list[str]:
-        """The command line of the other relays of this command."""
         given = {"--json": True, "--once": self.once, "--workers": self.workers}
         return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
 
@@ -373,15 +371,17 @@ def relay(
 
 
 def _job_of(job: Job, asked: _RelayRequest) -> Job:
-    """The job as this relay sees it; hooks are called by the one that has started the others."""
+    """The job as this relay sees it; only the relay that started the others calls hooks."""
     if asked.part is None:
         return runs.divided(job, asked.processes)
     return replace(runs.with_connections(job, asked.part.connections), hooks=())
 
 
 def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
-    """The journal's mapping, if the job has gone back from that of its file: a supervisor starts the relay again while the
-    file is still the one that was left. None for the file's."""
+    """The journal's mapping, if the job has gone back from the file's; None for the file's.
+
+    A supervisor restarts the relay while the file is still the abandoned one.
+    """
     job = session.job
     own, newest = known_revision(job), session.newest()
     if own is None or newest is None or newest.revision.mapping == own or not session.changes.is_left(own):
@@ -476,7 +476,7 @@ def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[Concur
 
 
 def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -> None:
-    """A relay's periodic work; it ends the relay if the service may write the table itself, unless `force`."""
+    """Periodic work. Ends the relay if the service may write the table itself, unless `force`."""
     edges.guard()
     check_capture()
     if not force and edges.session.ownership.is_service():
@@ -487,7 +487,7 @@ def _keep(edges: ConcurrentEdges, check_capture: CaptureCheck, *, force: bool) -
 
 
 def _run(daemon: Daemon, report: RelayReport, others: Others, words: Sequence[str], *, once: bool) -> None:
-    """`words`: the command line of the other relays. One that failed is restarted, unless `once`."""
+    """`words`: the command line of the other relays. A failed one is restarted, unless `once`."""
     with ExitStack() as beside:
         children = others.start(beside, words, daemon.stop, again=not once)
         # A relay is stopped by an interrupt; its taken marks come again.

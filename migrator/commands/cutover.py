@@ -1,4 +1,5 @@
-"""The commands under Cut over as click sees them: `cutover` and `reverse`, patterns moved to DynamoDB and back."""
+"""The commands under Cut over as click sees them: `cutover` and `reverse`, patterns moved to DynamoDB and
+back."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PHASES = ("off", "shadow", "ramp", "live", "complete")
 
 
 def own_name() -> str:
-    """The user and host that this command is given by, as far as this machine knows."""
+    """User and host of this command, as far as known."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

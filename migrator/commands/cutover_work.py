@@ -56,8 +56,12 @@ _LETTERS = 500
 
 
 class MoveOptions(Struct, frozen=True):
-    """Options of a move forward. `override`: the reason for a move against the evidence. `shown`: the phase that the
-    pattern must still be in. `one_way`: whether complete may be without a rollback."""
+    """Options of a move forward.
+
+    `override`: the reason for a move against the evidence.
+    `shown`: the phase that the pattern must still be in.
+    `one_way`: whether complete may be without a rollback.
+    """
 
     shown: str | None
     who: str
@@ -82,7 +86,7 @@ class MoveOptions(Struct, frozen=True):
             raise SettingsError(f"{what}; give one of them")
 
     def goes(self, judged: Judgement) -> bool:
-        """Whether a move is to be made, as far as it is for the evidence."""
+        """Whether to move, as far as the evidence decides."""
         return not self.dry_run and (judged.ok or self.override is not None)
 
     def need_yes(self, judged: Judgement) -> None:
@@ -107,7 +111,7 @@ def fit_reason(reason: str) -> None:
 
 
 def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
-    """Raises: MovedError if the pattern is no longer in the phase that the caller was shown."""
+    """Raises: MovedError if the pattern is no longer in the expected phase."""
     if expected is not None and phase.state.phase != expected:
         raise MovedError(
             f"pattern {phase.pattern}: it is in {phase.state}, no longer in {expected}; check it again"
@@ -115,14 +119,13 @@ def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
 
 
 def need_pattern(name: str, patterns: Sequence[str]) -> None:
-    """Raises: SettingsError if the pattern does not exist."""
     if name not in patterns:
         advice = did_you_mean(name, patterns) or "; `migrator cutover status JOB` lists them"
         raise SettingsError(f"the mapping has no access pattern '{name}'{advice}")
 
 
 def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
-    """Silent instances that an operator confirms are gone. Raises: SettingsError for one that is not silent."""
+    """Silent instances to evict. Raises: SettingsError for one that is not silent."""
     by_id = {instance.id: instance for instance in service_registry.known}
     for id_ in ids:
         if id_ not in by_id:
@@ -137,9 +140,9 @@ def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) ->
 
 
 def remove_instances(session: JobSession, ids: Sequence[str]) -> None:
-    """Removes instances from the list, once the audit names the person who evicted them; those heard of meanwhile stay.
+    """Remove instances once the audit names the operator; those heard of meanwhile stay.
 
-    One that is alive comes back with its next heartbeat.
+    One that is alive returns with its next heartbeat.
     """
     for instance in session.service_registry().silent:
         if instance.id in ids:
@@ -153,7 +156,7 @@ _LOOK_S = 0.2
 
 
 class MovedPattern(Struct, frozen=True):
-    """`data`: the move as JSON for programs; its phase now."""
+    """`data`: the move as JSON."""
 
     data: dict[str, Any]
     phase: PatternPhase
@@ -167,9 +170,9 @@ def print_moves(
     wait: bool,
     as_list: bool = False,
 ) -> int:
-    """Print the moves and by when readers see them; with `wait`, wait for them, for all moves at once.
+    """Print the moves and by when readers see them; with `wait`, wait for all moves at once.
 
-    `as_list`: programs get a list, even of one move.
+    `as_list`: print a JSON list, even of one move.
     """
     seen_s = session.job.reads.seen_within_s
     if not as_json:
@@ -253,7 +256,7 @@ def ramp(
     more, fewer = (_audience(session.job, pattern, given) for given in (aimed, no_more))
 
     def after(now: State) -> State:
-        """The ramp's parameters stay its own until they are removed, at any share."""
+        """The ramp's parameters persist until removed, at any share."""
         for name, text in sorted(fewer - set(now.audience)):
             raise SettingsError(f"pattern {pattern}: it is not for {name}={text}; it is in {now}")
         state = State("ramp", percent, tuple(sorted({*now.audience, *more} - fewer)))
@@ -268,7 +271,7 @@ def ramp(
 
 
 def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
-    """Raises: SettingsError if the pattern, or a parameter of it, is not as given."""
+    """Raises: SettingsError if the pattern lacks one of the parameters."""
     if not given:
         return set()
     patterns = sound_mapping(job.mapping).mapping.patterns
@@ -307,7 +310,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
 def _judged(
     stage: Cutover, gatherer: EvidenceGatherer, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
-    """The judgement by current evidence; prints the lines that are not ok, with --dry-run all."""
+    """Judge by current evidence, and print the lines that are not ok; with --dry-run all."""
     lines = partial(gatherer.lines, one_way=options.one_way)
     judged = stage.judge(phase, after, lines)
     if not options.as_json:
@@ -322,7 +325,7 @@ def _reason(options: MoveOptions, evicted: Sequence[Instance]) -> str:
 
 
 def _down(session: JobSession, phase: PatternPhase, after: State, options: MoveOptions) -> int:
-    """A move back by the journal alone: an unreachable source or table must not block it."""
+    """Move back by the journal alone: an unreachable source or table must not block it."""
     judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
     if options.dry_run:
         return _stays(judged, options)
@@ -387,7 +390,7 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
 
 
 class _Marks:
-    """The marks in the source, which is opened at the first call: the watch itself needs the journal alone."""
+    """Marks in the source, opened at the first call: the watch itself needs only the journal."""
 
     def __init__(self, session: JobSession, open_until: ExitStack) -> None:
         self._session, self._open_until = session, open_until
@@ -412,7 +415,7 @@ def _stage(session: JobSession, mapping: mappings.Mapping, later: ThreadPoolExec
 
 @dataclass
 class _Output:
-    """Prints moves back as they come; for programs one document at the end (the log has each at once)."""
+    """Prints moves back as they come, or one JSON document at the end (the log has each at once)."""
 
     as_json: bool
     moved: list[MovedBack] = field(default_factory=list)
@@ -436,7 +439,6 @@ class _Output:
 
 
 def _data(moved: MovedBack) -> dict[str, Any]:
-    """Data of a move for hooks and programs, besides its pattern and reason."""
     lines = [asdict(line) for line in moved.lines]
     return {"from": str(moved.before), "to": str(moved.after), "version": moved.version, "evidence": lines}
 

@@ -1,4 +1,5 @@
-"""`migrator mapping` with a source: the mapping against its schema, one row's items, and columns that items restore."""
+"""`migrator mapping` with a source: the mapping against its schema, a row's items, and columns that items
+restore."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def check_on_source(
 ) -> tuple[Sequence[Fault], str]:
     """Faults and warnings by the source's schema, and a summary for a mapping without faults.
 
-    `leave`: tables that have no entity on purpose, with * for anything. Raises: MappingError.
+    `leave`: tables without an entity on purpose, with * as wildcard. Raises: MappingError.
     """
     from migrator.stages.session.workload import Workload  # only this check parses SQL
 
@@ -96,7 +97,7 @@ def _hidden(
     parsed: ParsedMapping,
     plans: Sequence[EntityPlan],
 ) -> Iterator[Fault]:
-    """A fault for each table with rows that this user does not see, at the first entity that reads it."""
+    """A fault for each table with rows hidden from this user, at the first entity that reads it."""
     entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
     for plan in plans:
         for table in plan.tables:
@@ -123,7 +124,7 @@ def _of_rows(workload: Workload, doubts: Sequence[_Doubt | None]) -> list[Fault]
 
 
 def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
-    """A warning for each TTL column that is 0 in some row, if the mapping does not define 0."""
+    """A warning for each TTL column with a 0 that the mapping does not define."""
     for plan in plans:
         for item in plan.entity.items:
             if item.expiry is None or item.expiry.zero:
@@ -136,7 +137,7 @@ def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doub
 
 
 def _unpadded(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
-    """A warning for each format that cannot hold the number of some row."""
+    """A warning for each format too narrow for some row's number."""
     for plan in plans:
         references: dict[tuple[str, str], Reference] = {}
         for reference in references_of(plan.entity):
@@ -153,7 +154,6 @@ def _unpadded(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_D
 
 
 def _of_number(plan: EntityPlan, path: str, condition: str, warning: Fault) -> _Doubt | None:
-    """None if the path is not a column of numbers."""
     alias, _, name = path.rpartition(".")
     tables = tables_of(plan)
     column = tables[alias].column(name) if alias in tables else None
@@ -163,8 +163,10 @@ def _of_number(plan: EntityPlan, path: str, condition: str, warning: Fault) -> _
 
 
 def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:
-    """(pattern, sentence) of each pattern whose index lacks rows that its SQL gives, because they have NULL in a column
-    of the key; nothing for old DynamoDB tables, which have no SQL."""
+    """(pattern, sentence) for each index that lacks rows of the pattern's SQL, because a key column is NULL.
+
+    Nothing for old DynamoDB tables, which have no SQL.
+    """
     if checked.mapping.documents:
         return
     from migrator.stages.session.workload import Workload  # only this check parses SQL
@@ -188,7 +190,7 @@ def _nulls(
 
 
 def _settings(source: str) -> SourceSettings:
-    """Settings of a URL, or of a job in its place: old DynamoDB tables do not have URLs."""
+    """Settings of a URL, or of a job: old DynamoDB tables do not have URLs."""
     path = Path(source)
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return load_job(path, os.environ).source
@@ -196,7 +198,7 @@ def _settings(source: str) -> SourceSettings:
 
 
 def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> tuple[Sequence[Fault], str]:
-    """As check_on_source, for a mapping that declares its old DynamoDB tables: only its declarations are known."""
+    """Like check_on_source, for old DynamoDB tables, of which only the declarations are known."""
     revised, transforms = load_transforms(parsed)
     facts = facts_of(revised.mapping)
     checked = check_mapping(revised, facts, transforms)
@@ -213,7 +215,7 @@ def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> t
 
 
 def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
-    """A warning that names the tables which no entity reads: their rows stay behind."""
+    """A warning naming the tables that no entity reads: their rows stay behind."""
     if not unread:
         return []
     named = ", ".join(unread[:_TABLES_NAMED])
@@ -272,7 +274,6 @@ def _print_program(entity: CompiledEntity, *, as_json: bool) -> int:
 
 
 def invertible(files: tuple[Path, ...], source: str | None, as_json: bool) -> int:
-    """The exit code of `migrator mapping check --invertible`. Raises: MappingError with the faults of a mapping."""
     if source is None:
         what = "whether rows come back depends on the types of columns: give --source"
         raise SettingsError(f"mapping check --invertible: {what}")

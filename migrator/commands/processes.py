@@ -1,4 +1,4 @@
-"""The other processes of a run: how they begin and end, and a process that joins a run which another one has begun."""
+"""The other processes of a run: their start and end, and a process that joins another one's run."""
 
 from __future__ import annotations
 
@@ -52,8 +52,6 @@ _AGAIN_S = 5.0
 
 
 class ProcessPart(Struct, frozen=True):
-    """What a child process receives from its parent: its name in the journal, and its connections."""
-
     id: str
     connections: int
 
@@ -67,10 +65,12 @@ class ProcessPart(Struct, frozen=True):
 
 
 class Children:
-    """Use as a context manager around the work: child processes, which end with this one in any case.
+    """Child processes, which end with this one in any case; a context manager around the work.
 
-    `words`: their command line. `ended`: receives the journal's name of a child that ended before this process. `again`:
-    a killed or failed child is restarted. `printed`: their standard output, after they have ended.
+    `words`: their command line.
+    `ended`: receives the journal's name of a child that ended before this process.
+    `again`: a killed or failed child is restarted.
+    `printed`: their standard output, after they have ended.
     """
 
     def __init__(
@@ -105,7 +105,6 @@ class Children:
         self.wait()
 
     def wait(self) -> None:
-        """Returns when they have ended by themselves, as they do when nothing is left to them, or `stop` is set."""
         ends_at = time.monotonic() + _GOODBYE_S
         while any(thread.is_alive() for thread in self._threads):
             if not self._over.is_set():
@@ -118,7 +117,7 @@ class Children:
         self._ticker.stop(_LOOK_S)
 
     def _keep(self, part: ProcessPart) -> None:
-        """Keep one process running, and those that replace it."""
+        """Keep one process running, restarting it if needed."""
         while not self._over.is_set():
             try:
                 process = self._processes[part.id] = self._started(part)
@@ -149,7 +148,7 @@ class Children:
             self._end()
 
     def _end(self) -> None:
-        """They are stopped by the end of their standard input, which also comes when this process is killed."""
+        """Closing their standard input stops them, as happens when this process is killed."""
         self._over.set()
         for process in list(self._processes.values()):
             if process.stdin is not None:
@@ -157,7 +156,7 @@ class Children:
                     process.stdin.close()
 
     def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
-        """Wait for its end; whether it ended well."""
+        """Wait for its end; return whether it ended well."""
         lines = deque(process.stderr or (), maxlen=3)
         # At most a line of JSON: less than the buffer of an unread pipe.
         self.printed.append(process.stdout.read() if process.stdout else "")
@@ -183,7 +182,7 @@ def end_with_parent(stop: Event) -> None:
 
 
 def part_of(text: str | None) -> tuple[str, int | None]:
-    """The name and the connections of a process, as the one that started it gives them with --part; its own without."""
+    """Name and connections from --part, as the parent process gives them; own ones without."""
     part = ProcessPart.of(text) if text else None
     return (secrets.token_hex(8), None) if part is None else (part.id, part.connections)
 
@@ -194,7 +193,7 @@ def options_of(given: Mapping[str, object]) -> list[str]:
 
 
 class Others(Struct, frozen=True):
-    """Processes that a command starts; their shares are kept for them, so that none waits for another."""
+    """Processes that a command starts. Their shares are reserved, so that none waits for another."""
 
     parts: Sequence[ProcessPart]
     session: JobSession
@@ -244,17 +243,15 @@ class RunWork:
 
 
 class PageEngine(Protocol):
-    """An open cluster with executors that can work on the job."""
+    """An open cluster whose executors can work on the job."""
 
-    def driver_job(self, job: Job) -> Job:
-        """The job with this process's own part of its connections."""
+    def driver_job(self, job: Job) -> Job: ...
 
-    def pages(self, work: RunWork) -> OpenPages:
-        """The run's pages, worked by the cluster."""
+    def pages(self, work: RunWork) -> OpenPages: ...
 
 
 def refuse_beside_engine(master: str | None, options: Mapping[str, bool]) -> None:
-    """`options`: whether each was given that does not go with an engine. Raises: click.UsageError."""
+    """`options`: whether each was passed that is incompatible with an engine. Raises: click.UsageError."""
     named = [name for name, is_given in options.items() if is_given]
     if master is not None and named:
         raise click.UsageError(f"--spark goes without {', '.join(named)}")
@@ -274,8 +271,12 @@ def open_engine(
 
 
 class Joining(Struct, frozen=True):
-    """The run to join, by the options of the command. `who`: a unique name. `connections`: to the source; None: those
-    that the others have left. `is_counted`: whether remaining rows are counted, for `status`."""
+    """The run to join, by the command's options.
+
+    `who`: a unique name.
+    `connections`: to the source; None: those that the others have left.
+    `is_counted`: count the remaining rows for `status`.
+    """
 
     job: Job
     who: str
@@ -299,18 +300,18 @@ class JoinedProcess(Struct, frozen=True):
     call: Callable[[str], PageCall]
 
     def work(self, name: str) -> PageCall:
-        """Works on one page of an entity, or one segment, that `who` has claimed."""
+        """Work on one page or segment that `who` has claimed."""
         return self.call(name)
 
     def until_over(self) -> None:
-        """Works on pages until the run is over. Raises: as the stage does; StoppedError if it did not come to its end."""
+        """Work on pages until the run is over. Raises: as the stage does; StoppedError if the run was cut
+        short."""
         self.stage.join(
             self.run, self.entities, partial(runs.is_over, self.session.journal, self.lease, self.identity)
         )
         runs.need_done(self.session.journal, self.identity)
 
     def need_at_work(self) -> None:
-        """Raises: StoppedError if the run is over, or the process that began it is gone."""
         if runs.is_over(self.session.journal, self.lease, self.identity):
             raise StoppedError(f"run {self.run.id} is over")
 
@@ -321,7 +322,7 @@ def join(
     *,
     has_parent: bool,
 ) -> int:
-    """Works on pages of a run that another process has begun, on this host or another one, until it is over."""
+    """Work on pages of another process's run, on any host, until it is over."""
     with stop_on_signals(session.stop) as stop:
         if has_parent:
             end_with_parent(stop)
@@ -336,7 +337,7 @@ def join(
 
 @contextmanager
 def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
-    """Raises: SettingsError if no run can be joined, or it is another run than in `joining`."""
+    """Raises: SettingsError without a run to join, or another one than in `joining`."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "backfill", session, joining)
         entities = runs.chosen(session.checked.entities, joining.work.entities)
@@ -374,7 +375,7 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
 
 @contextmanager
 def open_joined_verify(session: JobSession, joining: Joining, tell: Tell) -> Iterator[JoinedProcess]:
-    """Raises: SettingsError if no run can be joined, or it is another run than in `joining`."""
+    """Raises: SettingsError without a run to join, or another one than in `joining`."""
     with ExitStack() as stack:
         lease, session, connections = _entered(stack, "verify", session, joining)
         entities, tuning = session.checked.entities, session.job.tuning
@@ -406,7 +407,7 @@ def stage_of(
     confirm: Confirm | None,
     is_quiet: Callable[[], bool],
 ) -> Verify:
-    """`confirm`, `is_quiet`: how differences are confirmed, and whether anything changed meanwhile."""
+    """`confirm` confirms differences; `is_quiet`: nothing has changed meanwhile."""
     return Verify(
         *(session.source, session.target.store, session.journal, shown),
         check=lease.check,
@@ -431,7 +432,7 @@ def sharing(stack: ExitStack, stage: Verify, session: JobSession, run: Run, conn
 def _entered(
     stack: ExitStack, command: str, session: JobSession, joining: Joining
 ) -> tuple[Held, JobSession, int]:
-    """The driver's lease, the job over its source, and how many connections that takes; 0: as many as it wants."""
+    """The driver's lease, the job over its source, and its number of connections (0: unlimited)."""
     job, connections = joining.job, joining.connections
     lease = stack.enter_context(session.joined_lease())
     if connections is None:

@@ -89,7 +89,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 
 
 def print_answer(console: Console, answer: Answer) -> None:
-    """Print DynamoDB's and SQL's answers, part by part, the first rows of each."""
+    """Print the first rows of both answers, part by part."""
     for part in answer.parts:
         console.print(_answer_table(answer, part))
         if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
@@ -107,7 +107,7 @@ def print_explanation(console: Console, answer: Answer) -> None:
 
 
 def explanation(answer: Answer) -> Iterator[str]:
-    """One line a request (a batch: one line a key), then one line a side."""
+    """One line per request (per key of a batch), then one line per side."""
     if not answer.request.sent:
         yield "no request: no item can match these parameters"
     for sent in answer.request.sent:
@@ -119,7 +119,7 @@ def explanation(answer: Answer) -> Iterator[str]:
 
 
 def _units(answer: Answer) -> str:
-    """Both numbers: an emulator may count in another way than DynamoDB bills."""
+    """Both numbers: an emulator may count differently than DynamoDB bills."""
     about = "about " if answer.dropped else ""
     dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
     # Each read costs at least half a unit: zero means that the endpoint did not report it.
@@ -210,8 +210,7 @@ _EXAMPLES_SHOWN = 3
 
 
 def replay_data(result: ReplayResult) -> dict[str, Any]:
-    """The result as plain values; `clean` decides the exit code, `not_proven` are patterns that were not called. Redacted
-    values are masked."""
+    """`clean` decides the exit code; `not_proven` are patterns without calls. Redacted values are masked."""
     return {
         **picked(result, "clean", "not_proven", "control", "seed"),
         "took_s": round(result.took_s, 3),
@@ -221,7 +220,7 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
 
 
 def print_replay(console: Console, result: ReplayResult) -> None:
-    """A line for each pattern, the sources of its parameters, and one example of each kind of difference."""
+    """A line per pattern, its parameters' sources, and one example of each kind of difference."""
     console.print(_counts(result))
     for replay in result.patterns:
         console.print(
@@ -269,7 +268,7 @@ def _latency_data(curve: Curve) -> dict[str, Any]:
 
 
 def _example(replay: PatternReplay, example: Example) -> dict[str, Any]:
-    """Values are JSON texts: 9.90 and "9.90" are two, and no digit of a number is lost."""
+    """Values are JSON texts: 9.90 and "9.90" differ, and numbers keep every digit."""
     data: dict[str, Any] = {"params": _params(replay, example.params)}
     if example.why:
         data["why"] = example.why
@@ -322,7 +321,6 @@ def _milliseconds(replay: PatternReplay) -> Iterator[str]:
 
 
 def _drawn(replay: PatternReplay) -> str:
-    """The sources of the parameters, which optional ones were set how often, and what is missing."""
     words = [", ".join(f"{name} ← {origin}" for name, origin in replay.origins.items()) or "no parameters"]
     if any(param.optional for param in replay.pattern.params):
         kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(replay.kinds.items()))
@@ -363,7 +361,6 @@ def _print_example(console: Console, replay: PatternReplay, example: Example, re
 
 
 def _word(text: str) -> str:
-    """The text as a shell takes it; terminal controls are escaped."""
     return shlex.quote(text) if text.isprintable() else json.dumps(text)
 
 
@@ -468,7 +465,7 @@ def _no_lag() -> float:
 
 
 def _record(session: JobSession) -> ReplayRecord:
-    """The record, opened before the first call, so that a journal that cannot keep the findings is an error at once."""
+    """Opened before the first call, so that an unusable journal is an error at once."""
     evidence, mapping = session.evidence, session.checked.mapping
     return ReplayRecord(evidence, mapping.revision, answer_digests(mapping, ()))
 
@@ -482,7 +479,6 @@ def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
 
 
 def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
-    """The named patterns, each once; all without names."""
     if not mapping.patterns:
         raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
     unknown = [name for name in names if name not in mapping.patterns]
@@ -497,7 +493,7 @@ def _seed(option: int | None) -> int:
 
 
 def _tuned(job: Job, workers: int) -> Job:
-    """The job less patient, and with a connection for each request that a question of many partitions asks at once."""
+    """The job with less patience, and a connection for each concurrent request of a question."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     less = {"give_up_after_s": patience_s, "workers": workers * question.AT_ONCE}
     return replace(job, tuning=job.tuning.model_copy(update=less))

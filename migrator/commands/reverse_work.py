@@ -163,8 +163,8 @@ def check(session: JobSession, as_json: bool) -> int:
 
 
 def _unkept(session: JobSession) -> Unkept:
-    """Attributes that no row keeps, of entities that services write, by the journal. Without such entities, items have no
-    more than their rows."""
+    """Attributes that no row keeps, of entities that services write, by the journal. Other items contain
+    only values of their rows."""
     if not (direct := session.on_record().direct):
         return Unkept()
     edges = ReverseEdges(session, direct)
@@ -212,8 +212,8 @@ def start(
 
 
 def _refuse_beside_the_way_back(session: JobSession) -> None:
-    """Refuse to run during a rollback: this would refuse SQL writers again, and discard late writes of a service before
-    the rollback has seen them.
+    """Refuse to run during a rollback: this would refuse SQL writers again, and discard a service's late
+    writes before the rollback has seen them.
 
     Raises: StoppedError.
     """
@@ -232,7 +232,6 @@ def _need(found: Sequence[str]) -> None:
 
 
 def _turns(daemon: ReverseDaemon) -> bool:
-    """Whether to continue with other entities."""
     try:
         daemon.run()
     except DirectChangedError:
@@ -308,7 +307,7 @@ def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
 
 
 def _repair(edges: ReverseEdges, stage: Reverse, rows: RowVerify, lease: Held, *, deletes: bool) -> None:
-    """Rows in doubt are written; then the stream is processed up to now, so that rows go that no item holds.
+    """Write rows in doubt, then process the stream up to now, so that rows without items are deleted.
 
     Counters of new rows follow: in an empty copy of the schema they begin at 1.
     """
@@ -334,7 +333,7 @@ def _repair(edges: ReverseEdges, stage: Reverse, rows: RowVerify, lease: Held, *
 
 
 def _refuse_strange(session: JobSession) -> None:
-    """The table exists, fits the mapping and belongs to this journal; no other check of these commands covers the last."""
+    """Check that the table belongs to this journal, which no other check of these commands covers."""
     _ = session.table_id
     session.refuse_strange(session.target)
 
@@ -368,7 +367,6 @@ def status(session: JobSession, attributes: bool, as_json: bool) -> int:
 
 
 def _sql_writers(session: JobSession) -> SqlWriterStatus:
-    """State of the SQL writers; the journal's delay is also reported if the source is unreachable."""
     if not (direct := session.on_record().direct):
         return SqlWriterStatus()
     try:

@@ -101,7 +101,8 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
 def _all_back(
     stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
 ) -> tuple[list[MovedPattern], int]:
-    """The moves, and the exit code of the others: a pattern that was moved elsewhere meanwhile does not stop the rest."""
+    """The moves, and the exit code of the others: a pattern moved elsewhere meanwhile does not stop the
+    rest."""
     moved, code = [], CLEAN
     for _, phase in sorted(phases.items()):
         if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
@@ -115,7 +116,8 @@ def _all_back(
 
 
 def _phases_moved_back(after: State | None) -> set[str]:
-    """The phases that a rollback of all concerns: those answered by the table, and those compared if all go to off."""
+    """Phases affected by a rollback of all: those answered by the table, and compared ones if all go to
+    off."""
     return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
 
 
@@ -134,8 +136,11 @@ def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
 
 
 class BackOptions(Struct, frozen=True):
-    """`settle_s`: as that of `migrator reverse start`. `yes`: the stop of services is already confirmed. `unwritten`:
-    entities that no service wrote itself, by the operator's word. `drops`: attributes that no row keeps may go, likewise."""
+    """`settle_s`: as in `migrator reverse start`.
+    `yes`: the stop of services is already confirmed.
+    `unwritten`: entities that no service wrote itself, by the operator's word.
+    `drops`: attributes that no row keeps may be lost, likewise.
+    """
 
     to: State | None
     reason: str
@@ -146,7 +151,8 @@ class BackOptions(Struct, frozen=True):
     drops: bool
 
     def need_stopped(self, names: Collection[str]) -> None:
-        """Confirm that services have stopped: the journal cannot know it of services that write DynamoDB alone.
+        """Confirm that services have stopped: the journal cannot know it of services that write only
+        DynamoDB.
 
         Raises: RefusedError; SettingsError without a terminal.
         """
@@ -162,7 +168,7 @@ class BackOptions(Struct, frozen=True):
 def back_from_complete(
     session: JobSession, stage: Cutover, phase: PatternPhase, options: BackOptions
 ) -> PatternPhase:
-    """The pattern's phase with SQL as the source of answers again. After any failure the same command continues.
+    """Make SQL the source of answers again. After any failure the same command continues.
 
     Raises: RefusedError if the evidence is against it; the error of an edge that gave up.
     """
@@ -194,7 +200,7 @@ def back_from_complete(
 
 
 def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None:
-    """Raises: SettingsError if an operator vouches for entities that are not in doubt, or that a service did write."""
+    """Raises: SettingsError if the operator vouches for entities not in doubt, or written by a service."""
     if strange := sorted(set(unwritten) - set(may_be)):
         known = f"it may be {', '.join(sorted(may_be))}" if may_be else "here it goes with no entity"
         raise SettingsError(f"--unwritten {', '.join(strange)}: {known}")
@@ -203,7 +209,6 @@ def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None
 def _proven(
     gatherer: EvidenceGatherer, names: Collection[str], options: BackOptions, *, is_drained: bool
 ) -> Sequence[Line]:
-    """Raises: RefusedError."""
     lines = gatherer.back_lines(names, options.unwritten, is_drained=is_drained)
     cli.print_evidence(lines, every=False, console=cli.console_on(sys.stderr) if options.as_json else None)
     if unproven := [line.name for line in lines if line.verdict != "ok"]:
@@ -212,8 +217,10 @@ def _proven(
 
 
 class _Back(Struct, frozen=True):
-    """`recorded`: entities that are direct by the journal; `handed`: those no longer direct by the job; `names`: those
-    with rows and items that must be equal."""
+    """`recorded`: entities that are direct by the journal.
+    `handed`: those no longer direct by the job.
+    `names`: those whose rows and items must be equal.
+    """
 
     session: JobSession
     table_id: str
@@ -236,7 +243,7 @@ class _Back(Struct, frozen=True):
     # ── writes of services ──
 
     def drain(self) -> ReverseStatus:
-        """All that was written becomes rows, and for `quiet` nothing more may be written."""
+        """Make rows of everything written; for `quiet`, nothing else may be written."""
         self._end_others()
         self._work_once(lambda work: work)
         self._pause(self.session.job.cutover.quiet_s)
@@ -251,7 +258,6 @@ class _Back(Struct, frozen=True):
         self._work_once(lambda work: self._quiet(work, what))
 
     def _end_others(self) -> None:
-        """A supervisor may restart them during the wait."""
         began_at, is_told = running_s(), False
         limit_s = self.session.job.tuning.lease_s + _ENDS_WITHIN_S
         _, remembered = self._journals()

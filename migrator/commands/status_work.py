@@ -1,4 +1,4 @@
-"""`migrator status`: how a job gets on, who is at work, what failed last, its runs; once, or again and again."""
+"""`migrator status`: a job's progress, processes, last failures and runs; once, or repeatedly."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ KNOWN_S = 120.0
 
 
 class ProcessStanding(Struct, frozen=True):
-    """A process, its state, and the reason."""
-
     process: ProcessState
     standing: Standing
     why: str = ""
@@ -62,7 +60,8 @@ class ProcessStanding(Struct, frozen=True):
 
 
 def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> ProcessStanding:
-    """`is_dead`: this machine knows that it has ended. Slow does something, stalled does nothing and has work."""
+    """`is_dead`: ended, as this machine knows. A slow process does something; a stalled one has work and does
+    nothing."""
     heard_s = now_s - process.alive_at
     if is_dead:
         return ProcessStanding(process, "dead", f"{_ended(process, now_s)}; start it again")
@@ -93,7 +92,7 @@ def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> Proces
 def standings(
     operations: Operations, is_dead: Callable[[ProcessState], bool], waiting: int | None = None
 ) -> list[ProcessStanding]:
-    """`waiting`: marks in the source just now; a relay that is kept by one request knows only what waited before it."""
+    """`waiting`: marks in the source now. A relay blocked by one request only knows the earlier ones."""
     known = [
         _with_waiting(process, waiting) if waiting is not None and process.kind == "relay" else process
         for process in operations.processes
@@ -112,7 +111,6 @@ def standings(
 
 
 def _with_waiting(process: ProcessState, waiting: int) -> ProcessState:
-    """A backlog that has grown since the last heartbeat does not fall, at any former speed."""
     fall = process.fall if waiting <= process.left else min(process.fall, 0.0)
     return replace(process, left=waiting, fall=fall)
 
@@ -138,8 +136,10 @@ def status_lines(
     ended_at: Mapping[str, float] | None = None,
     unwritable: str = "",
 ) -> Iterator[str]:
-    """`lag`: how far items are behind rows. `ended_at`: when a run of each kind last came to its end. `unwritable`: why
-    the journal takes no failure."""
+    """`lag`: how far items are behind rows.
+    `ended_at`: the last end of a run of each kind.
+    `unwritable`: why the journal takes no failure.
+    """
     at_work = [one for one in standing if one.is_at_work]
     yield f"lag      {lag}"
     yield f"rate     {_rates(at_work)}"
@@ -188,7 +188,7 @@ def _left(at_work: Sequence[ProcessStanding]) -> str:
 
 
 def left_text(process: ProcessState) -> str:
-    """How much a process has left, and when it will be done at the pace of the last minute."""
+    """Remaining work, and when it will be done at the pace of the last minute."""
     if not process.left:
         return "unknown while it retries" if process.trouble else "has nothing left"
     what = f"has {process.left:,} {process.unit} left"
@@ -225,7 +225,7 @@ def _failure(
 
 
 def _is_over(failure: Failure, at_work: Sequence[ProcessStanding], ended_at: Mapping[str, float]) -> bool:
-    """Whether work of its kind got on since, and nothing of that kind is retried now."""
+    """Whether work of its kind has advanced since, and nothing of that kind is retried now."""
     same_kind = [one.process for one in at_work if one.process.kind == failure.kind]
     if any(process.trouble for process in same_kind):
         return False
@@ -353,13 +353,12 @@ def look_at(session: JobSession) -> StatusSnapshot:
 
 
 def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
-    """When a run of each kind last came to its end, in seconds."""
     ended = (run for run in runs if run.state == "done" and run.ended_at)
     return {run.identity.kind: datetime.fromisoformat(str(run.ended_at)).timestamp() for run in ended}
 
 
 def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
-    """Return why changes may not be captured ('' if each leaves one), and how many rows the pending marks name."""
+    """Return why changes may not be captured ('' if all are), and how many rows the pending marks name."""
     if lag.marks is None:
         return "", None
     try:
@@ -374,13 +373,15 @@ def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
 
 
 def is_dead(process: ProcessState) -> bool:
-    """Whether the process has ended, as far as this machine knows."""
     return has_ended(process.sees, process.pid, process.born)
 
 
 class JobStatus(Struct, frozen=True):
-    """The state of a job. `revision`: of its mapping file, if requested and readable; `table_away`: why DynamoDB is
-    unreachable, '' if it is not."""
+    """State of a job.
+
+    `revision`: of its mapping file, if requested and readable.
+    `table_away`: why DynamoDB is unreachable, '' if it is not.
+    """
 
     job: str
     journal: str
@@ -410,7 +411,6 @@ class JobStatus(Struct, frozen=True):
         }
 
     def warnings(self) -> Iterator[str]:
-        """Warnings for people, after the first lines."""
         if self.table_away:
             yield f"table: DynamoDB cannot be asked: {self.table_away}"
         yield from self.look.lag.warnings(self.revision)
@@ -491,7 +491,7 @@ def _print(found: JobStatus, *, everything: bool) -> None:
 
 
 def _watch(session: JobSession, every_s: float) -> int:
-    """Until Ctrl-C: on a terminal at one place, elsewhere one block after the other."""
+    """Repeat until Ctrl-C: in place on a terminal, else one block after the other."""
     with cli.stop_on_signals() as stop:
         if not sys.stdout.isatty():
             while not stop.is_set():

@@ -123,7 +123,7 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
 
 
 def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
-    """The definition's lines of each differing part, once."""
+    """The definition's lines for each differing part, once."""
     for part in dict.fromkeys(parts):
         lines = DEFINITIONS[form](part, designed)
         yield f"# {part}" if lines else f"# {part}: take it out"
@@ -145,7 +145,7 @@ def _never() -> bool:
 
 
 def packages_for(job: Job | None) -> dict[str, str | None]:
-    """Versions of Python and of the packages that matter; None under the name of an extra that the job lacks."""
+    """Versions of Python and of relevant packages; None under the name of a missing extra."""
     versions: dict[str, str | None] = {"Python": platform.python_version()}
     versions |= {"migrator": version("single-table-migrator")}
     versions |= {name: version(name) for name in ("boto3", "sqlalchemy")}
@@ -312,7 +312,7 @@ def _print(checks: list[Check]) -> None:
 
 
 def _plain(text: str) -> str:
-    """The text with nothing in it that the table would take for a style."""
+    """Escape the text against the table's styles."""
     return text.replace("[", "\\[")
 
 
@@ -325,10 +325,13 @@ def refuse_readers(
     patterns: Mapping[str, Pattern],
     label: Callable[[Instance], str],
 ) -> None:
-    """Raise if something known uses the indexes of these names.
+    """Raise if something known uses the indexes.
 
-    `revision`: of the current mapping, which no longer has them; `instances`: those that have not deregistered; `phases`:
-    on record; `patterns`: of the current mapping. Raises: SettingsError with each user of them, and what to do about it.
+    `revision`: of the current mapping, which no longer has them.
+    `instances`: those that have not deregistered.
+    `phases`: on record.
+    `patterns`: of the current mapping.
+    Raises: SettingsError with each user of them, and what to do about it.
     """
     reasons = [
         *_older_file(revision, newest),
@@ -388,7 +391,8 @@ def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool)
 def _changed(
     session: JobSession, job: Job, mapping: MappingModel, target: Target, planned: IndexChanges, *, yes: bool
 ) -> tuple[str, ...]:
-    """The removed indexes, after the missing ones were added; a command that was stopped continues when run again."""
+    """Add missing indexes, then remove and return the others; an interrupted command continues when
+    repeated."""
     admin, design = target.admin, target.design
     revision = (planned.remove and known_revision(job)) or mapping.revision
     if planned.remove:
@@ -419,7 +423,7 @@ def _print_changed(table: str, planned: IndexChanges, removed: Sequence[str], *,
 
 
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:
-    """Raise if something known still uses the indexes. Raises: TargetError; as refuse_readers does."""
+    """Raises: TargetError; as refuse_readers, if something known still uses the indexes."""
     if away := cli.refuse_strange(session, older=True, warns=False, begins=True):
         raise TargetError(f"no index is removed if the table does not name its journal: {away}")
     refuse_readers(

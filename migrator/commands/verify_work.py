@@ -55,7 +55,7 @@ DEFAULT_SETTLE_S = 10.0
 
 
 class _VerifyRequest(Struct, frozen=True):
-    """Options of the command line. `rows_of`: the job with the settings for reading its rows."""
+    """`rows_of`: the job with the settings for reading its rows."""
 
     rows_of: Job
     workers: int | None
@@ -73,7 +73,6 @@ class _VerifyRequest(Struct, frozen=True):
         return RunWork(kind="verify", scope=self.scope, sample=self.sample, source_url=url)
 
     def words(self, sample: str | None) -> list[str]:
-        """The command line of another process of the same run."""
         seed = None if self.sample is None else self.sample.seed
         given = {"--sample": sample, "--seed": seed, "--source": self.options["source_url"]}
         return ["verify", str(self.rows_of.path), *options_of(given | {"--workers": self.workers})]
@@ -102,7 +101,7 @@ def verify(
 
 
 def _refuse_unfit(options: Mapping[str, Any]) -> None:
-    """Raises: SettingsError, click.UsageError for options that do not go together."""
+    """Raises: SettingsError, click.UsageError for incompatible options."""
     if options["dry_run"] and not options["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     unfit = ("repair", "restart", "settle_s", "as_json")
@@ -120,7 +119,6 @@ def _drive(
     words: Sequence[str],
     cluster: PageEngine | None,
 ) -> int:
-    """Begin or resume the run, and end it. `words`: the command line of other processes."""
     read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
     # Rows may be read elsewhere; changes are captured in the job's own source.
     opened = outer.another(
@@ -195,7 +193,7 @@ def _join(session: JobSession, asked: _VerifyRequest) -> int:
 
 
 def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
-    """The progress of a stopped verify, and how to resume it, which needs the same rows."""
+    """Progress of a stopped verify, and how to resume it with the same rows."""
     compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
     drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
@@ -209,7 +207,7 @@ def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
 
 
 def _read_by(job: Job, source_url: str | None) -> Job:
-    """The job, its rows read from another URL; with the same limits, and never from a replica of the job's own."""
+    """The job with its rows read from another URL, under the same limits, never from its own replica."""
     if not source_url:
         return job
     try:
@@ -220,7 +218,7 @@ def _read_by(job: Job, source_url: str | None) -> Job:
 
 
 def _scope(sample: SampleSize | None, source_url: str | None) -> str:
-    """The scope of the run, as text: a run with another source does not continue it."""
+    """Scope of the run: a run with another source does not continue it."""
     parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
     if source_url:
         parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
@@ -230,7 +228,6 @@ def _scope(sample: SampleSize | None, source_url: str | None) -> str:
 def begun_run(
     session: JobSession, identity: RunIdentity, installation: Installation | None, *, again: bool
 ) -> Run:
-    """The run, with the installation of capture at its start."""
     run = begin(session.journal, identity, session.newest(), session.journal.idle_s, cli.say, again=again)
     session.journal.keep_installation(run, "" if installation is None else installation.id)
     return run
@@ -242,7 +239,8 @@ def _marked(
     captured: Installation,
     options: Mapping[str, Any],
 ) -> bool:
-    """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
+    """Return whether rows were marked by --repair: those that differ, and those of open findings of live
+    change."""
     if not options["repair"]:
         _tell_next(session, result, of_another(captured, session.job.name))
         return False
@@ -259,8 +257,10 @@ def _marked(
 
 
 def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
-    """What to do about findings; while marks wait, differences may be nothing but changes on their way. `another`: why the
-    marks are another job's."""
+    """Advice on findings; while marks wait, differences may be changes in flight.
+
+    `another`: why the marks are another job's.
+    """
     refused = result.findings.get("refused")
     if refused and not another:
         cli.say(
@@ -280,7 +280,7 @@ def _tell_next(session: JobSession, result: VerifyResult, another: str) -> None:
 
 
 def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation | None:
-    """The installation of capture; with one, the verify knows that rows change meanwhile."""
+    """Capture's installation. With one, the verify knows that rows change meanwhile."""
     if options["repair"]:
         return session.need_installation()
     installation = session.live.capture.installation()
@@ -292,7 +292,7 @@ def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation |
 
 
 def recheck_of(session: JobSession, live: Live, settle_s: float | None) -> tuple[Confirm, Callable[[], bool]]:
-    """How a verify of rows that change confirms differences, and whether nothing has changed since."""
+    """How a verify of changing rows confirms differences, and whether nothing has changed since."""
     before = (live.tickets.highest(), live.marks.state().waiting)
     return (
         confirm_of(session, settle_s),
@@ -330,7 +330,7 @@ def _options(session: JobSession, asked: _VerifyRequest) -> VerifyOptions:
 
 
 def _sample(part: str | None, seed: int | None) -> SampleSize | None:
-    """The requested sample; without a seed one is drawn and printed, so that the same rows can be read again."""
+    """The requested sample. A drawn seed is printed, so that the same rows can be read again."""
     if part is None:
         if seed is not None:
             raise SettingsError("--seed goes with --sample")

@@ -78,8 +78,7 @@ class FakeMigration(Migration):
     """A `Migration` without a database, a journal or DynamoDB. Each pattern begins in `off`.
 
     Reads follow the phase and return the answer set with `give`. Parameters, sizes and cursors are checked as
-    in the real
-    one. Shadow reads compare nothing, and no mark is left.
+    in the real one. Shadow reads compare nothing, and no mark is left.
     `calls`: the reads that were made.
     `writes`: rows changed through the objects passed to `dual_write`, and by hand, including rolled back
       ones.

@@ -1,8 +1,8 @@
 """`migrator table export`: items of every row as files that DynamoDB imports from S3.
 
 A file per page, merged into shuffled parts, and a manifest last. Pages are copied as in a fast backfill. An
-export with a
-refused row, or two rows of one key, is not published: an import silently takes the last of two such items.
+export with a refused row, or two rows of one key, is not published: an import silently takes the last of two
+such items.
 """
 
 from __future__ import annotations
@@ -214,9 +214,7 @@ class Publication(Struct, frozen=True):
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
         """Drop items of rows that gave up their key to another row during the run. Otherwise the files would
-        contain both
-        items under one key. That change left a mark.
-        """
+        contain both items under one key. That change left a mark."""
         types = self.unproved.get(entity.name)
         if not types:
             return lines
@@ -293,9 +291,7 @@ _log = get_logger("export")
 
 class Opened(Struct, frozen=True):
     """Edges of an export and an import, with the journal under the job's lease. `installation`: of capture;
-    '' if
-    changes leave no marks.
-    """
+    '' if changes leave no marks."""
 
     session: JobSession
     files: Files

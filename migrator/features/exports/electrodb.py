@@ -2,8 +2,7 @@
 
 Key attributes are entity attributes, each the whole of its index key, made by the functions `…Keys`:
 `entity.put({ ...trackKeys(track), ...track })`. ElectroDB's own templates pad by attribute, so a number
-padded in one key
-and bare in another would be wrong in one; and it needs the table's key before any `set`.
+padded in one key and bare in another would be wrong in one; and it needs the table's key before any `set`.
 Source: electrodb.dev, "Use an attribute as an index key"; its clauses.js for the order.
 """
 
@@ -340,8 +339,7 @@ class ItemCode(TypeScript):
     `keys`: the function that makes its keys.
     `inputs`: by name.
     `parts`: by key attribute, its expression over an object `of` with the inputs (undefined if one has no
-      value), and
-    their names.
+      value), and their names.
     """
 
     def __init__(

@@ -1,5 +1,4 @@
-"""The table as a NoSQL Workbench model, format 3.0: keys, indexes, a facet per item type, and sample
-items."""
+"""The table as a NoSQL Workbench model, format 3.0: keys, indexes, a facet per item type, and sample items."""
 
 from __future__ import annotations
 

@@ -260,8 +260,7 @@ def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: boo
     """The wanted entities that this job, and no other one in the journal, wrote into the table.
 
     With `force` also those of another job; unrecorded ones only if `named`, or if the journal has no record:
-    consent to
-    one thing is not consent to another.
+    consent to one thing is not consent to another.
     Raises: SettingsError if none is left, or if one that was `named` is missing or was also written by
     another job.
     """

@@ -443,8 +443,7 @@ _GAPS: tuple[_Ask, ...] = (
 
 
 def _next_move(standings: Standings, pattern: PatternReport) -> tuple[str, str]:
-    """(command, purpose) towards the pattern's next move. `migrator cutover` checks its other
-    requirements."""
+    """(command, purpose) towards the pattern's next move. `migrator cutover` checks its other requirements."""
     if pattern.phase == "off":
         return f"migrator cutover advance JOB {pattern.name}", "move the next pattern, on this evidence"
     if pattern.phase == "shadow" and pattern.compared < standings.comparisons_min:

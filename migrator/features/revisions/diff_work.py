@@ -204,8 +204,7 @@ def _all(totals: TypeTotals) -> float:
     """Units of putting each item, or its tombstone: the units of the larger version.
 
     Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations", and "… global
-    secondary
-    indexes".
+    secondary indexes".
     """
     return totals.table_units + sum(totals.index_units.values())
 

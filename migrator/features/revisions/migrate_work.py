@@ -83,8 +83,7 @@ class Gone(OwnItems):
     """Replaces items and tombstones by tombstones of their rows. No writer by an older mapping may still run.
 
     Late or repeated requests of such a writer then find a newer ticket (rule 3). After a delete, they would
-    leave an
-    item that no row of this mapping makes.
+    leave an item that no row of this mapping makes.
     """
 
     refresh: Refresh = field(kw_only=True)
@@ -220,9 +219,7 @@ class Revising:
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
         """Register as a writer once no fast run and no writer by another mapping is active; yield the check
-        before each
-        write.
-        """
+        before each write."""
         edges = self.edges
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes

@@ -317,8 +317,7 @@ class SparkPages:
     """RunPages of a cluster. Tasks receive page numbers and claim them; the driver processes none.
 
     The journal alone decides which pages are done: a task may be killed, run twice or lose its answer. The
-    next round
-    does the rest.
+    next round does the rest.
     """
 
     cluster: Cluster

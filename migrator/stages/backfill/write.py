@@ -66,8 +66,7 @@ def only_changed(
     """Return the part to write for each page of the entity.
 
     `former`: the entity in the older mapping, with rows that `source` reads; None for a new one. If it was
-      renamed,
-    tombstones replace its old items before the new ones are put.
+      renamed, tombstones replace its old items before the new ones are put.
     `together`: item types written in one transaction.
     `is_first`: the job never used the newer mapping. If it did, it left tombstones, and each insert would
       fail.

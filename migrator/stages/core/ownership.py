@@ -362,9 +362,7 @@ class Keeping(Struct, frozen=True):
 
     def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
         """Return whether the table has no records, though an earlier table of its name was written: it has
-        items or
-        answers patterns.
-        """
+        items or answers patterns."""
         if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
             return False
         is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())

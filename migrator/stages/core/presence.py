@@ -57,8 +57,7 @@ class Pace:
     """Holds new pages and turns of marks while the source is strained. Running ones continue.
 
     A context manager if there are `strains`: a thread polls them. A source that cannot be polled also holds,
-    since load
-    may be the reason.
+    since load may be the reason.
     """
 
     limit: Limited
@@ -197,8 +196,7 @@ class Presence:
     """Heartbeat of a process; a context manager around the work.
 
     In one transaction, a thread stores progress and use of `limits`, and reads share and pace. These do not
-    change while
-    the journal is unreachable. A trouble of the work is kept as the last failure of its kind.
+    change while the journal is unreachable. A trouble of the work is kept as the last failure of its kind.
     `state`: None for a process without status or pace.
     `own`: its share, as known to others; None if it spends nothing.
     `also`: called with each heartbeat.

@@ -192,9 +192,8 @@ class WriteOwnership(Struct, frozen=True):
 
     def need_direct(self) -> None:
         """Raises: SettingsError if job and journal disagree about direct entities, if all are direct, or if a
-        pattern
-        that reads one may still query SQL: old rows would overwrite newer items, or items would become stale.
-        """
+        pattern that reads one may still query SQL: old rows would overwrite newer items, or items would
+        become stale."""
         self.refuse_taken_out()
         self.refuse_all_direct()
         reading = patterns_reading(self.mapping, self.direct)
@@ -268,8 +267,7 @@ class Watch:
         """Check every pattern that the table answers, and return those moved back.
 
         A pattern that cannot be checked (see `faults`) does not stop the others. Raises: StoppedError if the
-        journal is
-        unreachable.
+        journal is unreachable.
         """
         now_s = self.evidence.now_s()
         moved, faults = [], {}

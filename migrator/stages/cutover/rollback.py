@@ -35,12 +35,9 @@ class Owning(Struct, frozen=True):
     """Adds migrator's attributes to the stored items of every row, and changes nothing else.
 
     A service's item has no source, or that of the row it was copied from; a relay would take it for another
-    row's and
-    never write it (rule 3). Rows and items are equal when this begins, and no service writes either, so the
-    item under a
-    row's key is the row's. Like any writer, it draws a ticket before it reads (2), remembers keys that cannot
-    be
-    recomputed (7), and never changes anything with a higher ticket.
+    row's and never write it (rule 3). Rows and items are equal when this begins, and no service writes
+    either, so the item under a row's key is the row's. Like any writer, it draws a ticket before it reads
+    (2), remembers keys that cannot be recomputed (7), and never changes anything with a higher ticket.
     """
 
     rows: PageReader
@@ -207,8 +204,7 @@ class Quiet(Struct, frozen=True):
     """A reader's work while no service may write items of these types.
 
     Records that change only migrator's attributes, or those that services keep, concern no row and are
-    acknowledged. A
-    page with any other change is not, so that its rows are made later.
+    acknowledged. A page with any other change is not, so that its rows are made later.
     """
 
     work: Work
@@ -239,10 +235,9 @@ class GoingBack(Struct, frozen=True):
     Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what
     keeps data:
     rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks
-    (`capture`) and items
-    are adopted (`own`) before the journal lets services and relays write by rows (`keep`); right before it a
-    check shows
-    that no one has written meanwhile (`look`); readers turn to SQL last (docs/decisions/0030-a-way-back.md).
+    (`capture`) and items are adopted (`own`) before the journal lets services and relays write by rows
+    (`keep`); right before it a check shows that no one has written meanwhile (`look`); readers turn to SQL
+    last (docs/decisions/0030-a-way-back.md).
 
     `drops`: attributes that no row keeps may be lost.
     `check`: called before each step; raises if another run may be active.
@@ -263,9 +258,7 @@ class GoingBack(Struct, frozen=True):
 
     def run(self) -> int:
         """Return the number of adopted items. Raises: RefusedError if a row waits, a service still writes, or
-        rows and
-        items differ.
-        """
+        rows and items differ."""
         self.check()
         if self.drain is not None:
             _refuse_undrained(self.drain())

@@ -201,8 +201,7 @@ class Windows(Struct, frozen=True):
     """Windows of one report.
 
     Windows of another answer than the mapping's (`answers`: digests by pattern) do not count. Those before
-    their
-    pattern's last move are counted separately, since the next move is judged without them.
+    their pattern's last move are counted separately, since the next move is judged without them.
     `phases`: of patterns moved at least once.
     `verified_s`: start of the last verify if it found nothing, else 0; earlier differences are history.
     `samples`: of differences; they show when a replay ended.

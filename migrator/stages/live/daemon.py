@@ -74,8 +74,7 @@ class Daemon:
 
         Leases expire, so `once` waits for others at most as long as a lease lasts.
         Raises: with `once`, the error of an edge that gave up; SettingsError if a store went back, or if a
-        newer revision
-        of the job's mapping was registered.
+        newer revision of the job's mapping was registered.
         """
         writers, lifetimes = self.heartbeats.writers, self.heartbeats.lifetimes
         fence_off(writers, lifetimes, self._wait)
@@ -185,8 +184,7 @@ class RelayLag:
         """Age in seconds of the oldest mark that waits for a relay.
 
         0 if the source is unreachable (a service may leave marks without the right to read them), and if
-        marks failed
-        before: the age of a stuck mark would hide that of the others.
+        marks failed before: the age of a stuck mark would hide that of the others.
         """
         # While another thread asks, the last answer is used: no caller waits here, also not in the child of a fork.
         if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):

@@ -71,8 +71,7 @@ class ServiceRole:
     """One role of a service in a job. `look`: called with each beat; raises if the role no longer fits.
 
     An unreachable server (exit code 3) is not a fault, and is logged once a minute: a service must not fail
-    because
-    the journal is down.
+    because the journal is down.
     """
 
     name: Literal["dual_write", "read"]
@@ -130,9 +129,7 @@ class Heartbeat:
 
     def check(self, role: ServiceRole) -> None:
         """Called before every write. Raises: the fault of the role's last look; StoppedError if the looking
-        thread has
-        ended.
-        """
+        thread has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: its state is old, and others may have continued without it.
             self.aside(self._look_anew)
@@ -269,9 +266,7 @@ class Heartbeat:
 
     def _remove_ended(self) -> None:
         """Remove this machine's instances with ended processes. Processes frozen or without the journal still
-        run,
-        and stay registered.
-        """
+        run, and stay registered."""
         if self.clock() - self._struck_at < STRIKE_S:
             return
         self._struck_at = self.clock()

@@ -122,8 +122,7 @@ class Refresh:
 
         `inserted`: roots of probably new rows, whose items are first tried as inserts.
         Raises: UnsettledError, UnwrittenError, or the error of an edge that gave up. Any part may be written
-        then, and the
-        same roots must be refreshed again.
+        then, and the same roots must be refreshed again.
         """
         work = _Refreshing(self, frozenset(inserted))
         left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in root_keys.items()}

@@ -188,8 +188,7 @@ class RelayOptions(Struct, frozen=True):
     `marks`: per take; fewer if the table is slow.
     `roots`: of one mark; `roots_at_once`: of many marks, refreshed together.
     `ahead`: pending marks known beyond the take, from its `ahead_after`-th full take in a row on: a short
-      backlog
-    costs less without.
+      backlog costs less without.
     `wait_s`: before a failed mark is retried; doubles each time, up to `longest_wait_s`.
     """
 
@@ -331,9 +330,7 @@ class Relay:
         self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
     ) -> Sequence[_Work]:
         """Add all pages of a mark that others wait for, within their leases: its roots are then read later
-        than any
-        mark of this take.
-        """
+        than any mark of this take."""
         if not any(work.waits for work in works):
             return works
         ends_at = self.clock() + self.options.lease_s / 4
@@ -574,8 +571,7 @@ def live_entities(
     """Entities by name, with the item types that atomic patterns read.
 
     Such entities have their keys remembered: a mark has only one change's keys, and items of a change with a
-    pending
-    mark would show up next to the row's newer ones.
+    pending mark would show up next to the row's newer ones.
     """
     together = written_together(mapping)
     return {

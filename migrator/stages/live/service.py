@@ -108,8 +108,7 @@ def marking_role(
     """Role of a process that writes to SQL.
 
     Checks that capture is as in `begun_with`, that rows are still the truth, and, if the process leaves the
-    marks, that
-    the newest mapping needs no others (`unmarked`).
+    marks, that the newest mapping needs no others (`unmarked`).
     """
 
     def look() -> None:
@@ -178,8 +177,7 @@ class Strict(Struct, frozen=True):
         """Write the items of the changed roots, as `rows` shows them inside the transaction.
 
         The changes are pre-marked first: whether or not the transaction commits, a relay reads the rows again
-        once none of
-        these writes can take effect.
+        once none of these writes can take effect.
         Raises: StoppedError, or the error of an edge that gave up: the caller must roll back.
         """
         left_s = begun_at + self.longest_s - self.clock()
@@ -225,8 +223,7 @@ class BeforeCommit:
         committed.
 
         If another mapping is the newest, nothing is written: the marks commit with the change, and a relay of
-        that mapping
-        makes the items.
+        that mapping makes the items.
         """
         if self.left.rest.is_on:
             return

@@ -60,9 +60,7 @@ class WriterLease:
 
     def check(self) -> None:
         """Raises: OldRevisionError if a newer revision is registered; StoppedError if the writer was fenced,
-        or silent
-        for too long.
-        """
+        or silent for too long."""
         if self.is_old:
             raise OldRevisionError(
                 "while this writer was running, the job switched to another mapping (or to other columns): what it"
@@ -242,9 +240,7 @@ class WriterHeartbeats(Forked):
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
     """Raises if one command deletes items that another writes: SettingsError for the first, StoppedError for
-    the
-    second.
-    """
+    the second."""
     if entered.kind == "undo":
         if named := ", ".join(
             sorted(f"a {_NAMED[writer.kind]}" for writer in living if writer.kind != "undo")

@@ -145,8 +145,7 @@ class Partition:
         """The query, limited to the missing items.
 
         DynamoDB counts items before it filters them. With a filter each page doubles, so that no unneeded 1
-        MB page is paid
-        for, and not every item costs a request.
+        MB page is paid for, and not every item costs a request.
         """
         query = self.scope.query
         if self.limit is None:
@@ -309,9 +308,7 @@ class Question:
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
         """Raises: SettingsError for parameters that make no request, on both sides, so that a move of phase
-        refuses
-        nothing new.
-        """
+        refuses nothing new."""
         self.requests.refuse_unfit(params)
         schema_of(self.mapping, self.pattern, params)
 

@@ -227,8 +227,7 @@ def refuse_other_table(
     """`ask`: the current state of the table with that name. `filled`: ids of those the job has written to.
 
     Raises: OlderError if DynamoDB answers a pattern and the table was re-created or restored since. While
-    table or
-    journal is unreachable, answers continue.
+    table or journal is unreachable, answers continue.
     """
     if all(ROUTES[phase.state.phase].in_share == "sql" for phase in phases):
         return
@@ -295,9 +294,7 @@ class PhaseCache:
 
     def __enter__(self) -> PhaseCache:
         """Raises: as `renew`; SettingsError if a phase was edited by hand: a service must not start without
-        knowing which
-        side answers.
-        """
+        knowing which side answers."""
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))

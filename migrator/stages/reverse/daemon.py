@@ -201,10 +201,8 @@ class WhileDirect(Struct, frozen=True):
     """A reader's work, as long as the same entities are direct.
 
     Checked after a page is read, before waiting rows are checked (any process may find those of any entity),
-    and before
-    each write. So a stale process neither discards a page with a service's own writes nor overwrites a row
-    that is the
-    truth again.
+    and before each write. So a stale process neither discards a page with a service's own writes nor
+    overwrites a row that is the truth again.
     `written`: changes of items of these entities.
     """
 

@@ -215,8 +215,7 @@ class _Looks(Struct, frozen=True):
     `of`: by missing row, how often all shards had passed that time.
     `passed_at`: time up to which all shards are processed.
     `end`: rows that match their items stop waiting. Only one process may do this: another might be about to
-      write older
-    values, and be killed after that.
+      write older values, and be killed after that.
     """
 
     of: Mapping[RowId, int] = {}
@@ -421,9 +420,7 @@ class Reverse:
 
     def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
         """Whether the row's own items agree. A part of a value that no item keeps, such as the bounds of an
-        array, stays
-        in a row that is not written.
-        """
+        array, stays in a row that is not written."""
         try:
             own = row_of(self.inverse, table, made)
         except RowError:

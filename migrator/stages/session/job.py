@@ -106,8 +106,7 @@ def open_journal(
 
     `patience`: for an unreachable server; by default the job's.
     Raises: SettingsError if the source is an SQLite file, which has one writer at a time; AnotherJobError if
-    the journal
-    knows this name with another table or source.
+    the journal knows this name with another table or source.
     """
     with _any_journal(job, Retry(patience or backoff_of(job), stop)) as journal:
         identity = SqlIdentity(journal.database, job.name)

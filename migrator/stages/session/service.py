@@ -317,9 +317,7 @@ CALLERS_TIMEOUT_S = 20.0
 @contextmanager
 def open_reading(service: Service) -> Iterator[MappedReads]:
     """Raises: StoppedError, SettingsError if the journal is unreachable; TargetError if an active pattern's
-    index is
-    missing: a service should not start then.
-    """
+    index is missing: a service should not start then."""
     session, heartbeat = service.session, service.heartbeat
     job, settings, mapping = session.job, session.job.reads, session.checked.mapping
     revision = mapping.revision

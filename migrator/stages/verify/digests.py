@@ -2,9 +2,8 @@
 match.
 
 One scan leaves 64 bits per stored item. An item of a row is equal if its digest is among them; any other is
-read by
-its key and compared by attribute. Stored items whose digest no row has are scanned again and traced to their
-rows.
+read by its key and compared by attribute. Stored items whose digest no row has are scanned again and traced
+to their rows.
 """
 
 from __future__ import annotations
