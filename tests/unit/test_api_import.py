@@ -47,6 +47,6 @@ def test_its_types_can_be_imported_and_what_is_none_is_told() -> None:
     assert packages(brought(told)) == {"migrator"}
 
 
-def test_what_a_service_never_needs_does_not_come_with_its_wiring() -> None:
+def test_service_wiring_loads_no_package_that_it_never_needs() -> None:
     modules = packages(brought("import migrator.stages.session.service"))
     assert not modules & {"click", "jinja2", "pytest", "ministack", "prometheus_client", "psycopg"}

@@ -9,7 +9,7 @@ import pytest
 from migrator.runtime.retry import clock_of
 
 
-def test_a_host_whose_clock_is_ten_minutes_off_counts_by_the_journals(
+def test_host_with_clock_ten_minutes_off_uses_the_journals_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     journal_s = 1_800_000_000.0

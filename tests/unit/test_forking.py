@@ -110,7 +110,7 @@ def test_a_timeout_leaves_the_forked_process_at_work() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_process_that_is_dropped_in_a_cycle_spares_those_after_it() -> None:
+def test_process_dropped_in_a_cycle_spares_those_after_it() -> None:
     failed: list[object] = [Python(["-c", "input()"], stdin=subprocess.PIPE)]
     failed.append(failed)  # as the traceback of a failed test
     del failed

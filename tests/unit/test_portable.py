@@ -46,7 +46,7 @@ def test_the_package_says_that_it_has_types() -> None:
     assert (Path(migrator.__file__).parent / "py.typed").is_file()
 
 
-def test_no_library_that_must_be_compiled_stands_between_us_and_arm() -> None:
+def test_compiled_libraries_are_the_known_ones_with_arm_wheels() -> None:
     """Of what a plain installation takes along, these have compiled parts; each has wheels for Linux, macOS and Windows on
     Intel and ARM (looked up on the index, 2026-11)."""
     compiled = {
@@ -89,7 +89,7 @@ def test_what_installs_an_extra_is_what_the_package_asks_for() -> None:
         assert how_to_install(extra) == pins.text(library=library)
 
 
-def test_the_package_claims_no_python_and_no_system_that_our_tests_do_not_run_on() -> None:
+def test_package_claims_only_tested_pythons_and_systems() -> None:
     root = Path(__file__).parents[2]
     claimed = tomllib.loads((root / "pyproject.toml").read_text())["project"]["classifiers"]
     (newer,) = re.findall(r"set -- (.*)", (root / ".ci" / "versions").read_text())

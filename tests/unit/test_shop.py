@@ -73,7 +73,7 @@ def test_no_row_points_to_a_row_that_is_not_there(shop: Path) -> None:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-def test_every_order_has_one_to_five_lines_and_their_sum_as_its_total(shop: Path) -> None:
+def test_every_order_has_one_to_five_lines_that_sum_to_its_total(shop: Path) -> None:
     wrong = """SELECT count(*) FROM orders o WHERE NOT EXISTS (
         SELECT 1 FROM order_items i WHERE i.order_id = o.id GROUP BY i.order_id
         HAVING count(*) BETWEEN 1 AND 5 AND abs(sum(i.quantity * i.unit_price) - o.total) < 0.001)"""
@@ -232,7 +232,7 @@ def test_a_demo_fails_where_the_report_is_not_clean(told: Any, standing: str, ru
         told.judged({"verdict": verdict, "runs": runs})
 
 
-def test_a_demo_ends_where_a_command_does_not_end_as_its_story_says(told: Any, story: Any) -> None:
+def test_demo_stops_if_a_command_ends_unlike_its_story(told: Any, story: Any) -> None:
     with pins.refused(told.Failed):
         story.migrator("mapping", "check", "none.yaml")
     with pins.refused(told.Failed):

@@ -36,7 +36,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
             del sys.modules[name]
 
 
-def test_a_new_order_has_its_moment_in_the_form_of_those_that_are_there(shop: ModuleType) -> None:
+def test_new_order_stores_its_time_in_the_form_of_existing_ones(shop: ModuleType) -> None:
     models, at = sys.modules["models"], datetime(2026, 1, 2, 3, 4, 5)
     engine = create_engine("sqlite://")
     models.Base.metadata.create_all(engine)

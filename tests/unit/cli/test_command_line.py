@@ -184,7 +184,7 @@ def test_the_help_lists_every_command_once_and_cuts_no_sentence(
 @pytest.mark.parametrize(
     ("asked", "seen"), [("", ["warning", "error"]), ("-v", ["debug", "warning", "error"]), ("-q", ["error"])]
 )
-def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
+def test_log_level_option_works_before_and_after_a_command(
     asked: str, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -201,7 +201,7 @@ def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
     structlog.reset_defaults()
 
 
-def test_a_log_file_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path) -> None:
+def test_unwritable_log_file_fails_before_any_work(tmp_path: Path) -> None:
     ended = ran(tmp_path, "local", "--log-file", str(tmp_path / "none" / "log"))
     assert ended.code == 2
     assert "--log-file" in ended.err
@@ -219,7 +219,7 @@ def test_every_command_is_suggested_where_it_is_misspelt(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_option_with_one_value_is_refused_where_it_is_given_twice(name: str, tmp_path: Path) -> None:
+def test_single_value_option_is_refused_if_given_twice(name: str, tmp_path: Path) -> None:
     for param in LEAVES[name][1].params:
         if isinstance(param, click.Option) and not param.is_flag and not param.multiple:
             ended = ran(tmp_path, *line_of(name), param.opts[0], "1", param.opts[0], "2")

@@ -122,7 +122,7 @@ def test_what_a_service_is_called_is_never_taken_for_a_style() -> None:
     assert "[bold]shop[/]" in "\n".join(shown(replace(SHOP, service="[bold]shop[/]", version="")))
 
 
-def test_instances_without_a_goodbye_are_told_and_at_most_three_by_name() -> None:
+def test_instances_lines_name_at_most_three_timed_out_instances() -> None:
     gone = [replace(SHOP, id=str(n), pid=n, alive_at=NOW - n * 3600) for n in range(1, 6)]
     assert list(instances_lines(service_registry(*gone), "abc", "0.1.0")) == [
         pins.text("goodbye"),
@@ -138,7 +138,7 @@ def test_other_mappings_and_other_versions_are_told() -> None:
     assert list(instances_lines(service_registry(READER), None, "0.1.0")) == []
 
 
-def test_marking_instances_are_counted_without_readers_and_the_silent() -> None:
+def test_marking_line_counts_no_readers_and_no_silent_instances() -> None:
     silent = replace(SHOP, alive_at=NOW - 90)
     assert marking_line(service_registry(SHOP, READER, silent)) == "captured by services; 1 instance running"
     assert marking_line(service_registry(SHOP, SHOP)) == pins.text("instances")

@@ -36,7 +36,7 @@ def move(at: float) -> PhaseMove:
     return PhaseMove(at, "get", "off", "shadow", "ann", "", False)
 
 
-def test_columns_have_a_scale_of_their_own_and_moves_stand_at_their_time() -> None:
+def test_each_chart_has_its_own_scale_and_moves_at_their_time() -> None:
     work = WorkSeries(60, (WorkSpan(0, 100, 250.5, 0.0), WorkSpan(60), WorkSpan(120, 1, 1.0, 9.0)))
     items, units, lag = columns_of(work, [move(90.0), move(-1.0), move(200.0)])
     assert [(one.name, one.most) for one in (items, units, lag)] == [

@@ -29,7 +29,7 @@ class Clock:
         return self.now
 
 
-def test_a_worker_that_gives_no_sign_is_stuck_however_busy_the_others_are() -> None:
+def test_silent_worker_is_stuck_even_if_others_are_busy() -> None:
     clock, ended = Clock(), Event()
     signs = Signs(60, clock)
     assert signs.fault() == ""
@@ -67,7 +67,7 @@ def away() -> Iterator[Event]:
     event.set()
 
 
-def test_each_store_is_asked_and_one_that_hangs_is_waited_for_once(away: Event) -> None:
+def test_readiness_checks_each_store_and_waits_once_for_a_hang(away: Event) -> None:
     asked: list[str] = []
 
     def hangs() -> None:

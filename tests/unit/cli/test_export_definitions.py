@@ -140,7 +140,7 @@ def test_every_option_has_lines_in_both() -> None:
         assert cloudformation(part, WANTED), part
 
 
-def test_a_whole_template_has_every_property_and_outlives_its_stack() -> None:
+def test_template_has_every_property_and_retains_the_table() -> None:
     template = yaml.safe_load(cloudformation_file(WANTED, ["made"]))
     (table,) = template["Resources"].values()
     assert table["Properties"] == {**WANTED, "StreamSpecification": {"StreamViewType": "NEW_IMAGE"}}

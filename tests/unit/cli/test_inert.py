@@ -29,7 +29,7 @@ def test_what_is_not_seen_is_written_out_once_for_a_run_of_it() -> None:
     assert inert(Markup("<b>ours</b>")) == "<b>ours</b>"
 
 
-def test_a_name_breaks_after_an_underscore_alone_unless_a_part_of_it_is_long() -> None:
+def test_name_breaks_only_after_underscores_if_parts_are_short() -> None:
     assert name_text("a_b__c") == '<span class="name">a_<wbr>b_<wbr>_<wbr>c</span>'
     assert name_text("<i>_") == '<span class="name">&lt;i&gt;_<wbr></span>'
     assert name_text("x" * 17) == "x" * 17

@@ -47,7 +47,7 @@ def test_a_process_that_is_silent_is_no_writer_at_work() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["mysql", "postgresql"])
-def test_a_source_that_takes_connections_and_is_silent_is_not_waited_for(
+def test_lag_does_not_wait_for_a_silent_source(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lag, "STATEMENT_LIMIT_S", 0.5)

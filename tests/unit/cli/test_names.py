@@ -65,7 +65,7 @@ def test_entities_are_offered(line: str) -> None:
     assert offered(*line.split(), "us") == ["user"]
 
 
-def test_runs_of_the_jobs_journal_are_offered_with_what_each_was_the_newest_first(tmp_path: Path) -> None:
+def test_run_completion_lists_runs_of_the_journal_newest_first(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     source = f"sqlite:///{tmp_path / 'shop.db'}"
     job.write_text(

@@ -30,7 +30,7 @@ def test_its_policy_lets_in_exactly_its_style_and_its_script() -> None:
     assert page.index("Content-Security-Policy") < page.index("<style>")
 
 
-def test_it_names_no_address_and_has_no_handler_nor_style_of_an_element() -> None:
+def test_page_has_neither_addresses_handlers_nor_inline_styles() -> None:
     page = html_page(MODEL)
     outside = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.DOTALL)
     assert not re.findall(r"\b(?:https?:|src=|url\(|@import)", outside)
@@ -51,7 +51,7 @@ def test_sentences_begin_large_and_keep_their_names() -> None:
     assert "<p>SQL has it, the table has not; found by services." in html_page(MODEL)
 
 
-def test_errors_and_shadows_that_did_not_run_stand_below_the_patterns() -> None:
+def test_failed_and_skipped_shadows_follow_the_patterns_table() -> None:
     page = html_page(MODEL)
     told = page[page.index('id="patterns"') : page.index('id="differences"')]
     assert pins.said(told)
@@ -101,7 +101,7 @@ def test_the_data_is_json_in_the_order_of_the_page() -> None:
     json.dumps(report_data(hostile()), ensure_ascii=True).encode()
 
 
-def test_a_total_is_of_all_rows_and_counts_for_no_difference_of_an_item() -> None:
+def test_total_covers_all_rows_and_is_not_an_item_difference() -> None:
     missing = replace(MISSING, found_by=("verify",), count=2)
     total = replace(missing, kind="sum", count=1, differences=[replace(MISSING.differences[0], row_key="")])
     model = replace(MODEL, groups=[missing, total])

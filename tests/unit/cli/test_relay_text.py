@@ -51,7 +51,7 @@ def report(
     return RelayReport(session_by(journal), run, marks, FakeOpenFindings(), keep, seen.append)
 
 
-def test_it_looks_when_there_is_nothing_to_do_and_not_at_every_turn(
+def test_relay_report_looks_when_idle_but_not_at_every_turn(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     kept: list[str] = []
@@ -76,7 +76,7 @@ def test_a_source_that_is_away_ends_no_relay_that_has_failed(
     assert seen == []
 
 
-def test_it_says_now_and_then_what_was_worked_and_not_at_every_batch(
+def test_relay_report_logs_progress_now_and_then_not_per_batch(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)
@@ -121,7 +121,7 @@ def worked(rows: int, items: int) -> Worked:
     return Worked(taken=1, finished=1, refreshed=[Refreshed(roots=rows, stored=items)])
 
 
-def test_what_relays_of_one_run_have_written_is_kept_in_the_journal(
+def test_relays_of_one_run_add_their_tallies_in_the_journal(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)
@@ -153,7 +153,7 @@ def test_a_journal_that_is_away_has_the_counts_at_the_next_look(
     assert journal.tally(one.run).items == 5
 
 
-def test_changes_are_counted_by_table_and_by_the_entities_whose_items_follow(
+def test_changes_are_counted_by_table_and_dependent_entities(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)

@@ -47,7 +47,7 @@ def test_a_small_table_says_nothing_of_its_planning() -> None:
     assert [one["event"] for one in logs] == ["entity_started"]
 
 
-def test_the_log_is_told_now_and_then_how_many_rows_are_done_and_of_each_page_when_asked() -> None:
+def test_log_reports_rows_done_periodically_and_pages_on_debug() -> None:
     now = [0.0]
     lines = Lines(get_logger("test"), clock=lambda: now[0])
     lines.entity_started("order", 100, 1000)
@@ -60,7 +60,7 @@ def test_the_log_is_told_now_and_then_how_many_rows_are_done_and_of_each_page_wh
     assert sum(one["event"] == "page_done" for one in logs) == 21
 
 
-def test_a_terminal_shows_the_pages_that_are_planned_until_rows_are_copied() -> None:
+def test_terminal_shows_planned_pages_until_rows_are_copied() -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100)
     bars: Any = Bars(console)
@@ -74,7 +74,7 @@ def test_a_terminal_shows_the_pages_that_are_planned_until_rows_are_copied() -> 
         assert [task.description for task in bars._bars.tasks] == ["order"]
 
 
-def test_a_terminal_shows_one_bar_for_what_is_read_twice_and_no_speed_that_is_not_known() -> None:
+def test_terminal_shows_one_bar_for_two_reads_without_speed() -> None:
     screen = StringIO()
     bars: Any = Bars(Console(file=screen, force_terminal=True, width=100))
     with bars:
@@ -88,7 +88,7 @@ def test_a_terminal_shows_one_bar_for_what_is_read_twice_and_no_speed_that_is_no
 
 
 @pytest.mark.parametrize("findings", [{}, {"different": 8}], ids=["agreed-later", "different"])
-def test_differences_that_went_away_are_told_where_the_verdict_is_clean(findings: dict[str, int]) -> None:
+def test_resolved_differences_are_shown_with_a_clean_verdict(findings: dict[str, int]) -> None:
     tally = Tally(rows=10, items=10, different=8)
     run = Run(1, RunIdentity("verify", "shop", "table", "revision"), "done", "2026-01-01T00:00:00Z")
     printed = io.StringIO()

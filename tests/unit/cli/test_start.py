@@ -73,7 +73,7 @@ def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> No
     }
 
 
-def test_a_status_loads_neither_a_parser_of_sql_nor_other_engines(tmp_path: Path) -> None:
+def test_status_loads_no_sql_parser_and_no_other_engines(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
     job = tmp_path / "job.yaml"
@@ -90,7 +90,7 @@ WORKS = ("backfill", "verify", "status", "capture", "table", "cutover")
 
 
 @pytest.mark.parametrize("command", WORKS)
-def test_what_a_command_works_with_loads_neither_a_parser_of_sql_nor_the_orm(command: str) -> None:
+def test_command_work_module_loads_no_sql_parser_and_no_orm(command: str) -> None:
     said = f"import sys, migrator.commands.{command}_work; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     unused = {"sqlglot", "sqlalchemy.orm", "structlog", "psycopg", "pymysql", "pyspark"}
@@ -98,7 +98,7 @@ def test_what_a_command_works_with_loads_neither_a_parser_of_sql_nor_the_orm(com
 
 
 @pytest.mark.parametrize("words", [["--version"], ["local"], ["mapping", "check", str(MAPPING)]])
-def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Path, words: list[str]) -> None:
+def test_command_without_a_database_loads_no_database_packages(tmp_path: Path, words: list[str]) -> None:
     packages = loaded(tmp_path, words)
     assert "click" in packages
     assert not packages & SLOW

@@ -89,7 +89,7 @@ def printed(given: ReplayResult) -> str:
     return out.getvalue()
 
 
-def test_a_relay_that_is_behind_is_named_as_what_differences_may_come_from() -> None:
+def test_query_names_relay_lag_as_a_cause_of_differences() -> None:
     assert "lacks changes" not in printed(result())
     text = printed(replace(result(), lag_s=31.4))
     assert pins.said(text)
@@ -97,7 +97,7 @@ def test_a_relay_that_is_behind_is_named_as_what_differences_may_come_from() -> 
     assert replay_data(replace(result(), lag_s=31.4))["lag_s"] == 31.4
 
 
-def test_an_example_has_both_sides_and_marks_in_place_of_redacted_values() -> None:
+def test_example_shows_both_sides_and_masks_redacted_values() -> None:
     text = printed(result())
     assert "p: 3 value email" in text
     assert "» email" in text

@@ -34,7 +34,7 @@ class Source:
             self.check()
 
 
-def test_a_relay_ends_where_two_looks_find_a_table_without_triggers() -> None:
+def test_relay_stops_after_two_looks_at_a_table_without_triggers() -> None:
     source = Source()
     with capture_logs() as logs:
         source.looks_at(0.0, LOOK_S / 2, LOOK_S, LOOK_S * 1.5)

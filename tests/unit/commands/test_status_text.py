@@ -92,7 +92,7 @@ def test_five_lines_and_one_for_each_process() -> None:
         ({"pid": 79}, {"relay": NOW - 100}, True),
     ],
 )
-def test_a_failure_is_over_once_its_process_or_the_next_one_gets_on(
+def test_failure_ends_once_its_process_or_the_next_progresses(
     change: dict[str, object], ended_at: dict[str, float], over: bool
 ) -> None:
     relay = replace(WORKS, kind="relay", pid=78)
@@ -116,7 +116,7 @@ def failure_line(*processes: ProcessState, failures: Sequence[Failure] = (AWAY,)
     return line.removeprefix("failure  ")
 
 
-def test_a_relay_that_began_later_and_did_nothing_ends_no_failure() -> None:
+def test_newer_relay_without_progress_does_not_end_a_failure() -> None:
     now = Operations([replace(RELAY, pid=79, since=NOW - 20, done=0, left=0)], [AWAY], AS_SET, NOW)
     line = list(status_lines("", now, standings(now, lambda process: False)))[3]
     assert line == "failure  2 min ago, relay on db-1:78: away"
@@ -132,7 +132,7 @@ def test_a_failure_that_is_over_stays_over_on_pause() -> None:
     assert failure_line(replace(RELAY, held="paused by ops")).startswith("none now")
 
 
-def test_a_failure_that_goes_on_is_shown_before_a_newer_one_that_is_over() -> None:
+def test_ongoing_failure_is_shown_before_a_newer_resolved_one() -> None:
     over = Failure("backfill", "db-1", 77, NOW - 60, "throttled")
     line = failure_line(WORKS, replace(RELAY, trouble="away"), failures=[over, AWAY])
     assert line == "2 min ago, relay on db-1:78: away"
@@ -148,7 +148,7 @@ def test_dead_relays_are_not_shown_next_to_a_later_living_one() -> None:
     assert ["again" in one.why for one in standing] == [False, False, False]
 
 
-def test_a_dead_relay_that_no_other_replaced_is_shown_with_the_next_step() -> None:
+def test_dead_relay_without_successor_is_shown_with_next_step() -> None:
     dead = replace(RELAY, pid=71, id="d")
     now = Operations([replace(RELAY, since=NOW - 5000), dead], [], AS_SET, NOW)
     standing = standings(now, lambda process: process.pid == 71)

@@ -14,7 +14,7 @@ PART = {
 }
 
 
-def test_a_local_index_draws_on_the_table_and_a_global_one_on_its_own() -> None:
+def test_local_index_uses_table_capacity_and_global_its_own() -> None:
     assert consumed_by_meter({"ConsumedCapacity": PART}) == {TABLE: 5.0, "GSI1": 3.0, "GSI2": 1.0}
     assert consumed_by_meter({"ConsumedCapacity": [PART, PART]}) == {TABLE: 10.0, "GSI1": 6.0, "GSI2": 2.0}
     assert consumed_units({"ConsumedCapacity": [PART]}) == 9.0

@@ -74,7 +74,7 @@ def connections_to(url: str, at_most: int) -> Connections:
     return Connections(client._endpoint.http_session, url, at_most)
 
 
-def test_no_more_are_open_than_allowed_and_every_request_has_its_turn() -> None:
+def test_connection_limit_holds_and_every_request_is_sent() -> None:
     with counting() as server, ThreadPoolExecutor(8) as executor:
         connections = connections_to(server.url, 3)
         answers = list(executor.map(lambda _: connections.exchange(request), range(60)))
@@ -82,7 +82,7 @@ def test_no_more_are_open_than_allowed_and_every_request_has_its_turn() -> None:
         assert 1 <= server.most <= 3
 
 
-def test_threads_that_send_many_side_by_side_do_not_wait_for_each_other_for_ever() -> None:
+def test_threads_sending_many_in_parallel_do_not_deadlock() -> None:
     came: list[object] = []
 
     def note(number: int, answer: object) -> bool:
@@ -108,12 +108,12 @@ def test_requests_by_a_session_of_botocore_are_bounded_too(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("workers", "at_most"), [(4, AT_MOST), (200, 200)])
-def test_a_client_allows_as_many_as_are_stated_or_as_its_job_has_workers(workers: int, at_most: int) -> None:
+def test_client_allows_stated_connections_or_one_per_worker(workers: int, at_most: int) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1", connections=workers)
     assert client.exchange.sockets.connections._places.at_most == at_most
 
 
-def test_what_stops_before_anything_is_sent_leaves_a_connection_for_the_next() -> None:
+def test_failure_before_sending_frees_the_connection() -> None:
     def stopped() -> bytes:
         raise TimeoutError("another writer has taken over")
 
@@ -126,7 +126,7 @@ def test_what_stops_before_anything_is_sent_leaves_a_connection_for_the_next() -
         assert server.most == 1
 
 
-def test_a_forked_child_has_all_places_whatever_the_threads_of_its_parent_held() -> None:
+def test_forked_child_has_all_places_that_parent_threads_held() -> None:
     places = Places(2)
     assert places.free.acquire()
     assert places.free.acquire()

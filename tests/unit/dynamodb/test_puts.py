@@ -80,7 +80,7 @@ def exchanged(
 ALL = {number: b"%d" % number for number in range(COUNT)}
 
 
-def test_each_request_has_its_own_answer_and_connections_are_used_again() -> None:
+def test_each_request_has_its_answer_and_connections_are_reused() -> None:
     with server(ok) as url:
         connections = connections_to(url)
         assert exchanged(connections) == exchanged(connections) == ALL
@@ -102,7 +102,7 @@ def test_answers_may_come_in_pieces_and_in_any_order() -> None:
         assert exchanged(connections_to(url)) == ALL
 
 
-def test_a_request_that_is_more_than_a_connection_takes_at_once_is_sent_whole() -> None:
+def test_request_larger_than_the_socket_buffer_is_sent_whole() -> None:
     with server(ok) as url:
         assert (
             exchanged(connections_to(url), of=lambda number: request(number, 3_000_000 * (number == 5)))
@@ -124,7 +124,7 @@ def test_connections_that_end_with_their_answer_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("half", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"no HTTP\r\n\r\n"])
-def test_an_answer_that_is_cut_off_is_its_own_error_alone_and_no_more_is_sent(half: bytes) -> None:
+def test_truncated_answer_fails_alone_and_stops_further_sends(half: bytes) -> None:
     def cut(connection: socket.socket, number: int) -> None:
         if number != 2:
             ok(connection, number)
@@ -169,7 +169,7 @@ def test_request_in_flight_ends_with_the_time_of_its_caller(
         assert time.monotonic() - began < HANGING_S
 
 
-def test_connection_kept_after_a_short_wait_has_its_own_timeout_again() -> None:
+def test_connection_kept_after_a_short_wait_has_its_own_timeout() -> None:
     with server(ok) as url:
         connections = connections_to(url)
         with ending_at(time.monotonic() + HANGING_S, "late"):
@@ -186,7 +186,7 @@ def test_where_nobody_listens_nothing_is_sent_and_nothing_raised() -> None:
     assert exchanged(connections_to(url)) == {}
 
 
-def test_what_stops_a_request_is_raised_when_those_that_were_sent_have_their_answers() -> None:
+def test_request_error_is_raised_after_sent_ones_are_answered() -> None:
     sent: list[int] = []
 
     def stopped(number: int) -> bytes:
@@ -210,7 +210,7 @@ def test_what_stops_a_request_is_raised_when_those_that_were_sent_have_their_ans
         assert exchanged(connections) == ALL
 
 
-def test_a_request_waits_for_room_while_the_answers_of_others_are_taken() -> None:
+def test_request_waits_for_room_while_other_answers_are_read() -> None:
     under_way: set[int] = set()
     most: list[int] = []
 
@@ -232,7 +232,7 @@ def test_a_request_waits_for_room_while_the_answers_of_others_are_taken() -> Non
     assert (max(most), len(most), under_way) == (3, COUNT, set())
 
 
-def test_where_no_answer_is_awaited_the_time_until_there_is_room_is_waited_for() -> None:
+def test_pause_is_waited_for_if_no_answer_is_pending() -> None:
     waited: list[float] = []
     left = [5.0, 3.0]
 

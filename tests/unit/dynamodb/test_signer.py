@@ -84,7 +84,7 @@ def test_whatever_is_sent_whenever_is_signed_as_by_botocore(
 SHARED = signer_of()
 
 
-def test_the_key_of_a_day_ends_with_it_and_that_of_credentials_with_them() -> None:
+def test_signing_key_is_cached_per_day_and_credentials() -> None:
     signer = signer_of()
     turns = [(ONE, 0), (ONE, 2), (SESSION, 2), (ONE, 2), (ONE, 0), (ONE._replace(secret_key="new"), 0)]
     turns.append((SESSION._replace(token="renewed"), 0))

@@ -58,9 +58,7 @@ def test_what_can_pass_is_asked_again(fake: FakeStreams, source: DynamoStream, c
         source.records(*where, iterator, 10)
 
 
-def test_pages_of_a_shard_are_asked_for_no_faster_than_the_service_takes(
-    fake: FakeStreams, source: DynamoStream
-) -> None:
+def test_shard_pages_are_read_no_faster_than_the_rate_limit(fake: FakeStreams, source: DynamoStream) -> None:
     fake.split()
     arn, first, second = (fake.arn, *(shard.id for shard in fake.open_shards))
     iterators = {shard: source.iterator(arn, shard, HORIZON) for shard in (first, second)}
@@ -80,9 +78,7 @@ def test_an_answer_without_records_is_not_the_end_of_a_shard(
     assert source.records(*where, iterator, 10).next_iterator == "next"
 
 
-def test_a_place_that_is_too_old_is_told_apart_from_records_that_are_gone(
-    fake: FakeStreams, source: DynamoStream
-) -> None:
+def test_expired_stream_position_differs_from_lost_records(fake: FakeStreams, source: DynamoStream) -> None:
     fake.put({"PK": "a", "SK": "A"})
     where = first_shard(source)
     iterator = source.iterator(*where, HORIZON)

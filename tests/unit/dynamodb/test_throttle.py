@@ -103,7 +103,7 @@ def test_a_wrong_estimate_is_paid_back() -> None:
     assert table.rate() <= 104
 
 
-def test_what_is_larger_than_the_window_goes_alone_and_is_paid_back() -> None:
+def test_write_over_the_window_goes_alone_and_is_paid_back() -> None:
     table = made(1)
     table.time.run(*workers(2, lambda: table.write_times(3, 40)))
     assert table.worst() == 40

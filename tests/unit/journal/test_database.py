@@ -86,7 +86,7 @@ def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_one_that_another_process_switches_to_its_log_is_waited_for(tmp_path: Path) -> None:
+def test_journal_waits_while_another_process_switches_to_wal(tmp_path: Path) -> None:
     """SQLite's own time limit does not hold there: it says at once that the file is locked."""
     path = tmp_path / "shop.db"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:

@@ -38,7 +38,7 @@ def test_a_line_of_text_has_no_fields_of_its_origin(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.split()[1:] == ["[warning]", "page_failed", "rows=500"]
 
 
-def test_a_service_that_set_nothing_up_gets_warnings_on_standard_error_alone(
+def test_service_without_setup_logs_only_warnings_to_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     structlog.reset_defaults()

@@ -23,7 +23,7 @@ from tests import pins
 ANOTHER = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0); c.execute('BEGIN IMMEDIATE')"
 
 
-def test_making_a_database_private_leaves_the_locks_that_this_process_holds(tmp_path: Path) -> None:
+def test_make_private_keeps_the_locks_that_this_process_holds(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     make_private(path)
     held = sqlite3.connect(path, isolation_level=None)
@@ -93,7 +93,7 @@ def ticker(
     return Ticker("tick", work, failed, lambda: interval_s)
 
 
-def test_it_calls_again_and_again_in_a_thread_of_its_own_until_it_is_stopped() -> None:
+def test_ticker_calls_repeatedly_in_its_own_thread_until_stopped() -> None:
     calls: list[str] = []
     often = Event()
 
@@ -168,7 +168,7 @@ def test_one_that_was_never_started_stops_at_once() -> None:
     assert not one.runs
 
 
-def test_the_next_one_does_the_same_and_interval_is_asked_each_time() -> None:
+def test_restarted_ticker_reads_its_interval_each_time() -> None:
     waits = iter([LONG_S, 0.0, LONG_S])
     called = Event()
     first = Ticker("tick", called.set, raised, lambda: next(waits))

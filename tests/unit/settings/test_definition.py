@@ -39,7 +39,7 @@ def test_every_option_is_asked_for_in_the_words_of_dynamodb() -> None:
     assert later["update_contributor_insights"] == {"TableName": "T", "ContributorInsightsAction": "ENABLE"}
 
 
-def test_provisioned_capacity_is_given_to_the_table_and_to_each_index() -> None:
+def test_provisioned_capacity_applies_to_table_and_each_index() -> None:
     request = creation_request(DESIGN, TableOptions(provisioned=Units(read=5, write=10)))
     units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 10}
     assert request["BillingMode"] == "PROVISIONED"

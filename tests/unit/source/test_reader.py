@@ -62,7 +62,7 @@ def test_many_keys_are_asked_for_in_parts(source: SqlSource) -> None:
     assert len(seen) == 3
 
 
-def test_parameters_of_a_statement_have_the_forms_that_sqlite_stores(source: SqlSource) -> None:
+def test_statement_parameters_have_the_forms_that_sqlite_stores(source: SqlSource) -> None:
     rows = source.query(
         "SELECT n FROM by_timestamp WHERE k = :k", {"k": rows_of_the_schema()["by_timestamp"][3]["k"]}
     )
@@ -70,7 +70,7 @@ def test_parameters_of_a_statement_have_the_forms_that_sqlite_stores(source: Sql
     assert source.query('SELECT "Id" FROM purchase WHERE total > :t', {"t": Decimal("50.5")}) == [(40,)]
 
 
-def test_a_key_has_one_text_whatever_the_time_zone_of_the_database(postgres_database: str) -> None:
+def test_key_has_one_text_in_any_database_time_zone(postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as server:
         name = server.info.dbname
         server.execute(f"ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'".encode())

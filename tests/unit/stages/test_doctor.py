@@ -22,7 +22,7 @@ def test_an_error_that_is_not_ours_fails_its_check_alone() -> None:
 @pytest.mark.parametrize(
     ("error", "state"), [(None, "ok"), (SettingsError("older"), "failed"), (TargetError("denied"), "warning")]
 )
-def test_check_on_record_leaves_a_table_that_gives_no_answer_to_its_own_checks(
+def test_check_on_record_leaves_unreachable_table_to_its_checks(
     error: MigratorError | None, state: str
 ) -> None:
     def look() -> None:

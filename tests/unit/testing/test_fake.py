@@ -47,7 +47,7 @@ def fake(tmp_path: Path, fake_migration: MakeFake) -> FakeMigration:
     return fake_migration(tmp_path / "mapping.yaml")
 
 
-def test_a_side_answers_what_it_was_given_until_it_is_said_to_fail(fake: FakeMigration) -> None:
+def test_fake_side_answers_as_given_until_it_is_set_to_fail(fake: FakeMigration) -> None:
     fake.give("by_status", [{"orderId": 1}])
     fake.give("by_status", [{"orderId": 2}], side="table")
     assert fake.read("by_status", status="x") == [{"orderId": 1}]
@@ -133,7 +133,7 @@ def test_writes_through_sessions_and_engines_are_seen(fake: FakeMigration) -> No
     ]
 
 
-def test_a_session_class_without_an_engine_is_heard_once_it_has_one(fake: FakeMigration) -> None:
+def test_session_class_is_recorded_once_it_has_an_engine(fake: FakeMigration) -> None:
     class Ours(Session):
         pass
 

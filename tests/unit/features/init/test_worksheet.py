@@ -87,7 +87,7 @@ def test_words_and_names_of_a_team_break_no_table(shop: SqlSource) -> None:
     assert [len(re.split(r"(?<!\\)\|", row)) for row in rows] == [11]
 
 
-def test_a_terminal_has_the_most_asked_of_many_that_are_not_served(shop: SqlSource) -> None:
+def test_terminal_lists_the_most_frequent_unserved_statements(shop: SqlSource) -> None:
     statements = [Statement(f"SELECT {n} FROM nowhere", n) for n in range(1, 51)]
     text = summary_text(sheet_of(shop, statements))
     assert text.count("not served: SELECT ") == 20
@@ -95,7 +95,7 @@ def test_a_terminal_has_the_most_asked_of_many_that_are_not_served(shop: SqlSour
     assert pins.said(text)
 
 
-def test_a_statement_that_is_not_served_is_named_with_what_to_change(shop: SqlSource) -> None:
+def test_unserved_statement_is_named_with_its_fix(shop: SqlSource) -> None:
     by_shipped = Statement("SELECT id FROM orders WHERE status = ? ORDER BY shipped_at LIMIT 3", 2, "sent")
     of_any = Statement("SELECT id FROM orders WHERE status = ? LIMIT 3", 1, "any_three")
     sheet = sheet_of(shop, [by_shipped, of_any])

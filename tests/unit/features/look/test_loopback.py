@@ -60,7 +60,7 @@ def served() -> Iterator[Served]:
         yield Served(parts.port, parts.path)
 
 
-def test_its_own_address_opens_it_and_its_headers_forbid_everything_else(served: Served) -> None:
+def test_page_opens_at_its_own_address_with_strict_headers(served: Served) -> None:
     code, text, headers = served.ask(f"{served.path}look?pk=a%20b&sk=")
     assert (code, text) == (200, f"{SECRET} {{'pk': 'a b', 'sk': ''}}")
     assert headers["Content-Security-Policy"] == "default-src 'none'"

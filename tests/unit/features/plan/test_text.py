@@ -16,7 +16,7 @@ IMPORT = Way(*("import", 1.5, Decimal("0.9"), "one core"), against=("needs a buc
 LOCAL = Way("import", 1.5, Decimal("0.9"), "one core", impossible="it has a local index")
 
 
-def test_the_cheapest_and_the_fastest_are_named_with_what_speaks_against_them() -> None:
+def test_cheapest_and_fastest_ways_are_named_with_drawbacks() -> None:
     assert ways_text([BATCHES, GLUE, IMPORT], IMPORT, GLUE) == (pins.text())
 
 

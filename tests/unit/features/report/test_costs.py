@@ -32,7 +32,7 @@ CAPACITY = replace(PLAN, usd_a_million_reads=Decimal("0.25"))
 NAMES = [reads.pattern for reads in READS]
 
 
-def test_calls_of_services_are_what_it_costs_now_and_each_call_once_what_it_would() -> None:
+def test_cost_now_uses_service_calls_and_cost_later_all_calls() -> None:
     replayed = replace(WINDOW, writer="r", origin="replay", answered={"table": 9_000})
     costs = costs_of(CAPACITY, Windows([WINDOW, replayed], ANSWERS, NOW_S), 0.0, NAMES)
     first = costs.patterns[0]
@@ -44,7 +44,7 @@ def test_calls_of_services_are_what_it_costs_now_and_each_call_once_what_it_woul
     assert costs.usd_all == first.usd_all
 
 
-def test_without_calls_the_frequency_of_the_mapping_is_what_all_would_be() -> None:
+def test_cost_without_calls_uses_the_mappings_frequency() -> None:
     idle = replace(WINDOW, answered={"table": 0, "sql": 0}, errors={})
     assert costs_of(CAPACITY, Windows([idle], ANSWERS, NOW_S), 0.0, NAMES).patterns[0].all_per_s == 12.5
     first, _, lost = costs_of(CAPACITY, Windows([], ANSWERS, NOW_S), 0.0, NAMES).patterns

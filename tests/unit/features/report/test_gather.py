@@ -35,7 +35,7 @@ def test_a_journal_without_a_word_of_the_job_is_empty(world: World) -> None:
     assert not world.report().is_empty()
 
 
-def test_a_finding_is_shown_with_both_sides_as_they_are_and_nothing_redacted(world: World) -> None:
+def test_finding_shows_both_sides_and_no_redacted_value(world: World) -> None:
     world.run("verify", different(4))
     world.store.items["USER#2", "ORDER#00004"]["total"] = 4_000
     (group,) = world.gather().groups
@@ -92,7 +92,7 @@ def test_samples_of_this_mapping_and_this_time_are_shown(world: World) -> None:
     assert [(cell.attribute, cell.differs) for cell in one.cells] == [("email", False), ("name", True)]
 
 
-def test_what_another_pattern_redacts_is_hidden_in_samples_of_this_one(world: World) -> None:
+def test_sample_hides_values_that_another_pattern_redacts(world: World) -> None:
     other = "orders_of"
     answer = answer_digests(CHECKED.mapping, ())[other]
     window = replace(WINDOW, pattern=other, answer=answer, found={DiffKey("value", "", "buyer"): 1})
@@ -119,7 +119,7 @@ def test_many_findings_are_counted_and_some_of_them_shown(world: World) -> None:
     assert all(len(group.differences) >= 5 for group in groups)
 
 
-def test_the_last_whole_verify_counts_and_what_it_knows_is_not_told_twice(world: World) -> None:
+def test_last_full_verify_counts_and_its_findings_appear_once(world: World) -> None:
     refused = Finding("refused", "order", "the base key has no value", "[9]")
     world.run("backfill", refused, different(1))
     world.run("verify", refused, different(2), different(3))
@@ -143,7 +143,7 @@ def test_a_backfill_after_the_verify_tells_what_it_found(world: World) -> None:
     assert (told.count, told.row_keys) == (2, ["[1]", "[2]"])
 
 
-def test_keys_that_name_a_person_are_masked_unless_they_are_asked_for(world: World) -> None:
+def test_personal_keys_are_masked_unless_requested(world: World) -> None:
     world.run(
         "verify", Finding("collision", "user", 'two rows: ["ann@x"]', '["ann@x"]', '["EMAIL#ann@x","1"]')
     )
@@ -152,7 +152,7 @@ def test_keys_that_name_a_person_are_masked_unless_they_are_asked_for(world: Wor
     assert whole.groups[0].differences[0].row_key == '["ann@x"]'
 
 
-def test_values_and_keys_are_marks_alike_unless_samples_are_asked_for(world: World) -> None:
+def test_values_and_keys_are_masked_unless_samples_are_requested(world: World) -> None:
     world.run("verify", Finding("different", "user", "differs", "[1]", '["USER#1","PROFILE"]', "name"))
     world.store.items["USER#1", "PROFILE"]["name"] = "N ONE"
     world.evidence.keep([WINDOW], [replace(SAMPLE, params={"id": "1", "email": "ann@x"})])
@@ -171,7 +171,7 @@ def test_values_and_keys_are_marks_alike_unless_samples_are_asked_for(world: Wor
     assert any("--show-values shows them" in one for one in model.notes)
 
 
-def test_one_row_in_many_answers_is_one_row_and_no_reason_to_change_the_mapping(world: World) -> None:
+def test_row_in_many_answers_counts_once_without_mapping_advice(world: World) -> None:
     key = DiffKey("type", "", "name")
     twelve = [
         replace(SAMPLE, key=key, row=("…1a2b", "7"), item=("…1a2b", '"7"'), at=MINUTE + n, subject="…0001")
@@ -190,7 +190,7 @@ def test_one_row_in_many_answers_is_one_row_and_no_reason_to_change_the_mapping(
     assert group.advice == pins.text("change")
 
 
-def test_what_a_relay_and_a_verify_find_of_one_row_is_one_difference(world: World) -> None:
+def test_relay_and_verify_findings_of_one_row_are_one_difference(world: World) -> None:
     taken = Finding("collision", "user", "another row has it", "[2]", '["USER#1","PROFILE"]')
     world.run(
         "verify", replace(taken, reason="the item under this key is that of user:[1]", item_type="User")
@@ -211,7 +211,7 @@ def test_without_values_nothing_of_a_row_is_read(world: World) -> None:
     assert pins.said(model.notes)
 
 
-def test_item_collections_with_most_types_come_first_and_hide_what_is_redacted(world: World) -> None:
+def test_collections_with_most_types_come_first_and_are_redacted(world: World) -> None:
     table, index, *_ = world.gather().views
     assert [facet.type for facet in table.facets] == ["User", "Order"]
     first = table.collections[0]
@@ -229,7 +229,7 @@ class Away:
         raise StoppedError("it does not answer")
 
 
-def test_a_side_that_falls_silent_is_told_once_and_the_rest_is_shown(world: World) -> None:
+def test_unreachable_side_is_reported_once_and_the_rest_is_shown(world: World) -> None:
     world.run("verify", *(different(number) for number in range(1, 6)))
     away: Any = Away()
     store: ItemStore = away
@@ -257,7 +257,7 @@ def test_marks_that_wait_are_the_likely_cause_of_what_is_missing(world: World) -
     assert group.advice == pins.text("compare")
 
 
-def test_what_differed_before_the_last_move_is_shown_by_itself_and_stands_against_nothing(
+def test_differences_before_the_last_move_are_apart_not_counted(
     world: World,
 ) -> None:
     world.run("backfill")
@@ -280,7 +280,7 @@ def test_what_differed_before_the_last_move_is_shown_by_itself_and_stands_agains
     assert model.verdict.standing == "different"
 
 
-def test_what_differed_before_a_clean_verify_is_history_and_what_differs_after_it_is_not(
+def test_differences_before_a_clean_verify_are_history(
     world: World,
 ) -> None:
     world.run("backfill")

@@ -50,7 +50,7 @@ def test_each_kind_has_what_it_mostly_comes_from(
     assert advice in found.advice
 
 
-def test_what_values_tell_comes_first_and_is_mended_where_it_lies() -> None:
+def test_value_cause_comes_first_with_advice_for_its_place() -> None:
     pairs = [("1", "100"), ("2", "200")]
     of_answers, of_rows = (
         cause_of("value", "total", pairs, around) for around in (WAITING, replace(RUN, waiting=5))
@@ -60,7 +60,7 @@ def test_what_values_tell_comes_first_and_is_mended_where_it_lies() -> None:
     assert "--repair" in of_rows.advice
 
 
-def test_only_marks_that_are_older_than_what_was_found_explain_it() -> None:
+def test_only_marks_older_than_a_finding_explain_it() -> None:
     around = replace(KNOWN, waiting=3, oldest_s=20.0, now_s=1_000.0)
     assert around.of(980.5).waiting == 3
     assert around.of(979.5).waiting == 0
@@ -74,7 +74,7 @@ def test_where_its_time_was_not_noted_marks_must_be_old() -> None:
     assert replace(around, oldest_s=301.0).of(None).waiting == 3
 
 
-def test_an_attribute_that_no_item_has_was_not_there_when_they_were_written() -> None:
+def test_attribute_missing_from_all_items_was_added_after_them() -> None:
     assert pins.said(cause_of("missing", "total", [("1", "null"), ("2", "null")], KNOWN).likely, "attribute")
     assert cause_of("value", "total", [("1", "null"), ("2", "9")], KNOWN).likely == ""
     assert pins.said(cause_of("unexpected", "total", [("null", "1")], KNOWN).likely, "value")
@@ -93,7 +93,7 @@ MOVED = replace(GOOD, name="get_product", phase="shadow")
 CLEAN = Standings("jobs/shop.yaml", [], [], [GOOD], [FILL, VERIFY], LagReport(0))
 
 
-def test_a_clean_job_goes_on_to_the_next_pattern_that_has_not_moved_all_the_way() -> None:
+def test_clean_job_advances_the_next_incomplete_pattern() -> None:
     done = replace(GOOD, name="done", phase="complete")
     verdict = verdict_of(replace(CLEAN, patterns=[done, GOOD]))
     assert (verdict.standing, verdict.command) == ("clean", pins.text("advance"))
@@ -251,7 +251,7 @@ WAYS_OUT = {
 
 
 @pytest.mark.parametrize("phase", ["off", "shadow", "ramp 10 %", "live"])
-def test_what_was_found_stands_until_counts_begin_anew_and_the_way_is_said(phase: str) -> None:
+def test_findings_count_until_the_reset_that_the_verdict_names(phase: str) -> None:
     verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase=phase)]))
     way = WAYS_OUT["off" if phase == "off" else "shadow"]
     assert (
@@ -266,7 +266,7 @@ def test_from_complete_no_way_leads_back() -> None:
     assert verdict.command == "migrator shadow replay jobs/shop.yaml --pattern get_product --sample 195"
 
 
-def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
+def test_findings_before_the_last_move_do_not_count() -> None:
     before = replace(PRICE, before_move=True)
     assert verdict_of(replace(CLEAN, groups=[before])).standing == "clean"
     both = verdict_of(replace(CLEAN, groups=[EMAIL, before]))
@@ -311,14 +311,14 @@ def test_what_was_mended_and_never_compared_since_is_not_proven() -> None:
         {"findings": {"different": 1}},
     ],
 )
-def test_a_verify_that_did_not_look_at_all_or_found_something_makes_nothing_history(
+def test_incomplete_or_failed_verify_makes_no_finding_history(
     change: dict[str, Any],
 ) -> None:
     assert found_nothing(replace(VERIFY, findings={"refused": 3}))
     assert not found_nothing(replace(VERIFY, **change))
 
 
-def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_complete() -> None:
+def test_moved_pattern_needs_new_comparisons_unless_complete() -> None:
     moved = replace(MOVED, compared=0, same=0, before_move=700)
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, moved]))
     assert (verdict.standing, list(verdict.reasons)) == ("unproven", [pins.text("moved")])
@@ -381,7 +381,7 @@ def test_the_next_command_is_one_that_is_not_refused_now(pattern: PatternReport,
     assert (verdict.standing, verdict.command) == ("clean", command)
 
 
-def test_patterns_that_were_compared_before_their_move_are_not_said_never_to_have_been() -> None:
+def test_patterns_compared_before_a_move_are_reported_as_such() -> None:
     moved = [replace(MOVED, name=name, compared=0, same=0, before_move=289) for name in "abcdefghi"]
     (reason,) = verdict_of(replace(CLEAN, patterns=moved, comparisons_min=1_000)).reasons
     assert pins.said(reason, "moved")

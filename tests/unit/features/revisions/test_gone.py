@@ -65,7 +65,7 @@ def leaving() -> Leaving:
     return Leaving()
 
 
-def test_items_of_the_entity_become_tombstones_of_their_rows_and_others_stay(leaving: Leaving) -> None:
+def test_removed_entity_items_become_tombstones_and_others_stay(leaving: Leaving) -> None:
     before = {key: item for key, item in leaving.shop.store.items.items() if "USER#" in str(key)}
     assert leaving.replaced(segments=3) == 2
     assert {item["type"] for item in leaving.nicks().values()} == {TOMBSTONE}
@@ -74,7 +74,7 @@ def test_items_of_the_entity_become_tombstones_of_their_rows_and_others_stay(lea
     assert leaving.replaced(segments=3) == 2, "what all calls of the run did"
 
 
-def test_a_request_of_the_older_mapping_that_lands_late_leaves_nothing(leaving: Leaving) -> None:
+def test_late_write_of_the_older_mapping_leaves_nothing(leaving: Leaving) -> None:
     late = [item for item in leaving.nicks().values() if item["type"] == "Nick"]
     assert late
     leaving.replaced()
@@ -89,7 +89,7 @@ def wanted(leaving: Leaving) -> tuple[ItemKey, str]:
     return key, "users:[2]"
 
 
-def test_a_key_that_is_free_is_offered_to_the_row_that_requested_it(leaving: Leaving) -> None:
+def test_freed_key_is_offered_to_the_row_that_requested_it(leaving: Leaving) -> None:
     key, owner = wanted(leaving)
     leaving.replaced()
     item = leaving.shop.store.items[key]
@@ -97,7 +97,7 @@ def test_a_key_that_is_free_is_offered_to_the_row_that_requested_it(leaving: Lea
     assert not leaving.shop.memory.requests_of([key])
 
 
-def test_one_that_was_killed_before_it_offered_a_key_offers_it_in_the_next_call(leaving: Leaving) -> None:
+def test_key_offer_missed_by_a_kill_is_made_in_the_next_call(leaving: Leaving) -> None:
     key, owner = wanted(leaving)
     requests_of = leaving.shop.memory.requests_of
 

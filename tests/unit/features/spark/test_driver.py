@@ -54,7 +54,7 @@ def test_a_job_is_read_where_none_of_its_files_is(tmp_path: Path) -> None:
     assert read.mapping.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_files_that_are_there_are_read_in_place_unless_they_say_something_else(tmp_path: Path) -> None:
+def test_existing_file_is_read_in_place_unless_its_text_differs(tmp_path: Path) -> None:
     job = job_in(tmp_path / "driver")
     text = JobText.of(load_job(job, {}))
     assert text.opened().path == job
@@ -62,7 +62,7 @@ def test_files_that_are_there_are_read_in_place_unless_they_say_something_else(t
     assert text.opened().path != job
 
 
-def test_one_failure_in_a_round_that_advanced_is_no_reason_to_stop() -> None:
+def test_one_failure_in_a_round_that_advanced_does_not_stop() -> None:
     failures, failed = (
         Failures(),
         [SliceOutcome("b", 3), SliceOutcome("a", error="it is away", kind="SourceError")],

@@ -39,7 +39,7 @@ def test_the_largest_of_equal_ones_do_not_depend_on_their_order() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_above_what_is_kept_the_largest_are_exact_and_the_rest_an_estimate(seed: int) -> None:
+def test_largest_collections_are_exact_and_the_rest_estimated(seed: int) -> None:
     rng = random.Random(seed)
     many = [(f"customer {number}", rng.randint(1, 9)) for number in range(40_000)]
     large = [(f"large {number}", 500 + number) for number in range(10)]
@@ -82,7 +82,7 @@ def test_percentiles_are_those_of_the_nearest_rank() -> None:
     assert spread_of([(3.0, 99.0), (7.0, 1.0)]) == Spread(3, 3, 7)
 
 
-def test_among_many_small_collections_none_seems_large_because_chance_drew_it_more_often() -> None:
+def test_sampling_makes_no_small_collection_seem_large() -> None:
     rng = random.Random(7)
     orders = [(f"order {number}", sum(rng.random() < 1 / 8 for _ in range(3))) for number in range(2_000)]
     made = measured(orders, weight=8.0)

@@ -106,7 +106,7 @@ IN_GROUP = '["G#{customer_id}", "O#{id:06}"]'
         ),
     ],
 )
-def test_entries_that_the_table_holds_under_the_same_values_are_told(
+def test_index_entries_that_repeat_table_keys_are_reported(
     sort: str, in_group: str, repeats: list[tuple[str, str, str]]
 ) -> None:
     made = parse_mapping(REPEATED % (sort, in_group), "m.yaml").mapping
@@ -114,7 +114,7 @@ def test_entries_that_the_table_holds_under_the_same_values_are_told(
     assert [advice.where for advice in repeated(repeats)] == [index for index, _, _ in repeats]
 
 
-def test_a_projection_that_would_do_has_what_patterns_return_and_we_need(checked: Checked) -> None:
+def test_narrower_projection_has_returned_and_own_attributes(checked: Checked) -> None:
     made = narrower(checked.mapping)
     assert {name: index.projection for name, index in made.items()} == {"GSI1": ("entity", "expires", "id")}
 
@@ -131,7 +131,7 @@ def test_what_no_entity_reads_is_left_out(facts: SchemaFacts, checked: Checked) 
     assert unmapped_columns(checked.plans) == {"customers": ("active",), "orders": ("shipped_at",)}
 
 
-def test_a_key_of_what_a_pattern_redacts_is_masked_even_where_keys_are_shown(checked: Checked) -> None:
+def test_redacted_key_is_masked_even_if_keys_are_shown(checked: Checked) -> None:
     for whole in (False, True):
         masking = KeyMask.of(checked.mapping, checked.plans, whole=whole)
         assert "secret" not in masking.text("GSI1", ("S#secret",), ("Order",))
@@ -197,7 +197,7 @@ def test_a_partition_with_all_writes_is_weighed_by_its_limit(
     assert half == []
 
 
-def test_items_near_their_limit_and_local_indexes_above_theirs_are_told(checked: Checked) -> None:
+def test_items_and_local_indexes_near_their_limits_are_reported(checked: Checked) -> None:
     (large,) = advice(checked, {}, largest=390_000, near=3)
     assert (large.kind, "3 items" in large.what) == ("large items", True)
     heavy = ItemCollections()

@@ -79,11 +79,11 @@ def test_a_limit_reads_the_first_or_the_last_items(mapping: Mapping) -> None:
     assert reads(mapping, "last", [KB, 2 * KB, 30 * KB], c=7, n=1) == CallReads(1, 30 * KB, 1, 4.0)
 
 
-def test_a_range_is_of_the_sort_key_and_consistent_reads_cost_twice(mapping: Mapping) -> None:
+def test_range_uses_the_sort_key_and_consistent_reads_cost_twice(mapping: Mapping) -> None:
     assert reads(mapping, "some", [KB, 4 * KB, 4 * KB, KB], c=7, a=2, b=3) == CallReads(2, 8 * KB, 1, 2.0)
 
 
-def test_items_behind_a_filter_are_read_by_pages_twice_as_large_each(mapping: Mapping) -> None:
+def test_filtered_items_are_read_in_pages_that_double_in_size(mapping: Mapping) -> None:
     # Pages of one, two and four items, until one has passed.
     sizes = [5 * KB] * 10
     assert reads(mapping, "open", sizes, "---o", c=7) == CallReads(7, 35 * KB, 3, 1.0 + 1.5 + 2.5)

@@ -46,14 +46,14 @@ def by_name(filling: Filling, host: Host = HOST, price: Price | None = PRICE) ->
     return {way.name: way for way in ways_of(filling, host, price)}
 
 
-def test_batches_take_as_long_as_the_busiest_meter_needs_by_the_write_limit() -> None:
+def test_batch_hours_follow_the_busiest_meter_at_the_write_limit() -> None:
     batches = by_name(BILLION)["batches"]
     assert batches.hours == pytest.approx(1_000_000_000 / 4_000 / 3_600)
     assert batches.usd == Decimal(1_000)
     assert batches.bound == pins.text()
 
 
-def test_batches_are_bound_by_cores_where_the_table_takes_more_than_they_write() -> None:
+def test_batches_are_bound_by_cores_if_the_table_accepts_more() -> None:
     warm = replace(BILLION, plain_items=500_000_000, joined_items=500_000_000, units_per_s=1_000_000)
     batches = by_name(warm)["batches"]
     assert (PLAIN_US, JOINED_US) == (16, 24)
@@ -61,7 +61,7 @@ def test_batches_are_bound_by_cores_where_the_table_takes_more_than_they_write()
     assert batches.bound == pins.text()
 
 
-def test_spark_has_the_workers_that_its_cpu_needs_and_pays_them_beside_the_write_units() -> None:
+def test_spark_workers_follow_cpu_and_cost_on_top_of_write_units() -> None:
     """16,000 s of CPU in 1,000 s, which the write limit takes: 16 vCPUs are 4 executors, and the driver is a worker more."""
     ways = by_name(replace(BILLION, units_per_s=1_000_000))
     assert (ways["glue"].workers, START_S) == (5, 120)
@@ -72,7 +72,7 @@ def test_spark_has_the_workers_that_its_cpu_needs_and_pays_them_beside_the_write
     assert fastest_of(list(ways.values())) == ways["glue"]
 
 
-def test_spark_is_bound_by_its_executors_where_there_can_be_no_more_of_them() -> None:
+def test_spark_is_bound_by_its_maximum_of_executors() -> None:
     """160,000 s of CPU by 99 executors of four vCPUs, where 268 would be needed to take 600 s."""
     ten = replace(BILLION, plain_items=40_000_000_000, units_per_s=1e9)
     glue = by_name(ten)["glue"]
@@ -86,7 +86,7 @@ def test_spark_says_what_speaks_against_it() -> None:
     assert against[2] == pins.text("batches")
 
 
-def test_an_import_is_billed_by_its_files_and_its_end_is_not_known() -> None:
+def test_import_is_billed_by_file_size_and_its_end_is_unknown() -> None:
     ways = by_name(BILLION)
     assert ways["import"].usd == Decimal(90)
     assert ways["import"].hours == pytest.approx(1_000_000_000 * EXPORT_US / 1e6 / 3_600)

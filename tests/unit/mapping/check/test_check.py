@@ -155,13 +155,13 @@ def test_a_type_of_our_own_is_refused(type_: str) -> None:
         ("{key: [SK, GSI1SK], project: keys}", False),
     ],
 )
-def test_an_index_whose_readers_cannot_tell_tombstones_is_a_warning(index: str, *, warned: bool) -> None:
+def test_index_read_without_tombstone_filter_is_a_warning(index: str, *, warned: bool) -> None:
     head = HEAD.replace("    GSI1: {key", f"    ByBack: {index}\n    GSI1: {{key")
     found = faults(USER % "keep: [id, email]", SCHEMA, head)
     if warned:
         assert pins.said(found)
     else:
-        assert not pins.said_by("test_an_index_whose_readers_cannot_tell_tombstones_is_a_warning", found)
+        assert not pins.said_by("test_index_read_without_tombstone_filter_is_a_warning", found)
 
 
 NODES = table(
@@ -290,7 +290,7 @@ def test_wrong_use_of_lists_and_indexes_is_a_fault(text: str) -> None:
     assert pins.said(found)
 
 
-def test_a_pattern_asks_for_a_climbs_path_and_depth_as_they_are_stored() -> None:
+def test_pattern_reads_a_climbs_path_and_depth_as_stored() -> None:
     assert list(check(CLIMBED % "R#{root|lower}", NODE_SCHEMA, NODE_HEAD % "").mapping.patterns) == [
         "child",
         "level",

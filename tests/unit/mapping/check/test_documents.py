@@ -77,9 +77,7 @@ def test_a_declared_type_is_the_kind_of_its_column() -> None:
         ("collect: {lines: {of: Lines, by: line}}", "collect.lines", "a link needs one type"),
     ],
 )
-def test_what_only_sql_can_do_is_refused_with_the_word_that_does_it(
-    words: str, where: str, mend: str
-) -> None:
+def test_sql_only_feature_of_old_table_is_refused_with_its_word(words: str, where: str, mend: str) -> None:
     found = faults(
         f'  user:\n    table: Users\n    {words}\n    items: {{User: {{key: ["USER#{{id}}", ME]}}}}\n'
     )
@@ -149,7 +147,7 @@ access_patterns:
 ORDERS_BY_USER = "{query: {table: Orders, index: by_user, key: {user_id: '{user_id}', at: {ge: '{n:04}'}}}, returns: [total]}"
 
 
-def test_an_old_table_is_asked_by_its_own_key_and_its_parents_are_joined() -> None:
+def test_old_table_is_read_by_its_own_key_and_joins_parents() -> None:
     old = "{get: {table: Lines, key: {line: '{n}', order_id: '{user_id}'}}, join: {order: {table: Orders, on: {order_id: order_id}}}, returns: [order.total]}"
     question = checked(PATTERNS.replace("OLD", old)).mapping.patterns["orders"].statements[""]
     assert isinstance(question, DocumentQuestion)
@@ -199,7 +197,7 @@ def test_an_old_table_is_asked_by_its_own_key_and_its_parents_are_joined() -> No
         "write",
     ],
 )
-def test_what_an_old_table_cannot_be_asked_is_said_with_its_place(old: str) -> None:
+def test_invalid_old_table_query_is_reported_with_its_place(old: str) -> None:
     found = faults(PATTERNS.replace("OLD", old))
     assert pins.said(fault for fault in found if fault.startswith("access_patterns.orders")), found
 

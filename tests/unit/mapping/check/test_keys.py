@@ -77,13 +77,13 @@ def test_two_patterns_that_read_one_entity_make_one_group() -> None:
     assert together(pattern("user"), f"{{{alias}, atomic: true}}") == {"user": {"User", "Alias"}}
 
 
-def test_a_pattern_over_rows_of_several_entities_is_told_what_it_cannot_have() -> None:
+def test_pattern_over_several_entities_warns_of_its_limits() -> None:
     (warning,) = warnings(pattern("user", "order"))
     assert pins.said(warning)
     assert warning.startswith("m.yaml:17: warning: ")
 
 
-def test_a_pattern_of_one_item_a_row_is_told_that_it_gains_little() -> None:
+def test_pattern_of_one_item_per_row_warns_of_little_gain() -> None:
     (warning,) = warnings(pattern("order"))
     assert pins.said(warning)
 
@@ -174,9 +174,7 @@ def test_a_key_is_proved_or_claimed(pk: str, sk: str, proved: bool) -> None:
         ('["A#{a|escape}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', True),
     ],
 )
-def test_two_items_are_told_apart_by_their_constant_beginnings_and_their_separators(
-    first: str, second: str, apart: bool
-) -> None:
+def test_items_differ_by_constant_prefixes_and_separators(first: str, second: str, apart: bool) -> None:
     text = f"entities: {{users: {{items: {{U: {{key: {first.replace('n', 'id')}}}}}}}, other: {{items: {{O: {{key: {second}}}}}}}}}"
     unproved = check(text, USERS_SCHEMA).unproved
     assert (not unproved["users"]) is apart
@@ -227,7 +225,7 @@ KINDS = table(
         ("at|text", "/", False),
     ],
 )
-def test_a_kind_is_closed_where_its_text_cannot_hold_the_separator(
+def test_kind_is_closed_if_its_text_cannot_contain_the_separator(
     path: str, separator: str, closed: bool
 ) -> None:
     text = "entities: {kinds: {items: {K: {key: ['K#{id}', M], keep: all}}}}"
@@ -240,7 +238,7 @@ def test_a_kind_is_closed_where_its_text_cannot_hold_the_separator(
 @pytest.mark.parametrize(
     ("separator", "key"), [("-", "{a}-{n|epoch}"), ("%", "{a|escape}%{b|escape}"), ("0", "{a}0{id|shard:4}")]
 )
-def test_what_a_filter_gives_is_open_where_it_can_hold_the_separator(separator: str, key: str) -> None:
+def test_filter_result_is_open_if_it_can_contain_the_separator(separator: str, key: str) -> None:
     text = f"""
 mapping: 1
 table: {{name: Shop, key: [PK, SK], type: type, separator: "{separator}"}}

@@ -258,14 +258,14 @@ def test_a_risk_is_a_warning(name: str) -> None:
     assert any(message in fault for fault in found) if message else found == []
 
 
-def test_an_index_and_an_attribute_that_no_pattern_reads_are_warnings() -> None:
+def test_index_and_attribute_that_no_pattern_reads_are_warnings() -> None:
     unread = text(ORDERS, "[total]").replace("project: [total]", "project: [total, status]")
     unread = "\n".join(line for line in unread.splitlines() if "on_gsi2" not in line)
     found = [fault.what for fault in check(unread, SCHEMA, "").warnings]
     assert found == [pins.text("storage"), pins.text("costs")]
 
 
-def test_an_item_that_lacks_a_part_of_an_indexs_key_is_not_in_the_index() -> None:
+def test_item_without_part_of_an_index_key_is_not_in_the_index() -> None:
     local = text('{index: ByTotal, key: ["USER#{id}"]}', "[total]").replace(
         "entities:", "    ByTotal: {key: [PK, {name: total, type: number}], local: true}\nentities:", 1
     )

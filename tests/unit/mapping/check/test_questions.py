@@ -177,7 +177,7 @@ entities:
         ("{from: plan.ends, zero: never}", "(1, 5)", False),
     ],
 )
-def test_a_ttl_of_zero_of_which_the_mapping_says_nothing_is_named(
+def test_ttl_of_zero_is_named_if_the_mapping_does_not_set_it(
     tmp_path: Path, ttl: str, rows: str, is_said: bool
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
@@ -260,7 +260,7 @@ access_patterns:
         ("{id}", "", "(1, NULL, NULL)", []),  # asked by equality, which no NULL meets
     ],
 )
-def test_rows_with_null_that_an_index_does_not_hold_are_warned_of(
+def test_null_rows_missing_from_an_index_cause_a_warning(
     key: str, condition: str, rows: str, warned: list[str], tmp_path: Path
 ) -> None:
     file, database = tmp_path / "m.yaml", tmp_path / "s.db"

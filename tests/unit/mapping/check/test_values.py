@@ -114,7 +114,7 @@ def test_json_of_a_list_of_bytes_is_a_fault(inner: Kind, is_fault: bool) -> None
 
 
 @pytest.mark.parametrize(("scale", "is_warned"), [(1, False), (2, False), (3, True)])
-def test_a_column_with_more_decimals_than_its_format_is_warned_of(scale: int, is_warned: bool) -> None:
+def test_column_with_more_decimals_than_its_format_is_a_warning(scale: int, is_warned: bool) -> None:
     facts = heart.facts(heart.table("t", {"id": "integer!", "c": f"number({scale})!"}))
     told = heart.faults(MAPPING.format(value='"{c:09.2f}"'), facts)
     assert any("decimals" in fault for fault in told) == is_warned

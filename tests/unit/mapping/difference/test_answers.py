@@ -56,7 +56,7 @@ def test_items_have_another_digest_exactly_where_they_differ(edit: tuple[str, st
     assert (before != after) == bool(found.entities or found.table)
 
 
-def test_a_join_of_another_name_and_attributes_of_the_entity_make_the_same_items() -> None:
+def test_renamed_join_and_entity_attributes_give_the_same_items() -> None:
     alike = [
         changed(
             ("join: {customer: customer_id}", "join: {buyer: customer_id}"), ("customer.name", "buyer.name")

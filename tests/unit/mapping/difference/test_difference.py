@@ -161,14 +161,14 @@ def test_an_attribute_more() -> None:
     assert (found.patterns, found.table) == ((), ())
 
 
-def test_an_attribute_of_columns_that_are_read_already_needs_no_new_triggers() -> None:
+def test_attribute_of_columns_already_read_needs_no_new_triggers() -> None:
     found = between(("          total: total\n", '          total: total\n          sum: "{total}"\n'))
     assert types(found) == {"order.Order": ("changed", [("attribute sum", "", '"{total}"')])}
     assert found.schema.needs_install is False
     assert found.patterns == ()
 
 
-def test_another_format_of_a_key_moves_the_items_away_from_services_of_before() -> None:
+def test_changed_key_format_hides_items_from_older_services() -> None:
     asks = 'get: {key: ["ORDER#{id}", META]}'
     found = between(
         ('["ORDER#{id}", META]\n        GSI1', '["ORDER#{id:08}", META]\n        GSI1'),
@@ -184,7 +184,7 @@ def test_another_format_of_a_key_moves_the_items_away_from_services_of_before() 
     assert asked["orders_of_customer"].answer_changes
 
 
-def test_a_pattern_that_reaches_less_than_before_loses_its_answer() -> None:
+def test_pattern_that_reaches_fewer_items_loses_its_answer() -> None:
     found = between(
         ("TICKET#{number|escape}", "{number|escape}#T"),
         ('["CUSTOMER#{customer}", {begins_with: "ORDER#"}]', '["CUSTOMER#{customer}"]'),
@@ -200,7 +200,7 @@ def test_a_pattern_that_reaches_less_than_before_loses_its_answer() -> None:
     assert (one.name, one.loses) == ("orders_of_customer", ("order.Ticket",))
 
 
-def test_an_entry_of_an_index_changes_the_answers_of_that_index_alone() -> None:
+def test_changed_index_entry_changes_only_that_indexs_answers() -> None:
     found = between(("ORDER#{placed|iso:s}#{id:06}", "ORDER#{placed|iso:ms}#{id:06}"))
     assert types(found)["order.Order"] == (
         "changed",
@@ -267,7 +267,7 @@ def test_services_that_ask_an_index_which_is_gone_find_nothing() -> None:
     assert one.old_loses == ("order.Order",)
 
 
-def test_an_index_that_comes_or_goes_and_one_that_cannot_be_altered() -> None:
+def test_added_or_removed_index_and_one_that_must_be_replaced() -> None:
     more = changed(
         ("GSI1: {key: [GSI1PK, GSI1SK]}", "GSI1: {key: [GSI1PK, GSI1SK]}\n    GSI2: {key: [GSI2PK, GSI2SK]}")
     )
@@ -339,7 +339,7 @@ def test_attributes_of_the_entity_are_those_of_each_item() -> None:
     assert compared(BASE, text).difference().is_empty
 
 
-def test_an_index_of_another_name_with_the_same_attributes_rewrites_no_item() -> None:
+def test_renamed_index_with_the_same_attributes_rewrites_no_item() -> None:
     text = BASE.replace("GSI1:", "ByCustomer:").replace("index: GSI1,", "index: ByCustomer,")
     found = compared(BASE, text).difference()
     assert found.entities == ()
@@ -508,14 +508,14 @@ def test_values_that_cannot_be_told_apart_in_a_key_name_no_row() -> None:
     assert [fault.where for fault in refused(old, new)] == ["entities.order.items.Order.key"]
 
 
-def test_entity_of_another_name_with_the_same_rows_and_keys_is_renamed() -> None:
+def test_entity_with_a_new_name_and_the_same_rows_is_renamed() -> None:
     new = unasked().replace("  order:\n", "  purchase:\n")
     (found,) = refused(unasked(), new)
     assert (found.where, found.warning) == ("entities.purchase", True)
     assert difference(revision(unasked()), revision(new)).renamed == {"purchase": "order"}
 
 
-def test_entity_of_another_name_with_other_rows_may_not_have_the_keys() -> None:
+def test_entity_with_a_new_name_and_other_rows_cannot_reuse_keys() -> None:
     new = (
         unasked()
         .replace("  order:\n", "  purchase:\n")

@@ -93,7 +93,7 @@ def test_a_change_that_was_killed_in_a_step_goes_on_with_it(step: ChangeStep) ->
 
 
 @pytest.mark.parametrize("step", ORDER)
-def test_one_that_was_killed_before_a_step_was_kept_does_it_twice_and_none_is_left_out(
+def test_kill_before_a_step_is_recorded_repeats_only_that_step(
     step: ChangeStep,
 ) -> None:
     world = World(Book(dies_after=step))
@@ -103,7 +103,7 @@ def test_one_that_was_killed_before_a_step_was_kept_does_it_twice_and_none_is_le
     assert (tuple(dict.fromkeys(world.done)), world.done.count(step)) == (ORDER, 2)
 
 
-def test_a_file_that_was_edited_meanwhile_stops_it_before_the_next_step() -> None:
+def test_file_edited_during_a_change_stops_it_before_a_step() -> None:
     world = World()
 
     def still() -> None:
@@ -224,7 +224,7 @@ def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known
         asked("old", "newest", go_back=True),
     ],
 )
-def test_a_job_that_has_gone_back_is_there_where_it_is_said_once_more(question: Asked) -> None:
+def test_job_already_back_is_there_if_requested_again(question: Asked) -> None:
     there = way_of(question, Known("old", "new", BACK_DONE))
     assert isinstance(there, There)
     assert there.revision == "old"
@@ -239,7 +239,7 @@ def found(*patterns: PatternDifference) -> MappingDifference:
     return MappingDifference((entity,), patterns, SchemaDifference({}, {}, ()), ())
 
 
-def test_only_patterns_that_dynamodb_answers_and_that_change_are_in_the_way() -> None:
+def test_only_changed_patterns_that_dynamodb_answers_block() -> None:
     names = ("same", "changed", "gone", "asked", "in_sql")
     changed = [
         PatternDifference("same", "changed", ("p99_ms",), answer_changes=False),

@@ -252,7 +252,7 @@ def test_columns_that_the_source_computes_need_not_come_back() -> None:
     assert verdict(inverse).invertible
 
 
-def test_a_new_row_needs_a_column_that_is_not_null_and_has_no_default() -> None:
+def test_new_row_needs_a_not_null_column_without_default() -> None:
     columns = tuple(replace(one, default=one.name == "flag") for one in T.columns)
     _, inverse = made('T: {key: ["T#{id}", M]}', schema=heart.facts(replace(T, columns=columns), P, C))
     assert {one.column for one in verdict(inverse).lost if one.needed} == {"need", "lat"}
@@ -294,7 +294,7 @@ LIST = "collect: {cs: {of: c, by: t_id}},"
 EACH = "T: {{key: ['T#{{id}}', M], keep: all, attributes: {{cs: {{each: cs, attributes: {{{0}}}}}}}}}"
 
 
-def test_children_in_a_list_come_back_with_the_link_of_their_parent() -> None:
+def test_children_in_a_list_return_with_their_parent_link() -> None:
     entity, inverse = made(EACH.format("k: k, v: v"), LIST)
     assert verdict(inverse, "c").invertible
     assert rows_for(inverse, items_of(entity, FULL))["c"] == [
@@ -342,7 +342,7 @@ def test_children_that_may_have_no_parent_do_not_come_back() -> None:
     assert [one.table for one in inverse.tables if one.table == "c"] == []
 
 
-def test_a_column_that_the_list_leaves_out_is_lost_and_may_be_added_there() -> None:
+def test_column_missing_from_a_list_is_lost_and_may_be_added() -> None:
     _, inverse = made(EACH.format("k: k"), LIST)
     assert (cause(inverse, "v", "c"), verdict(inverse, "c").mend) == ("absent", "v: v")
     assert verdict(inverse, "c").at[-2:] == ("attributes", "cs")
@@ -350,9 +350,7 @@ def test_a_column_that_the_list_leaves_out_is_lost_and_may_be_added_there() -> N
 
 @pytest.mark.parametrize("when", ["", ", when: {name: 'Ann#%é'}"])
 @pytest.mark.parametrize("keyed_first", [True, False])
-def test_a_list_that_does_not_say_of_which_child_tells_nothing_beside_one_that_does(
-    when: str, *, keyed_first: bool
-) -> None:
+def test_list_without_child_key_adds_nothing_to_one_that_has_it(when: str, *, keyed_first: bool) -> None:
     lists = ["a: {each: cs, attributes: {k: k}}", "b: {each: cs, attributes: {v: v}}"]
     first, second = lists if keyed_first else reversed(lists)
     entity, inverse = made(f"T: {{key: ['T#{{id}}', M], attributes: {{{first}, {second}}}{when}}}", LIST)
@@ -391,7 +389,7 @@ ODD = ("a|b", "c, d", "e: f", "yes", "1", "it's", 'q"q', "#h", " i")
 
 
 @pytest.mark.parametrize("taken", [(), ODD])
-def test_what_to_write_is_taken_by_check_whatever_the_columns_are_called(taken: Sequence[str]) -> None:
+def test_proposed_attributes_pass_check_with_any_column_names(taken: Sequence[str]) -> None:
     """Attributes of the same names, with another column's value, may stand in the way."""
     columns = dict.fromkeys(ODD, "text")
     facts = heart.table("odd", {"id": "integer!", **columns, "shape": "unknown"})

@@ -266,7 +266,7 @@ def test_bounds_of_a_list_hold(words: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("child", [(-1, None, "x", None), (1, "x", None, None), (1, None, "\ud800", None)])
-def test_a_child_that_no_operation_takes_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
+def test_unsupported_child_value_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
     made, places = orders("order_by: [n]")
     row = order(places, {**WHOLE, "lines": (LINE, child)})
     assert left_by(made, row) == [row]

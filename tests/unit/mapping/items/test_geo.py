@@ -65,7 +65,7 @@ def test_distances_over_the_ground() -> None:
     assert distance_m(TOKYO, (Decimal("35.6586"), Decimal("139.7454"))) == 0
 
 
-def test_the_reach_is_the_smaller_side_and_shrinks_towards_the_poles() -> None:
+def test_reach_is_the_smaller_side_and_shrinks_towards_the_poles() -> None:
     assert reach_m(0, 6) == pytest.approx(610.8, abs=0.1)
     assert reach_m(0, 5) == pytest.approx(4886.5, abs=1)
     assert reach_m(80, 6) == pytest.approx(212, abs=1)

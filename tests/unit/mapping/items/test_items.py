@@ -86,7 +86,7 @@ EVERYTHING = heart.entity(
 @pytest.mark.property
 @MANY
 @given(st.fixed_dictionaries({kind: st.none() | values for kind, values in KINDS.items()}))
-def test_any_row_makes_an_item_that_comes_back_as_it_was_or_is_refused_with_a_reason(
+def test_any_row_round_trips_as_an_item_or_is_refused(
     row: dict[str, Any],
 ) -> None:
     assert next(slot.path for slot in EVERYTHING.plan.slots) == "id"

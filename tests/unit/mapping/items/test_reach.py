@@ -43,7 +43,7 @@ def compiled(text: str) -> tuple[ImageKeys, EntityPlan, Mapping]:
     return compile_image_keys(checked.mapping, plan), plan, checked.mapping
 
 
-def test_each_design_gives_its_key_whether_its_item_is_there_or_not() -> None:
+def test_each_design_gives_its_key_even_without_its_item() -> None:
     keys, plan, _ = compiled(ORDERS)
     image = {"id": 7, "invoice_no": "A#1", "status": "S", "created_at": datetime(2026, 1, 2, 3, 4, 5)}
     assert keys(image) == {

@@ -46,13 +46,13 @@ def table(*indexes: Index) -> TableDesign:
     return TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type", indexes=indexes)
 
 
-def test_an_item_takes_a_unit_for_every_kilobyte_and_bytes_with_overhead() -> None:
+def test_item_costs_a_unit_per_kilobyte_and_bytes_with_overhead() -> None:
     item: Item = {"PK": "P", "SK": "S", "x": "x" * 2000}
     found = measure(1, [item], table())
     assert found == Estimate(1, 1, 2, 0, item_bytes(item) + 100)
 
 
-def test_each_index_that_holds_the_item_takes_units_for_what_it_projects() -> None:
+def test_each_index_costs_units_for_the_part_that_it_projects() -> None:
     item: Item = {"PK": "P", "SK": "S", "a": "A", "b": 1, "c": "C", "x": "x" * 1500, "y": "y" * 3000}
     whole = item_bytes(item)
     small = item_bytes({name: item[name] for name in ("PK", "SK", "a")})

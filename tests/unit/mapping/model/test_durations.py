@@ -47,7 +47,7 @@ def job(folder: Path, more: str) -> Job:
     return load_job(path, {"LIFE": "2m"})
 
 
-def test_settings_whose_names_end_in_s_take_numbers_and_durations(tmp_path: Path) -> None:
+def test_settings_ending_in_s_accept_numbers_and_durations(tmp_path: Path) -> None:
     text = "tuning: {give_up_after_s: 2h, backoff_cap_s: 30, silent_s: 20s, request_life_s: '${LIFE}', lease_s: '90'}"
     tuning = job(tmp_path, text).tuning
     assert (tuning.give_up_after_s, tuning.backoff_cap_s, tuning.silent_s) == (7200, 30, 20)

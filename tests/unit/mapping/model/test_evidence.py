@@ -36,9 +36,7 @@ def test_which_side_answers_and_which_is_compared(phase: Phase) -> None:
 
 @pytest.mark.parametrize("before", PHASES)
 @pytest.mark.parametrize("after", PHASES)
-def test_a_move_goes_one_step_on_or_any_number_of_steps_back_but_never_from_complete(
-    before: Phase, after: Phase
-) -> None:
+def test_move_goes_one_step_forward_or_any_back_except_complete(before: Phase, after: Phase) -> None:
     steps = PHASES.index(after) - PHASES.index(before)
     allowed = before != "complete" and (steps == 1 or steps < 0)
     assert (move_fault(SOME[before], SOME[after]) == "") == allowed
@@ -57,7 +55,7 @@ def test_a_ramp_goes_up_and_down_and_no_other_phase_has_a_share() -> None:
     assert "percent" in move_fault(State("ramp", 50), State("live", 50))
 
 
-def test_the_same_parameters_stand_at_the_same_share_whatever_their_order_and_shares_are_even() -> None:
+def test_share_ignores_parameter_order_and_is_even() -> None:
     assert share_of("p", {"a": "1", "b": "2"}) == share_of("p", {"b": "2", "a": "1"})
     assert share_of("p", {"a": "1"}) != share_of("q", {"a": "1"})
     shares = [share_of("p", {"id": str(number)}) for number in range(10_000)]
@@ -79,7 +77,7 @@ def test_a_ramp_is_for_its_targets_whatever_the_share() -> None:
     assert answering(State("ramp", 1, AIMED.audience), 0.5, {"user_id": "42"}) == "table"
 
 
-def test_only_a_ramp_has_targets_and_more_of_them_is_a_move_forward() -> None:
+def test_only_a_ramp_has_targets_and_adding_some_moves_forward() -> None:
     assert move_fault(State("shadow"), AIMED) == ""
     assert "1 to 100" in move_fault(State("shadow"), State("live", 0, AIMED.audience))
     fewer, wider = State("ramp", 0, AIMED.audience[:1]), State("ramp", 5, AIMED.audience)

@@ -19,7 +19,7 @@ def names(shards: list[Checkpoint], owner: str = "one", readers: int = 1) -> lis
     return [one.shard for one in allotted(shards, owner, readers, NOW)]
 
 
-def test_a_reader_keeps_what_it_has_before_it_takes_what_is_older() -> None:
+def test_reader_keeps_its_shards_before_it_takes_older_ones() -> None:
     shards = [shard("new", owner="one", passed_at=900), shard("old", passed_at=1), shard("b", passed_at=500)]
     assert names(shards, readers=2) == ["new", "old"]
     assert names(shards, readers=3) == ["new"]
@@ -36,7 +36,7 @@ def test_a_lease_of_another_reader_holds_until_it_ends() -> None:
     assert names([replace(held, leased_until=NOW)]) == ["a"]
 
 
-def test_a_child_waits_for_its_parent_and_a_parent_that_is_gone_holds_up_nothing() -> None:
+def test_child_shard_waits_for_its_parent_unless_that_is_gone() -> None:
     shards = [shard("a", "gone"), shard("b", "a"), shard("c", "b")]
     assert names(shards) == ["a"]
     assert names([replace(shards[0], is_finished=True), *shards[1:]]) == ["b"]
@@ -65,7 +65,7 @@ def test_equal_parts_take_all_shards_and_none_twice(owners: list[str], readers: 
     assert max(counts, default=0) <= -(-len(shards) // readers)
 
 
-def test_a_lag_is_of_shards_that_are_not_finished_and_never_below_nothing() -> None:
+def test_lag_covers_unfinished_shards_and_is_never_negative() -> None:
     shards = (
         shard("a", passed_at=990.0),
         shard("b", passed_at=1500.0),

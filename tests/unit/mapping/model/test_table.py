@@ -42,7 +42,7 @@ def test_a_foreign_source_text_is_an_error(text: str) -> None:
         split_source(text)
 
 
-def test_numbers_that_dynamodb_holds_equal_have_one_text_in_an_items_key() -> None:
+def test_equal_dynamodb_numbers_have_one_text_in_an_item_key() -> None:
     texts = {item_key_text([value, "S"]) for value in (5, Decimal(5), Decimal("5.00"), Decimal("0.5E+1"))}
     assert texts == {'[5,"S"]'}
     big = Decimal("12345678901234567890123456789012345678")

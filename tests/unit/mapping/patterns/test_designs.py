@@ -43,7 +43,7 @@ def test_the_plans_are_walked_once_for_all_patterns() -> None:
     assert plans.walks == 1
 
 
-def test_items_meet_if_a_key_begins_with_the_beginning_of_the_other() -> None:
+def test_items_meet_if_one_key_prefix_begins_with_the_other() -> None:
     plans = [entity.plan for entity in CHECKED.entities]
     met = [
         (one[0].entity.name, other[0].entity.name)

@@ -54,7 +54,7 @@ def test_a_difference_shows_both_sides() -> None:
     assert diffs(NAMES, [ONE], [other], ordered=True) == [Diff("value", "total", ONE, other)]
 
 
-def test_values_inside_of_values_are_compared_by_type_and_content() -> None:
+def test_nested_values_are_compared_by_type_and_content() -> None:
     row, same, other = ([{"a": Decimal("1.0")}],), ([{"a": 1}],), ([{"a": "1"}],)
     assert diffs(("x",), [row], [same], ordered=True) == []
     assert [one.kind for one in diffs(("x",), [row], [other], ordered=True)] == ["missing", "unexpected"]
@@ -171,9 +171,7 @@ GET = 'params: {tenant: text, id: integer}\nget: {key: ["EVENT#{tenant}", "E#{id
         (QUERY + "returns: {all: {type: Event, attributes: [id, n]}}\nsql: {all: SELECT 1}", ("id",)),
     ],
 )
-def test_it_is_the_rows_key_the_items_key_or_nothing_where_there_is_one(
-    pattern: str, named: tuple[str, ...] | None
-) -> None:
+def test_row_key_is_the_rows_key_the_items_key_or_empty(pattern: str, named: tuple[str, ...] | None) -> None:
     made = checked(pattern)
     found = made.mapping.patterns["p"]
     designs = Designs([entity.plan for entity in made.entities])

@@ -109,7 +109,7 @@ access_patterns:
     assert {name: one.role for name, one in found.of.items()} == {"a": "equal", "high": "high", "low": "low"}
 
 
-def test_a_parameter_is_redacted_with_the_attribute_that_its_column_is_behind() -> None:
+def test_parameter_is_redacted_with_the_attribute_of_its_column() -> None:
     text = """
 mapping: 1
 table: {name: Tab, key: [PK, SK], type: type}

@@ -69,7 +69,7 @@ def test_a_whole_key_is_a_get_item() -> None:
     assert made.sent == ({"Key": {"PK": "EVENT#acme", "SK": "E#0007"}, "ConsistentRead": True},)
 
 
-def test_a_list_of_keys_is_a_batch_get_in_the_order_asked_each_once() -> None:
+def test_list_of_keys_is_a_batch_get_in_order_without_duplicates() -> None:
     made = request(BATCH, tenant="a", ids="3,1,3,2")
     assert made.operation == "batch_get"
     (sent,) = made.sent
@@ -77,7 +77,7 @@ def test_a_list_of_keys_is_a_batch_get_in_the_order_asked_each_once() -> None:
     assert sent["ConsistentRead"] is False
 
 
-def test_a_list_in_a_partition_key_is_a_query_for_each_value_once() -> None:
+def test_list_in_a_partition_key_is_one_query_per_distinct_value() -> None:
     made = request('params: {ids: list of integer}\nquery: {key: ["EVENT#{ids}", {ge: "E#"}]}', ids="3,1,3")
     assert made.operation == "query"
     keys = [one["ExpressionAttributeValues"][":p0"] for one in made.sent]
@@ -90,7 +90,7 @@ def test_a_batch_has_a_hundred_keys_at_most(count: int, sizes: list[int]) -> Non
     assert [len(one["Keys"]) for one in made.sent] == sizes
 
 
-def test_a_filter_has_its_names_and_values_bound_and_leaves_out_what_is_not_set() -> None:
+def test_filter_binds_its_names_and_values_and_omits_unset_ones() -> None:
     (sent,) = request(FILTERED, tenant="a", kind="k", since="2026-01-02T03:04:05").sent
     assert sent == {
         "KeyConditionExpression": "#p0 = :p0",
@@ -137,7 +137,7 @@ def test_every_attribute_of_an_index_key_is_bound_in_its_type() -> None:
     }
 
 
-def test_conditions_on_a_sort_key_end_where_a_parameter_is_not_set() -> None:
+def test_sort_key_conditions_end_at_an_unset_parameter() -> None:
     (sent,) = request(TENANT, tenant="a", region="eu", kind="k").sent
     assert sent["KeyConditionExpression"] == "#p0 = :p0 AND #p1 = :p1 AND #s0 = :s0"
     with pytest.raises(SettingsError) as caught:
@@ -204,7 +204,7 @@ def test_parameters_that_make_no_request(pattern: str, given: dict[str, str], me
     assert str(caught.value) == message
 
 
-def test_a_key_of_one_item_takes_its_own_time_though_it_holds_the_second_alone() -> None:
+def test_single_item_key_may_contain_only_the_second_of_a_time() -> None:
     """Of a bound it is refused: SQL compares all of it."""
     pattern = """
 params: {day: date, at: timestamp, id: integer}
@@ -541,7 +541,7 @@ def test_a_missing_list_is_named(lists: Pattern) -> None:
     assert str(caught.value) == pins.text()
 
 
-def test_the_nearest_item_comes_first_and_one_without_a_place_not_at_all() -> None:
+def test_nearest_item_comes_first_and_placeless_ones_are_absent() -> None:
     near = Nearby((0.0, 0.0), ("lat", "lng"), 1000.0)
     places: dict[str, tuple[Value, Value]] = {
         "far": (0, Decimal("0.008")),
@@ -571,7 +571,7 @@ def test_requests_that_are_kept_are_those_made_anew(mapping: Mapping) -> None:
         assert kept.of(params) == request_for(mapping, found, params)
 
 
-def test_parameters_that_make_no_request_are_refused_without_building_one(mapping: Mapping) -> None:
+def test_unfit_parameters_are_refused_without_building_a_request(mapping: Mapping) -> None:
     kept = Requests(mapping, pattern(mapping, "recent"))
     params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
     with pins.refused(SettingsError):

@@ -47,7 +47,7 @@ def test_sqlites_lock_is_taken_once() -> None:
         assert driver.connection.in_transaction
 
 
-def test_a_statement_grows_with_its_values_in_the_drivers_own_style() -> None:
+def test_statement_adds_values_in_the_drivers_own_style() -> None:
     found = {}
     for style in ("pyformat", "qmark", "numeric_dollar"):
         sql = Driver(None, "postgresql", style).sql("SELECT '100%' WHERE a IN (").listed([1, 2]).text(")")

@@ -25,7 +25,7 @@ def column(kind: KindName, declared: str) -> Column:
         ("unknown", "tstzrange", EVERY_SETTING),
     ],
 )
-def test_an_image_depends_on_the_settings_that_its_columns_texts_depend_on(
+def test_image_depends_on_the_settings_that_format_its_columns(
     kind: KindName, declared: str, names: tuple[str, ...]
 ) -> None:
     assert settings_for([column(kind, declared)]) == names

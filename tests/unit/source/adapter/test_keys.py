@@ -22,7 +22,7 @@ def said(text: str, *parameters: Any, table: CapturedTable = ORDERS) -> Statemen
     return StatementKeys(found, table, parameters or [()], "postgresql")
 
 
-def test_keys_are_every_combination_of_what_where_says_for_each_of_many_parameters() -> None:
+def test_keys_combine_the_where_values_of_each_parameter_set() -> None:
     one = said("DELETE FROM orders WHERE shop = %s AND id IN (%s, 3)", ("a", 1), ("b", 2))
     assert one.wanted() == [("a", 1), ("a", 3), ("b", 2), ("b", 3)]
     assert said("DELETE FROM orders WHERE id = %s", (1,)).wanted() is None
@@ -35,13 +35,13 @@ def test_a_list_of_keys_is_as_many_keys(cast: str) -> None:
     assert said(text, ("a", "{1,2}")).wanted() is None
 
 
-def test_a_parameter_that_is_not_given_is_refused_without_its_value() -> None:
+def test_missing_parameter_is_refused_without_showing_values() -> None:
     for parameters in ((), {"x": 1}):
         with pins.refused(UnmarkedError):
             said("DELETE FROM orders WHERE shop = %s AND id = %s", parameters).wanted()
 
 
-def test_an_insert_says_its_keys_with_none_for_what_only_the_database_knows() -> None:
+def test_insert_keys_are_none_if_only_the_database_knows_them() -> None:
     one = said("INSERT INTO orders (id, shop) VALUES (%s, 'a'), (nextval('s'), 'b')", (7,))
     assert one.inserted == [("a", 7), ("b", None)]
     assert not one.says_inserted
@@ -50,7 +50,7 @@ def test_an_insert_says_its_keys_with_none_for_what_only_the_database_knows() ->
     assert not said("INSERT INTO orders VALUES (1)").says_inserted
 
 
-def test_hidden_columns_have_no_place_in_an_insert_and_in_what_it_returns() -> None:
+def test_hidden_columns_are_absent_from_insert_and_returning() -> None:
     hiding = replace(ORDERS, columns=("x", *ORDERS.columns), hidden=frozenset("x"), unfilled=frozenset("x"))
     one = said("INSERT INTO orders VALUES (1, 'a') RETURNING *", table=hiding)
     assert (one.inserted, one.returned) == ([("a", 1)], [1, 0])

@@ -47,7 +47,7 @@ SQLITE = StatementStyle("sqlite")
         (SQLITE, "a LIKE '%s%%'", "a LIKE '%s%%'", ()),
     ],
 )  # fmt: skip
-def test_placeholders_get_names_and_what_only_looks_like_one_stays(
+def test_placeholders_are_named_and_lookalikes_are_not(
     spoken: StatementStyle, text: str, wanted: str, places: tuple[int | str, ...]
 ) -> None:
     found = numbered(text, spoken)
@@ -67,7 +67,7 @@ def test_where_is_the_outermost_one(text: str, where: Fragment) -> None:
     assert numbered(text, FORMATS).where(FORMATS) == where
 
 
-def test_what_is_written_for_a_driver_that_formats_doubles_the_percent_sign() -> None:
+def test_escaped_text_doubles_percent_for_formatting_drivers() -> None:
     assert [placeholder(style, 1) for style in ("pyformat", "format", "qmark", "numeric_dollar")] == [
         "%s", "%s", "?", "$2",
     ]  # fmt: skip
@@ -105,9 +105,7 @@ def write(dialect: str, text: str) -> StatementWrite:
         ("sqlite", "", ""),
     ],
 )
-def test_the_first_word_stands_behind_space_comments_and_parentheses(
-    dialect: str, text: str, word: str
-) -> None:
+def test_first_word_follows_space_comments_and_parentheses(dialect: str, text: str, word: str) -> None:
     assert first_word(text, dialect) == word
 
 
@@ -216,7 +214,7 @@ def test_what_writes_nothing_is_seen_to_write_nothing(dialect: str, text: str) -
         "query-sqlite",
     ],
 )
-def test_of_what_cannot_be_known_it_says_why_and_which_words_it_has(dialect: str, text: str) -> None:
+def test_opaque_statement_has_a_reason_and_its_table_names(dialect: str, text: str) -> None:
     found = read(dialect, text)
     assert isinstance(found, Opaque)
     assert pins.said(found.reason)
@@ -307,7 +305,7 @@ def test_what_runs_code_of_the_database_may_write_any_table(dialect: str, text: 
         ("mysql", "CREATE PROCEDURE p() BEGIN CALL other(); END"),
     ],
 )
-def test_a_statement_that_names_all_that_it_writes_is_not_taken_for_code(dialect: str, text: str) -> None:
+def test_statement_that_names_all_its_writes_is_not_code(dialect: str, text: str) -> None:
     assert unnamed(text, dialect) == ""
 
 

@@ -55,7 +55,7 @@ def test_what_cannot_be_read_names_whole_words() -> None:
     assert found.named(frozenset({"seen_orders"})) == [pins.text()]
 
 
-def test_names_that_differ_in_case_only_are_two_tables_where_the_server_says_so() -> None:
+def test_names_differing_in_case_are_two_tables_per_server() -> None:
     for dialect in ("postgresql", "mysql"):
         both = tables(dialect, ORDERS, ("public", "Orders"))
         for name in ("orders", "Orders"):
@@ -95,7 +95,7 @@ def test_a_name_that_a_search_path_leads_to_is_found() -> None:
     assert not found.is_shared("lines")
 
 
-def test_a_table_that_empties_others_is_named_by_a_truncate_that_cascades_alone() -> None:
+def test_only_a_cascading_truncate_names_a_table_emptying_others() -> None:
     one = Place("public", "orders")
     watched = {one: CapturedTable(one, ("id",), ("id",))}
     found = CapturedTables("postgresql", "public", watched, emptied=frozenset({"users"}))

@@ -119,7 +119,7 @@ def test_positions_are_written_as_the_server_writes_them() -> None:
     assert lsn_of(lsn_text(0)) == 0
 
 
-def test_a_commit_in_the_log_is_not_visible_while_its_transaction_runs() -> None:
+def test_commit_in_the_log_is_hidden_while_its_transaction_runs() -> None:
     assert is_visible(700, "690:710:695,705")
     assert not is_visible(705, "690:710:695,705")
     assert not is_visible(710, "690:710:")

@@ -138,7 +138,7 @@ def test_an_event_that_is_cut_or_strange_is_refused_or_read() -> None:
             decoder().decode(bytes(data[: chance.randrange(24, len(data) + 1)]))
 
 
-def test_rows_of_a_table_whose_columns_have_no_names_are_not_guessed() -> None:
+def test_rows_of_a_table_without_column_names_are_not_guessed() -> None:
     """As with binlog_row_metadata = MINIMAL."""
     made = decoder()
     names = bytes.fromhex("0403026964")

@@ -38,7 +38,7 @@ def hours_pass(world: World, hours: int) -> None:
 # ── order ──
 
 
-def test_changes_of_an_item_are_worked_in_their_order_over_splits() -> None:
+def test_changes_of_an_item_are_processed_in_order_over_splits() -> None:
     world = World()
     split_often(world)
     world.drain()
@@ -50,7 +50,7 @@ def test_changes_of_an_item_are_worked_in_their_order_over_splits() -> None:
 # ── crashes ──
 
 
-def test_a_reader_that_is_killed_at_any_step_loses_nothing_and_keeps_the_order() -> None:
+def test_reader_killed_at_any_step_loses_nothing_and_keeps_order() -> None:
     kill_at, killed = 1, True
     while killed:
         world = World(page_records=5)
@@ -125,7 +125,7 @@ def test_two_readers_share_the_shards_and_never_have_one_at_once() -> None:
     world.require_all_in_order()
 
 
-def test_a_reader_whose_lease_ran_out_in_the_middle_of_a_page_stops_before_it_writes() -> None:
+def test_reader_with_expired_lease_stops_before_it_writes() -> None:
     world = World()
     world.write("ant", "ant")
 
@@ -184,7 +184,7 @@ def test_what_a_slow_reader_did_is_not_a_checkpoint_any_more() -> None:
     world.require_all_in_order()
 
 
-def test_a_reader_that_was_away_begins_where_the_one_after_it_left_off() -> None:
+def test_returning_reader_begins_where_its_successor_left_off() -> None:
     world = World()
     world.write(*KEYS)
     with world.reader("one") as reader:
@@ -208,7 +208,7 @@ def test_what_a_reader_had_is_free_as_soon_as_it_ends() -> None:
         assert reader.turn() == Turn(2, 1)
 
 
-def test_a_stream_that_is_begun_anew_under_a_reader_ends_its_page() -> None:
+def test_stream_begun_again_under_a_reader_ends_its_page() -> None:
     world = World()
     world.write(*KEYS)
 
@@ -243,7 +243,7 @@ def test_a_place_that_expired_is_taken_anew_from_the_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["worked in part", "named only"])
-def test_after_a_pause_of_25_hours_it_stops_and_says_what_mends_it(begun: bool) -> None:
+def test_pause_of_25_hours_stops_the_reader_with_the_fix(begun: bool) -> None:
     world = World()
     world.write(*KEYS)
     with world.reader() as reader:
@@ -260,7 +260,7 @@ def test_after_a_pause_of_25_hours_it_stops_and_says_what_mends_it(begun: bool) 
         assert len(world.worked) == 2 * begun, "it works nothing before that"
 
 
-def test_after_a_pause_of_25_hours_shards_of_unknown_parents_are_no_beginning() -> None:
+def test_after_25_hours_shards_of_unknown_parents_are_lost() -> None:
     world = World()
     with world.reader() as reader:
         world.write(*KEYS)
@@ -287,7 +287,7 @@ def test_a_pause_of_22_hours_loses_nothing() -> None:
     world.require_all_in_order()
 
 
-def test_a_table_that_was_idle_for_days_is_read_on_although_the_checkpoint_s_record_is_gone() -> None:
+def test_idle_table_is_read_on_without_its_checkpoint_record() -> None:
     world = World()
     world.write("ant")
     with world.reader() as reader:

@@ -328,7 +328,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scheme", "driver", "extra"), [("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")]
 )
-def test_a_missing_driver_is_named_with_the_command_that_installs_it(
+def test_missing_driver_is_named_with_its_install_command(
     monkeypatch: pytest.MonkeyPatch, scheme: str, driver: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
@@ -356,7 +356,7 @@ def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
         ("postgresql://a/shop?x=1", "postgresql:///shop?host=a"),
     ],
 )
-def test_a_user_a_password_or_an_alias_of_this_machine_makes_no_other_source(one: str, other: str) -> None:
+def test_user_password_or_host_alias_do_not_change_the_source(one: str, other: str) -> None:
     assert url_identity(one) == url_identity(other) != ""
 
 
@@ -390,7 +390,7 @@ def test_what_a_source_is_called_holds_no_user_and_no_password() -> None:
     assert not any(word in named for word in ("ada", "secret"))
 
 
-def test_an_unknown_dialect_is_an_error_that_names_the_known_ones() -> None:
+def test_unknown_dialect_error_names_the_supported_ones() -> None:
     with pins.refused(SettingsError, "engine"):
         engine_of("oracle")
     with pins.refused(SettingsError, "supported"):

@@ -74,7 +74,7 @@ def test_unique_columns_of_sqlite_hold_for_every_row(tmp_path: Path) -> None:
     assert sqlite_facts(tmp_path, script).tables["t"].unique == (("a",), ("c", "b"), ("b",))
 
 
-def test_where_more_rows_of_sqlite_meet_than_those_of_the_same_values(tmp_path: Path) -> None:
+def test_sqlite_unique_rows_meet_by_collation_not_only_by_value(tmp_path: Path) -> None:
     script = """
         CREATE TABLE same (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE);
         CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE, b TEXT, UNIQUE (b COLLATE NOCASE));
@@ -95,7 +95,7 @@ def test_where_more_rows_of_sqlite_meet_than_those_of_the_same_values(tmp_path: 
     )
 
 
-def test_a_foreign_key_of_sqlite_may_be_written_in_any_case_and_without_columns(tmp_path: Path) -> None:
+def test_sqlite_foreign_key_may_have_any_case_and_no_columns(tmp_path: Path) -> None:
     script = """
         CREATE TABLE Artist (ArtistId INTEGER PRIMARY KEY);
         CREATE TABLE album (a REFERENCES ARTIST, b REFERENCES artist (artistid), c REFERENCES gone (id));
@@ -105,7 +105,7 @@ def test_a_foreign_key_of_sqlite_may_be_written_in_any_case_and_without_columns(
     assert sorted(album.foreign_keys, key=lambda key: key.columns) == expected
 
 
-def test_a_view_has_columns_and_no_key_and_a_broken_one_is_left_out(tmp_path: Path) -> None:
+def test_sqlite_view_has_columns_without_key_unless_broken(tmp_path: Path) -> None:
     script = """
         CREATE TABLE t (id INTEGER PRIMARY KEY, a VARCHAR(5));
         CREATE TABLE gone (a);
@@ -163,7 +163,7 @@ def test_postgresql_types_have_kinds_through_enums_and_domains(postgres_database
     assert columns[3].declared == pins.text()
 
 
-def test_postgresql_tables_are_the_default_schemas_without_partitions_and_ours(
+def test_postgresql_facts_have_own_default_schema_tables_only(
     postgres_database: str,
 ) -> None:
     script = """
@@ -197,7 +197,7 @@ def test_chinook_in_sqlite_is_understood(chinook_sqlite: Path) -> None:
     check_chinook(facts_of(str(chinook_sqlite)))
 
 
-def test_a_key_that_postgresql_has_not_checked_for_all_rows_is_not_proved(postgres_database: str) -> None:
+def test_postgresql_key_not_validated_for_all_rows_is_unproved(postgres_database: str) -> None:
     script = """CREATE TABLE up (id integer PRIMARY KEY);
         CREATE TABLE t (id integer PRIMARY KEY, a integer REFERENCES up, b integer);
         ALTER TABLE t ADD FOREIGN KEY (b) REFERENCES up NOT VALID;"""

@@ -283,7 +283,7 @@ def hostile(folder: Path, endpoint: str, sql: str) -> Project:
     return made
 
 
-def test_query_replay_check_and_doctor_refuse_a_program_that_copy_would_run(
+def test_query_replay_check_and_doctor_refuse_a_copy_program(
     postgres_database: str, dynamodb_url: str, tmp_path: Path
 ) -> None:
     witness = Path("/tmp") / f"migrator-{secrets.token_hex(6)}"
@@ -413,7 +413,7 @@ def test_a_list_elsewhere_is_the_drivers_to_bind() -> None:
     assert (statement.text, bound) == ("SELECT 1 = ANY(:ids)", {"ids": [1, 2]})
 
 
-def test_parameters_that_the_statement_does_not_have_are_left_out() -> None:
+def test_parameters_missing_from_the_statement_are_left_out() -> None:
     _, bound = bound_statement(CheckedStatement("SELECT :a", "sqlite"), {"a": None, "b": 2})
     assert bound == {"a": None}
 

@@ -122,7 +122,7 @@ def test_a_bound_is_the_last_row_of_the_next_page() -> None:
     assert set(statement.compile(dialect=DIALECTS["postgresql"]).params.values()) == {"a", 1, 499}
 
 
-def test_children_are_ordered_by_root_then_as_asked_then_by_their_key() -> None:
+def test_children_are_ordered_by_root_then_order_by_then_key() -> None:
     lines = list_of(
         "lines", LINE, LINES, ["shelf.label", "line_no"], joins=[SHELF_OF_LINE], order_by=["shelf.label"]
     )
@@ -150,7 +150,7 @@ def test_the_range_of_a_page_holds_for_the_children_too() -> None:
     assert 'root."Id" <= ? AND child."PurchaseId" > ? AND child."PurchaseId" <= ?' in sql_of(statement)
 
 
-def test_no_range_is_given_to_children_whose_text_may_be_ordered_otherwise() -> None:
+def test_children_with_uncertain_text_order_get_no_range() -> None:
     statement = _children_of(BY_TEXT, "word", KeyRange(("a",), ("b",)))
     assert 'WHERE root."k" > ? AND root."k" <= ? GROUP BY' in sql_of(statement)
     assert 'child."word" >' not in sql_of(statement)
@@ -207,7 +207,7 @@ def test_a_decimal_is_bound_as_text() -> None:
     assert list(count_select(plan).compile().params.values()) == [["0.10"]]
 
 
-def test_rows_without_a_key_have_null_in_a_column_of_it_that_may_hold_it() -> None:
+def test_rows_without_a_key_have_null_in_a_nullable_key_column() -> None:
     key = (column_of(PURCHASE, "status"), replace(column_of(PURCHASE, "id"), nullable=False))
     found = sql_of(without_key_select(plan_of(PURCHASE, key=key)))
     assert found.endswith('WHERE root."status" IS NULL')
@@ -223,7 +223,7 @@ def _where_status() -> EntityPlan:
     return plan_of(PURCHASE, ["id"], where=((column_of(PURCHASE, "status"), ("P",)),))
 
 
-def test_a_select_that_is_kept_gives_the_statement_of_each_range_and_set() -> None:
+def test_kept_select_gives_the_statement_of_each_range_and_set() -> None:
     plan = plan_of(PAIR, ["a", "b"])
     kept = RootSelect(plan)
     for rows in (

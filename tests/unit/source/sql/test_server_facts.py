@@ -96,7 +96,7 @@ def test_children_without_an_index_are_read_as_a_whole(source: closing[SqlSource
     assert children == ("list rows", ["Child Row"])
 
 
-def test_a_table_of_no_more_rows_than_a_page_may_be_read_as_a_whole(source: closing[SqlSource]) -> None:
+def test_table_with_at_most_a_page_of_rows_may_be_read_whole(source: closing[SqlSource]) -> None:
     with source as opened:
         assert whole_tables(opened, WITH_FEW) == [("rows", []), ("list rows", [])]
         assert whole_tables(opened, WITH_FEW, 2)[1] in [("list rows", ["few"]), ("list rows", [])]

@@ -158,7 +158,7 @@ def test_only_what_broke_with_its_connection_is_tried_again(error: Exception, br
     assert is_broken(error) is broken
 
 
-def test_of_a_driver_that_gives_a_state_too_the_servers_own_number_says_more() -> None:
+def test_server_error_number_outranks_the_drivers_sqlstate() -> None:
     error = pymysql.err.OperationalError(1045, "Access denied")
     error.sqlstate = "28000"
     assert pins.said(str(source_error(error, "there", "reading")), "wrong")
@@ -175,9 +175,7 @@ def test_of_a_driver_that_gives_a_state_too_the_servers_own_number_says_more() -
         (psycopg.OperationalError("29"), False),
     ],
 )
-def test_a_file_that_is_gone_while_all_databases_are_looked_at_is_known(
-    error: Exception, is_of_one: bool
-) -> None:
+def test_file_missing_while_all_databases_are_listed_is_known(error: Exception, is_of_one: bool) -> None:
     assert is_of_a_file(DBAPIError("SELECT", {}, error)) is is_of_one
 
 

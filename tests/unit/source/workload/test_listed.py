@@ -58,14 +58,14 @@ def test_a_list_says_questions_rates_budgets_and_who_asks(text: str, name: str) 
     )
 
 
-def test_how_long_a_field_of_csv_may_be_is_as_before_for_the_rest_of_the_process() -> None:
+def test_csv_field_limit_is_restored_for_the_rest_of_the_process() -> None:
     before = csv.field_size_limit()
     assert listed("sql\nSELECT 1", "t.csv").statements
     assert listed(f'sql\n"SELECT 1 {" " * before}"', "t.csv").statements
     assert csv.field_size_limit() == before
 
 
-def test_two_lines_of_one_statement_are_one_question_of_both_callers() -> None:
+def test_two_lines_of_one_statement_merge_with_both_callers() -> None:
     (made,) = listed(
         "sql,who,rate,p99\nSELECT a FROM t,web,1,20\nselect  a from t,app,2,10", "t.csv"
     ).statements

@@ -70,7 +70,7 @@ def test_placeholders_of_every_style_have_names(sql: str, facts: SchemaFacts) ->
     assert ":from_placed_at" in made.sql
 
 
-def test_numbered_placeholders_without_a_blank_are_no_dollar_quote() -> None:
+def test_adjacent_numbered_placeholders_are_not_a_dollar_quote() -> None:
     assert marked("IN ($1,$2)", "postgresql") == ("IN (:migrator_p0,:migrator_p1)", ("", ""))
     assert marked("a = $2 AND b = $1 AND c = $2", "postgresql")[0].count("migrator_p0") == 2
 
@@ -104,7 +104,7 @@ def test_an_inner_join_needs_a_value_that_may_be_null(facts: SchemaFacts) -> Non
     assert question(sql.format("LEFT"), facts).required == ()
 
 
-def test_a_key_that_is_not_proved_says_of_no_row_that_it_has_a_parent(facts: SchemaFacts) -> None:
+def test_unproved_key_does_not_imply_that_a_row_has_a_parent(facts: SchemaFacts) -> None:
     orders = facts.tables["orders"]
     doubted = tuple(replace(key, proved=False) for key in orders.foreign_keys)
     doubting = replace(facts, tables={**facts.tables, "orders": replace(orders, foreign_keys=doubted)})
@@ -137,7 +137,7 @@ def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> Non
         ("SELECT max(placed_at) FROM orders WHERE customer_id = %s", "max", "placed_at"),
     ],
 )
-def test_a_number_of_the_children_of_one_parent_is_asked_of_the_parent(
+def test_number_of_one_parents_children_is_read_from_the_parent(
     sql: str, kind: str, column: str, facts: SchemaFacts
 ) -> None:
     made = question(sql, facts)
@@ -318,7 +318,7 @@ def test_pattern_with_a_fault_is_taken_out(tmp_path: Path, place: str, reason: s
     assert "access_patterns" not in made.text
 
 
-def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: Path) -> None:
+def test_faulty_entity_loses_its_queries_then_is_left_out(tmp_path: Path) -> None:
     with source_with(tmp_path, SHOP) as source:
         facts = source.facts()
         questions = [
@@ -514,7 +514,7 @@ _CONDITIONS = {
 
 @pytest.mark.parametrize("dialect", _EVERY)
 @pytest.mark.parametrize("condition", _CONDITIONS)
-def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
+def test_every_condition_form_is_read_as_the_server_reads_it(
     condition: str, dialect: str, facts: SchemaFacts
 ) -> None:
     statement = Statement(f"SELECT id FROM orders WHERE {condition}")
@@ -531,7 +531,7 @@ def test_every_form_of_a_condition_is_read_as_the_server_reads_it(
 @pytest.mark.parametrize(
     "words", ["", "NULLS FIRST", "NULLS LAST", "DESC", "DESC NULLS FIRST", "DESC NULLS LAST"]
 )
-def test_an_order_names_columns_whose_nulls_it_puts_elsewhere_than_the_source(
+def test_order_names_columns_that_sort_null_unlike_the_source(
     words: str, dialect: str, facts: SchemaFacts
 ) -> None:
     statement = Statement(f"SELECT id FROM orders WHERE customer_id = ? ORDER BY shipped_at {words}")

@@ -106,14 +106,14 @@ def test_of_a_text_that_does_not_end_nothing_is_left(dialect: str) -> None:
     assert only.sql == "SELECT a FROM t WHERE b = ..."
 
 
-def test_writes_that_differ_in_values_or_in_how_many_rows_are_one() -> None:
+def test_writes_differing_in_values_or_row_count_are_one() -> None:
     made = statements_of(
         "INSERT INTO t VALUES (1, 'a', 2.5), (2, NULL, 3);INSERT INTO t VALUES (7, 'b', 1e3)", "mysql"
     )
     assert [each.sql for each in made] == ["INSERT INTO t VALUES (?, ?, ?)"]
 
 
-def test_comments_are_left_out_and_what_mysql_runs_of_them_is_kept() -> None:
+def test_comments_are_dropped_and_mysql_executable_ones_kept() -> None:
     text = "SELECT /* user 7 */ /*!40001 SQL_NO_CACHE */ a FROM t -- x\n"
     (only,) = merged([Statement(text)], "mysql")
     assert only.sql == "SELECT SQL_NO_CACHE a FROM t"
@@ -138,7 +138,7 @@ def test_an_empty_file_has_no_statement() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_statements_take_seconds_not_minutes_of_a_processor() -> None:
+def test_hundred_thousand_statements_take_seconds_of_cpu() -> None:
     text = "".join(f"SELECT a FROM t{n % 500} WHERE b = {n} AND c = 'x{n}';\n" for n in range(100_000))
     began = time.process_time()
     assert len(statements_of(text, "postgresql")) == 500

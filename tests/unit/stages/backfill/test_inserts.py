@@ -112,7 +112,7 @@ def test_a_page_of_generated_code_is_the_page_of_items_for(
     assert shop.tickets.highest() == reference.tickets.highest()
 
 
-def test_a_key_of_two_rows_stays_the_first_ones_and_one_that_was_given_up_is_taken() -> None:
+def test_key_of_two_rows_stays_with_the_first_until_given_up() -> None:
     shop = shop_with(two_rows_of_one_key)
     page = copied(shop, ConditionalPath(shop.refresh, shop.open_findings, {}), "named")
     assert [(finding.kind, finding.source_key) for finding in page.findings] == [("collision", "[2]")]
@@ -153,7 +153,7 @@ def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.Mon
     assert (page.receipt.items, len(page.written)) == (77, 77)
 
 
-def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
+def test_key_that_names_a_row_is_never_read_as_server_text() -> None:
     class RawSource(MemorySource):
         def raw_places(self, plan: EntityPlan) -> frozenset[int]:
             return frozenset(range(len(plan.slots)))

@@ -127,7 +127,7 @@ def test_what_a_relay_writes_meanwhile_stays() -> None:
     assert shop.store.items[key]["type"] == TOMBSTONE
 
 
-def test_a_row_that_comes_back_between_both_readings_keeps_its_items() -> None:
+def test_row_that_returns_between_both_readings_keeps_its_items() -> None:
     revised = Revised(FEWER)
 
     def renamed() -> None:
@@ -144,7 +144,7 @@ def test_types_that_are_written_together_are_sent_together() -> None:
     assert set(kinds(revised.written()).values()) == {"User", "Email"}
 
 
-def test_a_row_of_them_that_gives_keys_up_is_written_in_one_transaction() -> None:
+def test_row_that_gives_up_keys_is_written_in_one_transaction() -> None:
     revised = Revised(MOVED, ATOMIC, ATOMIC.replace("EMAIL#{e}", "MAIL#{e}"))
     sizes: list[int] = []
     together = revised.shop.store.write_together

@@ -40,7 +40,7 @@ def test_who_waits_can_be_stopped() -> None:
         pace.wait(stopped)
 
 
-def test_a_throttle_changes_the_limit_and_off_gives_back_the_job_s_own() -> None:
+def test_throttle_changes_the_limit_and_off_restores_it() -> None:
     limit = WriteLimit(50)
     pace = Pace(limit)
     pace.obey(Throttle(max_write_units=200, who="me", since=1.0))
@@ -55,7 +55,7 @@ def test_a_throttle_changes_the_limit_and_off_gives_back_the_job_s_own() -> None
     assert unlimited.units_at_most is None
 
 
-def test_a_source_above_its_limit_holds_and_one_that_cannot_be_asked_too() -> None:
+def test_source_above_its_limit_or_unreachable_holds_the_pace() -> None:
     answers: list[float | Exception] = [3.0, 31.0, 25.0, SourceError("it is away"), 1.0]
 
     def ask() -> float:
@@ -75,7 +75,7 @@ def test_a_source_above_its_limit_holds_and_one_that_cannot_be_asked_too() -> No
     assert pace.strains == {"load": (1.0, 25.0)}
 
 
-def test_a_source_that_never_answers_the_question_is_an_error_at_the_start() -> None:
+def test_source_query_that_never_works_is_an_error_at_the_start() -> None:
     def ask() -> float:
         raise SourceError("no such table")
 

@@ -115,7 +115,7 @@ def filled() -> FakeStore:
     return store
 
 
-def test_a_count_says_what_a_delete_takes_away_and_deletes_nothing() -> None:
+def test_count_reports_a_deletes_items_and_deletes_nothing() -> None:
     store = filled()
     counts = Undo(store, TABLE, frozenset({"order"}), no_fence).count()
     assert counts.types == Counter({("order", "Order"): 20, ("order", "Line"): 20})
@@ -132,7 +132,7 @@ def test_items_of_others_stay() -> None:
     assert (again.items, again.gone) == (0, 0)
 
 
-def test_tombstones_and_the_control_item_are_neither_ours_nor_anothers() -> None:
+def test_tombstones_and_control_item_are_neither_ours_nor_others() -> None:
     store = filled()
     dead: Item = {"PK": "P#7", "SK": "OLD", "type": TOMBSTONE, "_src": "order:[7]", "_tk": 3}
     put_items(store, [dead])

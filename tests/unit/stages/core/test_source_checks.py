@@ -127,7 +127,7 @@ def test_a_run_is_the_same_as_long_as_it_reads_the_same(running: Running) -> Non
     assert running.digest() != before
 
 
-def test_a_statement_that_misses_a_name_for_another_reason_keeps_its_message(running: Running) -> None:
+def test_statement_missing_an_unrelated_name_keeps_its_message(running: Running) -> None:
     with (
         pins.refused(SourceError),
         running.open() as source,

@@ -31,7 +31,7 @@ def test_tails_are_those_of_the_sum(of: int, share: Fraction) -> None:
             assert fewer == 1.0
 
 
-def test_a_thousand_without_one_are_below_three_in_a_thousand_by_one_chance_in_twenty() -> None:
+def test_thousand_without_one_are_below_0_3_percent_at_p_0_05() -> None:
     assert chance_of_fewer(0, 1000, 0.003) < 0.05 < chance_of_fewer(0, 990, 0.003)
     assert chance_of_fewer(1, 1000, 0.003) > 0.05
 

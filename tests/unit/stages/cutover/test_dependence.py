@@ -222,7 +222,7 @@ def test_a_job_of_which_nothing_depends_on_sql_is_done() -> None:
     assert said["changes"] == pins.text()
 
 
-def test_two_looks_without_a_change_are_quiet_whatever_happened_before() -> None:
+def test_two_looks_without_a_change_are_quiet_despite_the_past() -> None:
     said = {line.name: line for line in still_needed(replace(DONE, looks=(GAP, GAP)), CutoverSettings())}
     assert said["changes"].found == pins.text("day")
     assert (said["changes"].verdict, said["transactions"].verdict) == ("ok", "ok")
@@ -236,7 +236,7 @@ def test_what_still_depends_on_sql_stands_against_the_end(what: str) -> None:
     assert failing(replace(DONE, **wrong)) == said
 
 
-def test_a_pattern_that_still_reads_sql_is_named_with_what_it_reads() -> None:
+def test_pattern_that_still_reads_sql_is_named_with_its_reader() -> None:
     service_registry = ServiceRegistry(
         (replace(READER, role="dual_write,read", mode="outbox"),), NOW_S, GONE_S
     )
@@ -256,7 +256,7 @@ def test_an_instance_that_fell_silent_counts_for_a_day() -> None:
         assert mend in said["silent"]
 
 
-def test_with_all_complete_a_verify_does_not_grow_old_while_the_source_rests() -> None:
+def test_verify_does_not_age_after_complete_while_source_rests() -> None:
     """By then the table may be newer than the rows, and no later verify could be clean."""
     assert failing(replace(DONE, verified=replace(CLEAN, age_s=90_000.0))) == {}
     changed = replace(LOOK, tables={"shop.a": "6", "shop.b": "1"})
@@ -279,7 +279,7 @@ def test_a_move_to_complete_wants_its_readers_alive() -> None:
     assert {line.verdict for line in still_needed(found, CutoverSettings())} == {"ok"}
 
 
-def test_users_that_change_a_table_are_named_or_else_those_that_may() -> None:
+def test_users_that_change_a_table_are_named_else_possible_ones() -> None:
     before = replace(LOOK, open={"3/7": "shop.a"}, who={"3/7": "app (nightly batch)"})
     may = {"shop.a": ["app", "root"], "shop.b": ["app", "root"]}
     after = replace(before, tables={"shop.a": "8", "shop.b": "2"}, may_write=may)
@@ -299,7 +299,7 @@ def test_tables_are_left_on_purpose_by_name() -> None:
     assert failing(found, CutoverSettings(leave=("kept_*",))) == {"unmigrated": "no"}
 
 
-def test_where_nothing_waits_in_any_table_a_shard_that_no_relay_reads_any_more_is_no_mark() -> None:
+def test_unread_shard_is_not_a_mark_if_no_table_has_waiting_ones() -> None:
     """A stream of old tables counts as behind once the last relay has ended."""
     found = replace(DONE, marks=MarksState(3, 900.0), waiting={})
     assert failing(found) == {}

@@ -44,7 +44,7 @@ def test_a_pattern_of_which_all_is_right_may_go_forward() -> None:
     assert failing(facts(State("off")), State("shadow")) == {}
 
 
-def test_relays_are_not_numbered_by_the_writers_that_each_of_them_has() -> None:
+def test_relay_line_counts_relays_and_not_their_writers() -> None:
     assert lines(facts(relays=2))["relay"].found == pins.text()
 
 
@@ -111,7 +111,7 @@ AGAINST_COMPLETE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("what", AGAINST_COMPLETE)
-def test_the_move_without_a_way_back_asks_for_a_pattern_that_goes_well(what: str) -> None:
+def test_one_way_move_needs_a_healthy_pattern(what: str) -> None:
     wrong, said = AGAINST_COMPLETE[what]
     assert failing(facts(State("live")), COMPLETE) == {}
     assert failing(facts(State("live"), **wrong), COMPLETE) == said
@@ -134,13 +134,13 @@ def test_another_mappings_windows_do_not_count_and_it_is_said() -> None:
     assert pins.said(lines(found)["comparisons"].found)
 
 
-def test_a_pattern_that_was_changed_has_no_evidence_though_the_mapping_makes_the_same_items() -> None:
+def test_changed_pattern_loses_its_evidence_despite_equal_items() -> None:
     found = facts(seen=windows(answer="old"))
     assert {window.revision for window in found.windows} == {found.revision}
     assert failing(found)["comparisons"] == "no"
 
 
-def test_evidence_of_an_answer_counts_on_where_the_mapping_changed_elsewhere() -> None:
+def test_evidence_counts_if_other_parts_of_the_mapping_change() -> None:
     assert failing(facts(seen=windows(revision="of before"))) == {}
 
 
@@ -159,7 +159,7 @@ def test_replayed_answers_count_until_the_table_answers() -> None:
     assert "kinds" not in failing(facts(State("ramp", 1), replayed))
 
 
-def test_half_of_the_parameter_kinds_are_enough_and_fewer_are_not() -> None:
+def test_half_of_the_parameter_kinds_suffice_and_fewer_do_not() -> None:
     three = replace(PATTERN, params=tuple(replace(PATTERN.params[1], name=name) for name in "abc"))
     said = lines(facts(pattern=three))["kinds"]
     assert (said.found, said.verdict) == ("2 of 8", "no")
@@ -242,7 +242,7 @@ def test_every_reader_acts_by_the_phase_and_has_the_mapping() -> None:
     assert failing(facts(service_registry=ServiceRegistry((), NOW_S, GONE_S))) == {"instances": "no"}
 
 
-def test_an_instance_that_died_without_goodbye_stops_moves_until_it_is_evicted() -> None:
+def test_dead_unregistered_instance_stops_moves_until_evicted() -> None:
     dead = replace(READER, id="dead", alive_at=NOW_S - GONE_S - 1)
     found = facts(service_registry=ServiceRegistry((READER, dead), NOW_S, GONE_S))
     assert failing(found) == {"silent": "unknown"}
@@ -286,7 +286,7 @@ def test_a_silent_instance_stands_against_moves_until(
     assert failing(live, State("complete")) == to_complete
 
 
-def test_a_living_instance_stands_against_moves_however_many_newer_ones_there_are() -> None:
+def test_living_instance_blocks_moves_despite_newer_ones() -> None:
     """Workers of one host: the first one has not seen the last move yet."""
     late, *others = (replace(READER, id=id_, pid=pid) for pid, id_ in enumerate(("late", "b", "c", "d")))
     newer = [replace(one, since=NOW_S - 3) for one in others]
@@ -324,9 +324,7 @@ def test_a_window_counts_up_to_the_age_that_is_allowed(seconds_late: int, counte
 
 
 @pytest.mark.parametrize(("seconds_late", "counted"), [(0, 500), (1, 0)])
-def test_a_window_that_began_with_the_move_counts_and_an_earlier_one_does_not(
-    seconds_late: int, counted: int
-) -> None:
+def test_window_begun_with_the_move_counts_and_an_earlier_not(seconds_late: int, counted: int) -> None:
     made = facts()
     begun_at = int(made.phase.since) - seconds_late
     found = replace(made, windows=[replace(window(), begun_at=begun_at)])

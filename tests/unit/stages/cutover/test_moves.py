@@ -55,7 +55,7 @@ def test_what_is_unknown_refuses_and_an_override_is_on_record(cutover: Cutover) 
     assert json.loads(line.evidence)[1]["verdict"] == "unknown"
 
 
-def test_a_move_that_is_none_is_refused_before_any_evidence_is_asked(cutover: Cutover) -> None:
+def test_invalid_move_is_refused_before_evidence_is_read(cutover: Cutover) -> None:
     def never(known: PatternPhase, after: State) -> list[Line]:
         raise AssertionError
 
@@ -137,7 +137,7 @@ def test_items_that_callers_are_answered_from_are_not_taken_away() -> None:
         ownership(orders_of_a_user="ramp").refuse_answering({"orders"})
 
 
-def test_an_entity_that_the_service_writes_is_left_alone_by_every_job() -> None:
+def test_entity_that_the_service_writes_is_left_out_of_every_job() -> None:
     ownership(("orders",), ("orders",), orders_of_a_user="complete").need_direct()
     with pins.refused(SettingsError, "orders"):
         ownership(("orders",), ("orders",), orders_of_a_user="live").need_direct()

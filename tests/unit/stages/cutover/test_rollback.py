@@ -44,9 +44,7 @@ CHANGING = WaitingRow(("orders", "[2]"), "changing", 0.0)
         (Unknown("away"), {"way back": "unknown"}),
     ],
 )
-def test_complete_wants_a_way_back_or_to_hear_that_none_is_wanted(
-    way_back: WayBack | Unknown, said: dict[str, str]
-) -> None:
+def test_complete_needs_a_rollback_or_one_way(way_back: WayBack | Unknown, said: dict[str, str]) -> None:
     lines = list(stays_open(lambda: way_back, LIMITS, one_way=False))
     assert {line.name: line.verdict for line in lines} == said
     assert all("--one-way" in line.mend for line in lines if line.verdict != "ok")
@@ -67,7 +65,7 @@ def test_complete_wants_a_way_back_or_to_hear_that_none_is_wanted(
         (ReverseStatus(False, {}, 0, []), (), False, {}),
     ],
 )
-def test_the_way_back_is_refused_where_a_row_waits_in_vain_and_not_for_being_behind(
+def test_rollback_is_refused_for_stuck_rows_and_not_for_lag(
     status: ReverseStatus, writing: tuple[str, ...], is_drained: bool, said: dict[str, str]
 ) -> None:
     lines = may_go_back(WayBack([], status), writing, (), is_drained=is_drained)
@@ -125,7 +123,7 @@ class Steps:
         return step
 
 
-def test_rows_are_whole_before_changes_leave_marks_and_the_record_comes_last() -> None:
+def test_rollback_completes_rows_before_marks_and_record_is_last() -> None:
     steps = Steps()
     assert steps.going_back().run() == 3
     assert steps.done == ORDER
@@ -170,7 +168,7 @@ def test_what_is_not_proven_changes_nothing(steps: Steps, done: list[str]) -> No
     assert steps.done == done
 
 
-def test_where_nothing_was_direct_it_says_how_rows_become_the_truth() -> None:
+def test_rollback_without_direct_writes_names_how_rows_catch_up() -> None:
     steps = Steps(is_clean=False)
     with pins.refused(RefusedError):
         replace(steps.going_back(), drain=None, look=None).run()

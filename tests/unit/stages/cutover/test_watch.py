@@ -94,7 +94,7 @@ def moved_back_at(times: float, kind: str, seed: int) -> int | None:
 
 
 @pytest.mark.parametrize("kind", ["mismatches", "errors", "p99"])
-def test_a_thousand_windows_at_half_the_limit_never_go_back_and_at_twice_the_limit_always(kind: str) -> None:
+def test_watch_never_moves_back_at_half_limit_always_at_twice(kind: str) -> None:
     seeds = range(1 if kind == "p99" else 3)
     many = range(1 if kind == "p99" else 8)
     assert [moved_back_at(0.5, kind, seed) for seed in many] == [None] * len(many)
@@ -214,7 +214,7 @@ def test_a_pattern_with_few_calls_goes_back_by_those_of_days(shop: Shop) -> None
     assert [one.after for one in shop.watch.once()] == [State("shadow")]
 
 
-def test_of_a_pattern_with_many_calls_hours_are_read_and_not_days(shop: Shop) -> None:
+def test_watch_reads_hours_not_days_of_a_busy_pattern(shop: Shop) -> None:
     shop.at(State("shadow"), State("ramp", 10))
     for _ in range(24):
         shop.now_s += 3600
@@ -328,7 +328,7 @@ def test_the_words_of_a_list_never_meet_a_shell(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_a_run_that_fails_is_told_and_one_that_was_stopped_is_not(tmp_path: Path) -> None:
+def test_failed_run_calls_the_hook_and_a_stopped_run_does_not(tmp_path: Path) -> None:
     journal = SqlJournal.in_memory()
     run = journal.start_run(RunIdentity("verify", "shop", "table", "rev"))
     out = tmp_path / "out"
@@ -360,7 +360,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("what", FAILING)
-def test_a_hook_that_fails_is_logged_without_its_words_and_stops_no_other(what: str, tmp_path: Path) -> None:
+def test_failing_hook_is_logged_without_output_and_blocks_none(what: str, tmp_path: Path) -> None:
     command, said = FAILING[what]
     out = tmp_path / "out"
     hooks = [

@@ -116,14 +116,14 @@ def test_what_differed_before_a_clean_verify_began_is_history(
     assert sum(counted.by_origin.total() for counted in history.values()) == mended
 
 
-def test_a_window_that_begins_after_a_move_ends_with_its_minute_all_the_same() -> None:
+def test_window_begun_after_a_move_still_ends_with_its_minute() -> None:
     after_move = replace(WINDOW, begun_at=MINUTE + 57)
     for verified_s, mended in ((MINUTE + 59.0, 0), (MINUTE + 60.0, 2)):
         windows = Windows([after_move], ANSWERS, NOW_S, verified_s=verified_s)
         assert windows.patterns(["recent"])[0].mended == mended
 
 
-def test_a_replay_whose_samples_made_room_for_younger_ones_is_no_older_than_they_are() -> None:
+def test_replay_that_lost_samples_is_as_recent_as_newer_samples() -> None:
     younger = replace(AT_END, writer="w9", at=MINUTE + 0.0)
     windows = Windows([REPLAY], ANSWERS, NOW_S, verified_s=MINUTE - 1.0, samples=[younger])
     assert windows.patterns(["recent"])[0].mended == 0
@@ -157,7 +157,7 @@ def test_patterns_that_differ_stand_before_those_that_do_not() -> None:
     ("age_s", "width_s"),
     [(0, 60), (95 * 60, 60), (97 * 60, 300), (86_000, 900), (7 * 86_400, 10_800), (80 * 86_400, 86_400)],
 )
-def test_a_timeline_has_spans_without_gaps_and_at_most_96_of_them(age_s: int, width_s: int) -> None:
+def test_timeline_has_at_most_96_spans_without_gaps(age_s: int, width_s: int) -> None:
     first = replace(WINDOW, begun_at=(int(NOW_S) - age_s) // 60 * 60)
     line = Windows([first, WINDOW], ANSWERS, NOW_S).timeline(0)
     assert line.width_s == width_s

@@ -85,9 +85,7 @@ def test_all_rows_are_exact(source: SqlSource, checked: Checked) -> None:
     assert asked["of_author"].calls_per_s == 3.0
 
 
-def test_rows_by_chance_stand_for_all_and_sql_counts_what_patterns_read(
-    source: SqlSource, checked: Checked
-) -> None:
+def test_sampled_rows_stand_for_all_and_sql_counts_pattern_reads(source: SqlSource, checked: Checked) -> None:
     exact, made = (
         sized(source, checked, SampleBounds()),
         sized(source, checked, SampleBounds(rows_exact=1_000, sampled=500)),

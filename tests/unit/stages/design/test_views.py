@@ -39,7 +39,7 @@ def test_what_is_left_out_is_counted() -> None:
     assert (len(table.collections), table.more) == (4, 3)
 
 
-def test_attributes_of_one_type_stand_below_each_other_though_some_items_lack_them() -> None:
+def test_attributes_of_one_type_share_columns_if_some_lack_them() -> None:
     users: list[dict[str, Any]] = [
         {"id": 1, "email": None, "name": "A"},
         {"id": 2, "email": "b@x", "name": None},
@@ -49,7 +49,7 @@ def test_attributes_of_one_type_stand_below_each_other_though_some_items_lack_th
     assert [list(found.items[0].attributes) for found in table.collections] == [["name"], ["email"]]
 
 
-def test_a_key_shows_its_collection_in_the_table_and_in_each_index() -> None:
+def test_key_shows_its_collection_in_the_table_and_each_index() -> None:
     views = views_of(USERS_ROWS, ORDERS_ROWS)
     assert under(views, "USER#1") == {"": ["Order", "Order", "User"]}
     assert under(views, "EMAIL#secret2@x") == {"GSI1": ["User"]}

@@ -78,7 +78,7 @@ def test_one_that_runs_once_says_that_it_cannot() -> None:
         daemon(Shop(), Away(lambda: 0.0), Told()).run(once=True)
 
 
-def test_it_says_what_one_worker_met_and_not_that_the_others_were_stopped() -> None:
+def test_daemon_reports_the_worker_error_not_the_interruptions() -> None:
     told = Told()
 
     def relay(check: Callable[[], None]) -> Relay:
@@ -94,7 +94,7 @@ def test_it_says_what_one_worker_met_and_not_that_the_others_were_stopped() -> N
         both.run(once=True)
 
 
-def test_one_that_is_held_takes_nothing_and_goes_on_when_it_is_let_go() -> None:
+def test_held_relay_takes_nothing_and_continues_when_released() -> None:
     shop, told, looks = Shop(), Told(), []
     shop.change("users", 1, name="Ann")
     held = daemon(shop, FakeWriters(lambda: 0.0), told)

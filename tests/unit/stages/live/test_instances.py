@@ -117,9 +117,7 @@ def test_an_instance_is_registered_renewed_and_says_goodbye(instances: FakeInsta
     beating.stop()
 
 
-def test_what_does_not_fit_at_the_start_is_an_error_and_registers_nothing(
-    instances: FakeInstances, look: Look
-) -> None:
+def test_unfit_service_fails_at_the_start_and_registers_nothing(instances: FakeInstances, look: Look) -> None:
     look.wrong = SettingsError("capture is not installed")
     with pins.refused(SettingsError):
         Service(instances, look).start()
@@ -132,7 +130,7 @@ def test_a_journal_that_is_away_at_the_start_is_an_error(instances: FakeInstance
         Service(instances, look).start()
 
 
-def test_a_journal_that_goes_away_later_is_logged_once_and_is_no_fault(
+def test_journal_outage_after_the_start_is_logged_once(
     instances: FakeInstances, look: Look, beating: Service
 ) -> None:
     with capture_logs() as logged:
@@ -146,7 +144,7 @@ def test_a_journal_that_goes_away_later_is_logged_once_and_is_no_fault(
     assert [line["event"] for line in logged] == ["instance_cannot_look"]
 
 
-def test_what_fits_no_longer_fails_the_next_write_until_it_fits_again(look: Look, beating: Service) -> None:
+def test_lost_fit_fails_each_write_until_restored(look: Look, beating: Service) -> None:
     beating.check()
     look.wrong = SettingsError("capture was taken away")
     until(lambda: faulty(beating))
@@ -157,7 +155,7 @@ def test_what_fits_no_longer_fails_the_next_write_until_it_fits_again(look: Look
     until(lambda: not faulty(beating))
 
 
-def test_a_source_that_cannot_be_asked_is_no_fault_and_mends_none(look: Look, beating: Service) -> None:
+def test_unreachable_source_neither_causes_nor_clears_a_fault(look: Look, beating: Service) -> None:
     look.wrong = SourceError("the source is away")
     calls = look.calls
     until(lambda: look.calls > calls + 3)
@@ -178,7 +176,7 @@ def test_a_heartbeat_that_has_died_is_not_silent(look: Look, beating: Service) -
         beating.check()
 
 
-def test_an_instance_silent_for_a_day_is_forgotten_at_the_next_start(look: Look) -> None:
+def test_instance_silent_for_a_day_is_forgotten_at_next_start(look: Look) -> None:
     now = [1000.0]
     instances = FakeInstances(lambda: now[0])
     instances.enter(me())
@@ -194,9 +192,7 @@ def said(instances: Instances) -> list[tuple[str, str, str]]:
     return [(one.role, one.mode, one.installation) for one in instances.known()]
 
 
-def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
-    journal: SqlJournal, look: Look
-) -> None:
+def test_writing_and_reading_process_is_one_instance_with_roles(journal: SqlJournal, look: Look) -> None:
     instances = SqlInstances(journal.database, "shop")
     with running(instances, look, 60) as service:
         (first,) = instances.known()
@@ -223,9 +219,7 @@ def test_a_process_that_begins_again_is_a_new_instance(instances: FakeInstances,
     assert instances.known() == []
 
 
-def test_what_fits_no_longer_fails_the_writes_of_its_own_role_alone(
-    instances: FakeInstances, look: Look
-) -> None:
+def test_lost_fit_of_a_role_fails_only_its_own_writes(instances: FakeInstances, look: Look) -> None:
     other = Look()
     with running(instances, look) as service:
         strict = ServiceRole("dual_write", other, "strict", "here")
@@ -268,9 +262,7 @@ needs_proc = pytest.mark.skipif(
 
 
 @needs_proc
-def test_a_process_says_goodbye_for_one_of_its_machine_that_was_killed(
-    journal: SqlJournal, look: Look
-) -> None:
+def test_process_deregisters_a_killed_one_of_its_machine(journal: SqlJournal, look: Look) -> None:
     instances = SqlInstances(journal.database, "shop")
     pid, born = ended_process()
     killed = instances.enter(replace(me("another"), pid=pid, born=born))
@@ -320,9 +312,7 @@ def test_a_process_that_was_frozen_looks_before_its_next_write(instances: FakeIn
             service.check()
 
 
-def test_a_process_that_was_frozen_goes_on_where_nothing_can_be_asked(
-    instances: FakeInstances, look: Look
-) -> None:
+def test_frozen_process_continues_if_its_look_fails(instances: FakeInstances, look: Look) -> None:
     now = [0.0]
     with running(instances, look, 3600, silent_s=30, clock=lambda: now[0]) as service:
         look.wrong, now[0] = StoppedError("the journal is away"), 100.0
@@ -333,9 +323,7 @@ def test_a_process_that_was_frozen_goes_on_where_nothing_can_be_asked(
         assert look.calls == before + 1
 
 
-def test_of_many_writes_after_a_freeze_one_looks_and_all_wait_for_it(
-    instances: FakeInstances, look: Look
-) -> None:
+def test_one_of_many_writes_after_a_freeze_looks_and_all_wait(instances: FakeInstances, look: Look) -> None:
     now = [0.0]
     with running(instances, look, 3600, silent_s=30, clock=lambda: now[0]) as service:
         look.wrong, now[0] = SettingsError("every pattern is complete"), 100.0
@@ -416,9 +404,7 @@ def test_a_forked_child_is_an_instance_of_its_own(journal: SqlJournal, look: Loo
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_heartbeat_that_has_stopped_does_not_begin_again_in_a_child(
-    instances: FakeInstances, look: Look
-) -> None:
+def test_stopped_heartbeat_does_not_restart_in_a_child(instances: FakeInstances, look: Look) -> None:
     with running(instances, look):
         pass
     looks = look.calls
@@ -432,7 +418,7 @@ def test_a_heartbeat_that_has_stopped_does_not_begin_again_in_a_child(
     gc.collect()
 
 
-def test_writers_wait_a_moment_for_a_heart_that_waits_for_its_journal_and_go_on() -> None:
+def test_writers_wait_briefly_for_a_stalled_heartbeat() -> None:
     instances, look = FakeInstances(time.time), Look()
     asking, answered, later = Event(), Event(), [0.0]
 
@@ -458,7 +444,7 @@ def test_writers_wait_a_moment_for_a_heart_that_waits_for_its_journal_and_go_on(
         made.stop()
 
 
-def test_a_role_that_begins_while_the_last_one_ends_has_a_heart_that_beats() -> None:
+def test_role_begun_while_the_last_one_ends_has_a_heartbeat() -> None:
     look = Look()
     leaving, left = Event(), Event()
 

@@ -41,7 +41,7 @@ def test_a_ticket_drawn_twice_is_refused(lost: int, refused: bool) -> None:
     assert memory.highest() == store.read_control().ticket == known + 1
 
 
-def test_a_ticket_that_the_table_knows_is_refused_and_kept_in_the_journal() -> None:
+def test_ticket_known_to_the_table_is_refused_and_journaled() -> None:
     tickets, memory, store = MemoryTickets(), FakeMemory(), store_of_a_table()
     store.raise_control(tickets.highest() + 1)
     with pytest.raises(RestoredError):

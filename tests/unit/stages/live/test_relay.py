@@ -19,7 +19,7 @@ from tests.support_fence import PageOf, no_fence
 from tests.unit.stages.core.live_world import Shop
 
 
-def test_marks_that_were_read_before_the_ids_began_again_are_not_finished() -> None:
+def test_marks_read_before_the_ids_began_again_are_not_finished() -> None:
     """A restored source gives the same ids to other marks."""
     root, generations = ("user", "[1]"), ["first", "first", "second"]
     ahead = Ahead(MemoryMarks(), lambda mark: Reach({root: set()}), lambda: generations.pop(0))
@@ -28,7 +28,7 @@ def test_marks_that_were_read_before_the_ids_began_again_are_not_finished() -> N
     assert ahead.done([root], ()) == []
 
 
-def test_marks_are_not_finished_when_ids_begin_again_before_their_read() -> None:
+def test_marks_are_not_finished_if_ids_begin_again_before_a_read() -> None:
     root, now = ("user", "[1]"), ["first"]
     ahead = Ahead(MemoryMarks(), lambda mark: Reach({root: set()}), lambda: now[0])
     ahead.add([Mark(1)])
@@ -58,7 +58,7 @@ def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
     assert {item["name"] for key, item in shop.live().items() if key[1] != "META"} == {"Zoë"}
 
 
-def test_marks_past_the_roots_that_are_refreshed_at_once_are_given_back(
+def test_marks_past_the_limit_of_roots_at_once_are_given_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("migrator.stages.live.relay.VALUES_A_SELECT", 2)
@@ -88,7 +88,7 @@ def test_second_parent_of_many_waits_while_a_turn_is_full() -> None:
     assert shop.relay.once().advanced == 1
 
 
-def test_a_mark_that_cannot_be_worked_stops_no_other_and_comes_again_later() -> None:
+def test_failing_mark_stops_no_other_and_is_retried_later() -> None:
     shop = Shop()
     shop.marks.leave("dropped", {"id": 1}, None)
     shop.change("users", 1, name="Ann")
@@ -99,7 +99,7 @@ def test_a_mark_that_cannot_be_worked_stops_no_other_and_comes_again_later() -> 
     assert (state.waiting, state.failed, state.unripe) == (0, 1, 1)
 
 
-def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_no_other() -> None:
+def test_unreadable_mark_becomes_a_finding_and_stops_no_other() -> None:
     shop = Shop()
     shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="its item keys are damaged"))
     shop.change("users", 1, name="Ann")
@@ -141,7 +141,7 @@ class Watched(FakeStore):
         return super().write(items, fresh=fresh)
 
 
-def test_items_of_new_rows_are_tried_as_inserts_and_others_are_put() -> None:
+def test_items_of_new_rows_are_inserted_first_and_others_put() -> None:
     shop = Shop()
     for number in (1, 2, 3):
         shop.change("users", number, name="Ann")
@@ -200,7 +200,7 @@ class Slow(FakeStore):
         return super().write(items, fresh=fresh)
 
 
-def test_a_slow_table_gets_fewer_marks_at_once_and_a_quick_one_more() -> None:
+def test_slow_table_gets_fewer_marks_at_once_and_a_quick_more() -> None:
     shop = Shop(marks=200, lease_s=4.0)
     shop.refresh.store = store = Slow(shop.checked.mapping.table, no_fence)
     shop.relay.clock = lambda: store.now_s
@@ -266,7 +266,7 @@ def test_a_row_that_was_not_asked_for_is_left_alone() -> None:
     assert shop.live() == {}
 
 
-def test_a_counter_that_went_back_stops_the_relay_and_draws_nothing() -> None:
+def test_decreased_counter_stops_the_relay_and_draws_nothing() -> None:
     shop = Shop(lease_s=0.0)
     shop.memory.reached(5 * 10**12)
     before = shop.tickets.highest()
@@ -294,7 +294,7 @@ def test_a_cursor_of_another_mapping_begins_anew() -> None:
     assert {item["name"] for item in shop.live().values() if item["type"] == "Order"} == {"Zoë"}
 
 
-def test_a_row_that_gives_up_a_key_leaves_it_to_the_row_that_wanted_it() -> None:
+def test_row_that_gives_up_a_key_leaves_it_to_the_requesting_row() -> None:
     shop = Shop()
     shop.change("users", 1, name="Ann", email="a@x")
     shop.relay.once()
@@ -316,7 +316,7 @@ REFUSING = """
 """
 
 
-def test_a_refused_row_is_open_before_its_mark_goes_and_closed_when_it_was_worked_well(
+def test_refused_row_opens_before_its_mark_ends_until_refreshed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shop = Shop(REFUSING)
@@ -347,7 +347,7 @@ def test_a_row_that_is_refused_and_then_deleted_is_worked_well() -> None:
     assert shop.open_findings.read() == []
 
 
-def test_a_conditional_backfill_closes_what_it_finds_well_and_keeps_the_rest() -> None:
+def test_conditional_backfill_closes_fixed_findings_only() -> None:
     shop = Shop(REFUSING)
     for number in (1, 2):
         shop.change("users", number, email=f"{number}@x")
@@ -431,7 +431,7 @@ def test_a_backlog_of_one_parent_costs_its_rows_not_its_changes() -> None:
     assert {item["name"] for item in shop.live().values()} == {"name 39"}
 
 
-def test_where_a_walk_takes_too_long_those_that_wait_for_it_are_given_back() -> None:
+def test_marks_waiting_for_a_slow_walk_are_given_back() -> None:
     shop = Shop(marks=20, roots=3, lease_s=0)
     _of_one_parent(shop, 3)
     worked = shop.relay.once()
@@ -441,7 +441,7 @@ def test_where_a_walk_takes_too_long_those_that_wait_for_it_are_given_back() -> 
     assert {item["name"] for item in shop.live().values()} == {"name 2"}
 
 
-def test_a_change_that_comes_while_a_parents_rows_are_walked_waits_for_a_walk_of_its_own() -> None:
+def test_change_during_a_walk_of_parent_rows_waits_for_another() -> None:
     shop = Shop(marks=20, roots=3)
     _of_one_parent(shop, 3)
     shop.refresh.store = store = Changing(shop.checked.mapping.table, no_fence)

@@ -77,7 +77,7 @@ def test_all_items_of_a_row_and_its_tombstones_are_one_request(shop: Atomic) -> 
     assert (shop.names(), shop.emails()) == (["Bea"], {"b@x": "users:[1]"})
 
 
-def test_items_that_no_atomic_pattern_reads_are_written_by_themselves(shop: Atomic) -> None:
+def test_items_that_no_atomic_pattern_reads_are_written_singly(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"))
     shop.change("orders", 1, user_id=1)
     shop.relay.once()
@@ -109,7 +109,7 @@ def test_a_key_that_moves_on_follows_whichever_mark_comes_first(first: int) -> N
     assert shop.names() == ["Ann 2", "Bob"]
 
 
-def test_a_key_that_another_row_really_has_keeps_back_no_other_item_of_the_row(shop: Atomic) -> None:
+def test_key_of_another_row_holds_back_no_other_item(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"), (2, "Bob", "b@x"))
     shop.change("users", 2, name="Bob 2", email="a@x")
     (refreshed,) = shop.relay.once().refreshed
@@ -121,14 +121,14 @@ def test_a_key_that_another_row_really_has_keeps_back_no_other_item_of_the_row(s
     assert shop.memory.requests == {}
 
 
-def test_a_key_of_a_foreign_item_keeps_back_no_other_item_of_the_row(shop: Atomic) -> None:
+def test_key_of_a_foreign_item_holds_back_no_other_item(shop: Atomic) -> None:
     put_items(shop.store, [{"PK": "EMAIL#a@x", "SK": "EMAIL", "type": "Foreign"}])
     shop.users((1, "Ann", "a@x"))
     assert shop.names() == ["Ann"]
     assert shop.store.items["EMAIL#a@x", "EMAIL"]["type"] == "Foreign"
 
 
-def test_a_key_that_was_given_away_long_ago_keeps_back_no_other_item(shop: Atomic) -> None:
+def test_key_given_away_long_ago_holds_back_no_other_item(shop: Atomic) -> None:
     """A mark of the past says that the row had a key which is another's by now."""
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, email="b@x")
@@ -163,7 +163,7 @@ def test_a_row_of_which_all_is_newer_is_done(shop: Atomic) -> None:
     assert (refreshed.newer, refreshed.stored, shop.noted.requests) == (2, 0, [2])
 
 
-def test_a_page_writes_a_row_in_one_request_and_buries_what_it_had(shop: Atomic) -> None:
+def test_page_writes_a_row_in_one_request_and_deletes_old_items(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, name="Bea", email="b@x")
     plan = shop.refresh.entities["users"].compiled.plan
@@ -184,9 +184,7 @@ def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
 
 
 @pytest.mark.parametrize("singly", [False, True])
-def test_a_group_that_the_table_refuses_is_written_singly_or_is_one_marks_trouble(
-    shop: Atomic, *, singly: bool
-) -> None:
+def test_refused_group_is_written_singly_or_fails_its_own_mark(shop: Atomic, *, singly: bool) -> None:
     class Refusing(Noted):
         def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
             if not singly and any(item.key[0] == "USER#2" for item in items):
@@ -218,7 +216,7 @@ def item(key: str, source: str = "a:[1]", type_: str = "A", **more: str) -> Enco
 TOGETHER = {"a": frozenset({"A", "B"})}
 
 
-def test_only_types_that_are_read_together_and_tombstones_make_a_group() -> None:
+def test_only_types_read_together_and_tombstones_form_a_group() -> None:
     items = [item("1"), item("2", type_="B"), item("3", type_="C"), item("4", type_=TOMBSTONE)]
     others = [item("5", "b:[1]"), item("6", "b:[1]", TOMBSTONE), item("7", "a:[2]")]
     sending = sorted_out([*items, *others], TOGETHER)
@@ -236,9 +234,7 @@ def test_of_two_items_of_one_key_the_later_one_is_in_the_group() -> None:
 
 
 @pytest.mark.parametrize(("count", "is_whole"), [(99, True), (100, True), (101, False)])
-def test_a_group_of_more_than_100_is_a_finding_and_written_item_by_item(
-    count: int, *, is_whole: bool
-) -> None:
+def test_group_of_more_than_100_is_a_finding_and_written_singly(count: int, *, is_whole: bool) -> None:
     sending = sorted_out([item(str(n)) for n in range(count)], TOGETHER)
     assert ([len(group) for group in sending.groups], len(sending.live)) == (
         ([count], 0) if is_whole else ([], count)
@@ -246,7 +242,7 @@ def test_a_group_of_more_than_100_is_a_finding_and_written_item_by_item(
     assert [one.source_key for one in sending.findings()] == ([] if is_whole else ["[1]"])
 
 
-def test_a_group_of_more_than_4_mb_is_a_finding_and_written_item_by_item() -> None:
+def test_group_of_more_than_4_mb_is_a_finding_and_written_singly() -> None:
     large = [item(str(n), text="x" * 399_000) for n in range(11)]
     assert len(sorted_out(large[:10], TOGETHER).groups[0]) == 10
     sending = sorted_out(large, TOGETHER)
@@ -262,7 +258,7 @@ def test_a_key_that_is_apart_is_in_no_group() -> None:
     assert [one.key[0] for one in sending.live] == ["2"]
 
 
-def test_groups_that_share_a_key_go_one_after_the_other_tombstones_first() -> None:
+def test_groups_sharing_a_key_are_sequential_tombstones_first() -> None:
     wants, gives, other = (
         [item("1")],
         [item("1", "a:[2]", TOMBSTONE), item("2", "a:[2]")],

@@ -33,7 +33,7 @@ from tests.fakes.marks import MemoryMarks
 from tests.support_fence import all_answered
 
 
-def test_a_service_of_a_mapping_that_no_relay_has_worked_by_does_not_start() -> None:
+def test_service_with_a_mapping_unknown_to_relays_does_not_start() -> None:
     for standing in ("first", "newest", "old"):
         refuse_new_revision(standing)
     with pins.refused(SettingsError):
@@ -69,7 +69,7 @@ def test_what_the_marks_of_a_service_lack_is_known(
     assert every.unmarked_by(Revision("own", "own", marked={"users": USERS})) == ["users.*", "users.name"]
 
 
-def test_strict_mode_needs_a_server_and_a_connection_for_each_session() -> None:
+def test_strict_mode_needs_a_server_and_a_connection_per_session() -> None:
     refuse_strict("outbox", is_file=True, max_connections=1, sessions=9)
     refuse_strict("strict", is_file=False, max_connections=None, sessions=9)
     refuse_strict("strict", is_file=False, max_connections=10, sessions=9)
@@ -113,7 +113,7 @@ def before_commit(writers: FakeWriters, strict: Any = None, rest: Rest | None = 
     return BeforeCommit(strict, leases, inside, at_once, LeftToTheRelay(), rest or Rest())
 
 
-def test_a_transaction_that_does_not_see_what_others_committed_is_refused() -> None:
+def test_transaction_that_cannot_see_other_commits_is_refused() -> None:
     writers = FakeWriters(lambda: 0.0)
     with pins.refused(SettingsError):
         before_commit(writers)(Connection("REPEATABLE READ"), [], 0.0)
@@ -215,7 +215,7 @@ def test_after_a_failure_it_rests_and_then_tries_again() -> None:
     assert tried == [0.0, REST_S]
 
 
-def test_a_service_of_another_mapping_writes_nothing_and_says_it_once() -> None:
+def test_service_of_another_mapping_writes_nothing_and_logs_once() -> None:
     now, book = [0.0], RevisionBook()
     FakeRevisions(book, "newer").register()
     writers = FakeWriters(lambda: now[0])

@@ -41,7 +41,7 @@ def test_turns_share_a_slot(shared_leases: SharedLeases) -> None:
     assert living(shared_leases) == 0
 
 
-def test_the_time_is_the_journals_also_after_the_last_place_was_left(clock: VirtualTime) -> None:
+def test_time_is_the_journals_even_after_the_last_place_was_left(clock: VirtualTime) -> None:
     """Between two turns no writer is here, and this host's clock may be hours apart."""
     clock.now = 5_000.0
     heartbeats = WriterHeartbeats(
@@ -67,7 +67,7 @@ def test_an_old_place_is_left_when_its_last_turn_has_ended(
     assert living(shared_leases) == 0
 
 
-def test_a_place_of_which_a_turn_failed_stays_as_long_as_its_requests_may_live(
+def test_place_of_a_failed_turn_stays_for_its_request_lifetime(
     shared_leases: SharedLeases,
 ) -> None:
     with pytest.raises(ValueError, match="x"), shared_leases.turn():
@@ -85,7 +85,7 @@ def test_a_turn_of_a_writer_silent_for_too_long_is_refused(
         raise AssertionError("no turn may begin here")
 
 
-def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
+def test_turn_after_a_source_restore_is_guarded_before_it_begins(
     shared_leases: SharedLeases, clock: VirtualTime
 ) -> None:
     asked: list[float] = []

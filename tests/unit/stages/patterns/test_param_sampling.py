@@ -84,7 +84,7 @@ def test_all_of_a_key_comes_from_one_row() -> None:
     assert found.origins == {"tenant": "events.tenant", "id": "events.id"}
 
 
-def test_texts_that_the_source_takes_for_one_are_spelled_otherwise_now_and_then() -> None:
+def test_texts_equal_in_the_source_are_sometimes_respelled() -> None:
     made = checked(ONE)
     ways: tuple[Alike, ...] = ("case", "trailing spaces")
     events_table = SCHEMA.tables["events"]
@@ -192,7 +192,7 @@ def test_rows_that_do_not_fit_are_passed_over(broken: dict[str, Any]) -> None:
     assert 4 not in {one.values["id"] for one in found.draws}
 
 
-def test_one_value_without_a_form_keeps_no_other_from_being_asked() -> None:
+def test_one_value_without_a_form_does_not_stop_other_draws() -> None:
     pattern = 'params: {t: text, r: text, k: text, n: integer}\nquery: {index: ByTenant, key: [["{t}", "{r}"], ["{k}", "{n}"]]}'
     made = checked(pattern)
     source = events(30)

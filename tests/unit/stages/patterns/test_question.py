@@ -138,9 +138,7 @@ EXPIRING = {"one partition": (ONE, {"tenant": "acme"}), "shards": (SHARDS, {"kin
 
 
 @pytest.mark.parametrize("named", EXPIRING)
-def test_what_has_expired_is_in_no_answer_and_a_limit_gives_as_many_items(
-    store: FakeStore, named: str
-) -> None:
+def test_expired_items_are_in_no_answer_and_do_not_use_the_limit(store: FakeStore, named: str) -> None:
     pattern, given = EXPIRING[named]
     asked = replace(request(pattern, limit="10", **given), ttl_attribute="n")
     # An item expires in the very second that its TTL names.
@@ -204,7 +202,7 @@ def test_an_item_that_comes_twice_is_given_once(store: FakeStore) -> None:
     assert ids(fetch(moving, request(SHARDS, kind="k", limit="3")).items) == [-1, 0, 1]
 
 
-def test_partitions_of_a_table_without_a_sort_key_come_as_they_are_asked() -> None:
+def test_partitions_without_a_sort_key_come_in_requested_order() -> None:
     store = FakeStore(TableDesign("T", (KeyAttribute("PK"),), "type"), no_fence)
     put_items(store, [{"PK": f"S#{number}", "n": number} for number in range(4)])
     made = request(
@@ -394,9 +392,7 @@ class Keeping:
 
 
 @pytest.mark.parametrize(("index", "units"), [({}, 201.0), ({"IndexName": "ByShard"}, 201.0)])
-def test_thousands_of_items_take_as_many_units_as_they_have_bytes(
-    index: dict[str, str], units: float
-) -> None:
+def test_thousands_of_items_cost_units_by_their_bytes(index: dict[str, str], units: float) -> None:
     table = checked(PLAIN_GET).mapping.table
     item: Item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 181}
     meter = ReadMeter(Keeping(QueryPage([item] * 8057, read_units=1.5)))  # type: ignore[arg-type]

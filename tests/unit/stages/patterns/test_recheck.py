@@ -24,7 +24,7 @@ def sample(number: int, key: tuple[str, ...] | None, **params: str) -> Sample:
     return Sampler(PATTERN, Hidden(), "me", "rev").sample(kind, Example(params, NAMES, diff), 1.0)
 
 
-def test_samples_of_one_row_have_one_subject_whichever_question_shows_it() -> None:
+def test_samples_of_one_row_have_one_subject_in_every_pattern() -> None:
     one, same, other = (
         sample(1, ("orderId",), id="1"),
         sample(1, ("orderId",), id="2"),

@@ -241,7 +241,7 @@ def test_what_an_error_hid_still_counts() -> None:
 
 
 @pytest.mark.parametrize("given", [(1, 2), (1, 2, 3, 4)])
-def test_a_statement_of_too_few_or_too_many_columns_is_an_error_of_sql(given: tuple[int, ...]) -> None:
+def test_statement_with_a_wrong_column_count_is_an_sql_error(given: tuple[int, ...]) -> None:
     found = Replayed(answers=lambda params: [given], settle_s=0).pattern()
     (example, *_) = found.examples[DiffKey("error", attribute="sql")]
     assert f"gives {amount(len(given), 'column')}, and it returns 3 attributes: id, n, kind" in example.why
@@ -330,7 +330,7 @@ def test_a_value_that_is_wrong_in_a_row_that_changes_lasts() -> None:
     assert set(replayed.pattern().found) == {DiffKey("value", attribute="kind")}
 
 
-def test_an_attribute_that_is_missing_in_a_row_that_changes_lasts() -> None:
+def test_missing_attribute_of_a_changing_row_persists() -> None:
     replayed = Replayed(LIST, samples=1, workers=1)
     changing(replayed, "k")
     replayed.spoil(3, n=None)
@@ -358,7 +358,7 @@ def test_a_value_that_a_relay_is_behind_with_does_not_last() -> None:
     assert (found.transient, found.different) == (1, 0)
 
 
-def test_without_its_key_a_row_that_changes_cannot_be_found_again() -> None:
+def test_changing_row_without_its_key_cannot_be_found_again() -> None:
     replayed = Replayed(UNNAMED, samples=1, workers=1)
     changing(replayed, "wrong")
     following(replayed)
@@ -377,7 +377,7 @@ def counting(asked: list[None]) -> Answers:
 
 
 @pytest.mark.parametrize(("lag_s", "looks"), [(0.0, 5), (60.0, 9)])
-def test_it_looks_longer_while_changes_from_before_wait_for_a_relay(lag_s: float, looks: int) -> None:
+def test_replay_looks_longer_while_old_changes_wait_for_a_relay(lag_s: float, looks: int) -> None:
     asked: list[None] = []
     replayed = Replayed(answers=counting(asked), samples=1, settle_s=0.01)
     replayed.lag_s = lag_s
@@ -478,7 +478,7 @@ def test_it_is_evidence_of_when_it_began(evidence: FakeEvidence) -> None:
 
 
 @pytest.mark.parametrize(("took_s", "compared"), [(4.0, 9), (6.0, 0)])
-def test_what_began_after_a_move_counts_and_what_began_before_does_not(
+def test_replay_begun_after_a_move_counts_and_an_earlier_not(
     evidence: FakeEvidence, took_s: float, compared: int
 ) -> None:
     """Both end in the minute of the move."""
@@ -495,7 +495,7 @@ def test_two_replays_of_one_minute_both_stay(evidence: FakeEvidence) -> None:
     assert len(evidence.windows(0)) == 2
 
 
-def test_a_control_and_patterns_that_could_not_be_asked_are_no_evidence(evidence: FakeEvidence) -> None:
+def test_control_and_unreadable_patterns_are_not_evidence(evidence: FakeEvidence) -> None:
     ReplayRecord(evidence, "rev", ANSWERS).keep(replace(RESULT, control=True), BEGAN)
     ReplayRecord(evidence, "rev", ANSWERS).keep(
         replace(RESULT, patterns=[PatternReplay(PATTERN, missing_why="no key")]), BEGAN

@@ -184,9 +184,7 @@ def test_an_event_waits_for_nothing(clock: Clock) -> None:
         evidence.answers.set()
 
 
-def test_a_move_begins_a_new_window_and_nothing_of_before_is_in_it(
-    evidence: FakeEvidence, clock: Clock
-) -> None:
+def test_move_begins_a_new_window_without_earlier_counts(evidence: FakeEvidence, clock: Clock) -> None:
     versions = {"p": 1}
     ledger = ReadMetrics(evidence, BLANK, {}, lambda: "me", clock=clock, versions=lambda: versions)
     clock.now += 5

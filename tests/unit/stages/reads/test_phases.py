@@ -69,7 +69,7 @@ def test_an_instance_without_an_id_confirms_later(phases: Away) -> None:
 @pytest.mark.parametrize(
     "fault", [StoppedError("away"), SettingsError("edited by hand"), KeyError("a secret"), MemoryError()]
 )
-def test_a_start_that_cannot_ask_fails_and_later_the_last_known_stay(phases: Away, fault: Exception) -> None:
+def test_failing_start_raises_and_later_the_last_phases_stay(phases: Away, fault: Exception) -> None:
     phases.fault = fault
     with pytest.raises(type(fault)), PhaseCache(phases, lambda: "me", 0.01):
         pass

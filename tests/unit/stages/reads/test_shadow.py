@@ -116,7 +116,7 @@ def test_equal_answers_are_the_same() -> None:
         assert one.until(lambda window: window.compared == 2).answered == {"table": 1, "sql": 1}
 
 
-def test_what_differs_at_every_look_counts_and_both_sides_are_asked_again() -> None:
+def test_persistent_difference_counts_after_rereading_both_sides() -> None:
     with shadowing() as one:
         call = Call([(1, 5), (2, 6)], [(1, 5), (2, 7)])
         one.offer(call)
@@ -264,7 +264,7 @@ def test_what_hangs_is_an_error_at_its_deadline() -> None:
 
 
 @pytest.mark.parametrize("error", [TooManyError("x"), SideError("sql", "x"), ZeroDivisionError()])
-def test_an_answer_that_cannot_be_compared_is_not_the_caller_s_trouble(error: Exception) -> None:
+def test_incomparable_answer_does_not_affect_the_caller(error: Exception) -> None:
     def fails() -> AnsweredCall:
         raise error
 
@@ -373,7 +373,7 @@ def test_a_shadow_that_computes_for_long_is_seldom_begun() -> None:
         assert one.until(lambda window: bool(window.dropped)).dropped == {"budget": 1}
 
 
-def test_a_copy_that_takes_the_callers_time_counts_as_several_shadows() -> None:
+def test_copy_on_the_callers_time_counts_as_several_shadows() -> None:
     def copied() -> AnsweredCall:
         ends_at = time.thread_time() + 0.02
         while time.thread_time() < ends_at:

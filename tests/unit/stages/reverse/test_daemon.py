@@ -54,7 +54,7 @@ def _parked() -> Shop:
     return shop
 
 
-def test_a_process_that_knows_no_direct_entity_leaves_what_waits_to_others() -> None:
+def test_process_without_direct_entities_leaves_waiting_rows() -> None:
     """Its shards are idle, so no page tells it that entities are direct by now."""
     shop = _parked()
     before, rows = dict(shop.journal.waits), shop.there()
@@ -77,7 +77,7 @@ def test_no_row_goes_once_the_direction_has_turned() -> None:
 
 
 @pytest.mark.parametrize("left", [frozenset[str](), frozenset({"orders"})])
-def test_rows_of_an_entity_that_was_taken_back_wait_and_keep_nobody(left: frozenset[str]) -> None:
+def test_rows_of_an_entity_taken_back_wait_and_hold_up_no_other(left: frozenset[str]) -> None:
     shop = _parked()
     for _ in range(3):
         shop.world.fake.advance(3600)
@@ -180,7 +180,7 @@ def _referring(name: str, *keys: tuple[str, bool, bool]) -> TableFacts:
 
 
 @pytest.mark.parametrize("way_out", [(True, False), (False, True)], ids=["may be NULL", "deferrable"])
-def test_a_circle_of_rows_is_named_where_no_foreign_key_gives_way(way_out: tuple[bool, bool]) -> None:
+def test_circle_of_rows_is_named_if_no_foreign_key_gives_way(way_out: tuple[bool, bool]) -> None:
     team, player = ("team", False, False), ("player", False, False)
     tables = [
         _referring("team", player),

@@ -35,7 +35,7 @@ def test_children_that_come_before_their_parents_wait() -> None:
     assert shop.is_equal()
 
 
-def test_parents_that_are_deleted_before_their_children_wait_and_take_none() -> None:
+def test_parents_deleted_before_their_children_wait() -> None:
     shop = Shop()
     shop.put(customer(1), order(7, 1), line(7, 1))
     shop.drain()
@@ -75,7 +75,7 @@ def test_a_row_whose_item_moves_never_vanishes() -> None:
     assert [row["customer_id"] for row in shop.rows["orders"]] == [2]
 
 
-def test_a_row_goes_only_when_all_shards_have_passed_that_time_twice() -> None:
+def test_row_is_deleted_after_all_shards_passed_its_time_twice() -> None:
     shop = Shop()
     shop.put(customer(1))
     shop.drain()
@@ -103,7 +103,7 @@ def test_an_item_of_a_row_that_was_migrated_is_found_by_the_row() -> None:
     assert shop.rows["orders"] == [{"id": 7, "customer_id": 1, "total": 9, "hot": True}]
 
 
-def test_an_item_that_fits_no_row_is_a_finding_and_nothing_is_lost() -> None:
+def test_item_that_fits_no_row_is_a_finding_and_nothing_is_lost() -> None:
     shop = Shop()
     shop.put(customer(1))
     shop.drain()
@@ -118,7 +118,7 @@ def test_an_item_that_fits_no_row_is_a_finding_and_nothing_is_lost() -> None:
     assert shop.is_equal()
 
 
-def test_an_item_that_fits_no_row_is_a_finding_each_time_that_it_comes() -> None:
+def test_item_that_fits_no_row_is_a_finding_each_time_it_comes() -> None:
     shop = Shop()
     for _ in range(2):
         shop.put(odd := {**customer(2), "id": "two"})
@@ -154,7 +154,7 @@ def test_what_the_source_refuses_is_a_finding_after_some_tries() -> None:
     assert shop.is_equal()
 
 
-def test_rows_that_swap_a_unique_value_are_written_together_whenever_they_come() -> None:
+def test_rows_swapping_a_unique_value_are_written_together() -> None:
     shop = Shop()
     shop.put(customer(1, "a"), customer(2, "b"))
     shop.drain()
@@ -257,7 +257,7 @@ def _once(edge: Any, name: str, first: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "forget"])
-def test_a_row_that_comes_back_while_another_process_takes_it_away_stays(call: str) -> None:
+def test_row_that_returns_during_its_delete_elsewhere_stays(call: str) -> None:
     shop = Shop()
     slow = _about_to_go(shop)
     _once(shop.writer if call == "write" else shop.journal, call, lambda: _comes_back(shop))
@@ -289,7 +289,7 @@ def test_keys_are_kept_of_a_row_that_is_back_after_its_delete() -> None:
 
 
 @pytest.mark.parametrize("has_parent", [True, False])
-def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent: bool) -> None:
+def test_row_forgotten_by_another_process_is_still_known(has_parent: bool) -> None:
     """The keys of the row go right after the process that works the new item has remembered them; without a parent its row
     is refused, and waits."""
     shop = Shop()
@@ -315,7 +315,7 @@ def test_what_another_process_forgets_meanwhile_is_known_all_the_same(has_parent
     assert [row["total"] for row in shop.rows["orders"]] == [6]
 
 
-def test_rows_that_wait_for_each_other_go_together_when_one_of_them_is_due() -> None:
+def test_rows_waiting_for_each_other_go_together_when_one_is_due() -> None:
     shop, asked = Shop(), list[int]()
     now = shop.clock()
     for number, due_at in ((1, now), (2, now + 30)):
@@ -332,7 +332,7 @@ def test_rows_that_wait_for_each_other_go_together_when_one_of_them_is_due() -> 
     assert (asked, shop.journal.waits) == ([2], {})
 
 
-def test_a_row_that_waits_by_a_clock_that_was_ahead_is_looked_at_at_once() -> None:
+def test_row_waiting_by_a_fast_clock_is_retried_at_once() -> None:
     shop = Shop()
     shop.put(order(7, 1, 1))
     shop.drain(2, 1.0)
@@ -342,7 +342,7 @@ def test_a_row_that_waits_by_a_clock_that_was_ahead_is_looked_at_at_once() -> No
     assert [row["total"] for row in shop.rows["orders"]] == [1]
 
 
-def test_a_waiting_row_that_a_killed_process_wrote_from_older_items_is_looked_at_again() -> None:
+def test_waiting_row_left_stale_by_a_killed_process_is_retried() -> None:
     """It read the items, another one worked a newer change, and it was killed right after its write."""
     shop = Shop()
     shop.put(order(7, 1, 1))
@@ -369,7 +369,7 @@ def test_a_waiting_row_that_a_killed_process_wrote_from_older_items_is_looked_at
     assert not shop.journal.waits
 
 
-def test_a_row_whose_items_change_at_each_reading_is_looked_at_until_they_rest() -> None:
+def test_row_with_changing_items_is_read_until_they_settle() -> None:
     """Another process that is slow writes what it read before, right behind the last write of this one."""
     shop = Shop()
     shop.put(customer(1), order(7, 1, 0))
@@ -393,7 +393,7 @@ def test_a_row_whose_items_change_at_each_reading_is_looked_at_until_they_rest()
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_storm_with_kills_at_any_step_ends_with_rows_equal_to_items(seed: int) -> None:
+def test_storm_with_kills_at_any_step_ends_with_rows_equal_items(seed: int) -> None:
     rng = random.Random(seed)
     shop = Shop()
     shop.writer.written = shop.never_absent()

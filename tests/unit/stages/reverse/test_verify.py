@@ -74,7 +74,7 @@ def test_equal_sides_are_clean_and_are_looked_at_once() -> None:
     assert (dict(result.rows), result.items) == ({"customer": 5, "orders": 7, "line": 1}, 14)
 
 
-def test_what_no_row_keeps_is_counted_by_name_where_the_row_says_the_same() -> None:
+def test_attributes_that_no_row_keeps_are_counted_by_name() -> None:
     shop = _equal()
     shop.put(
         *({**customer(n), "nickname": "x", "_src": "of nobody"} for n in (1, 2)), {**customer(3), "visits": 3}

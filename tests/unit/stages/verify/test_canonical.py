@@ -83,7 +83,7 @@ def test_another_ticket_has_the_same_digest(canonical: Canonical) -> None:
     assert [canonical.text(item) for item in stored(ticket=7)] == of_rows(canonical)
 
 
-def test_an_order_that_was_not_learned_shows_and_has_the_same_digest(canonical: Canonical) -> None:
+def test_unlearned_order_is_detected_and_has_the_same_digest(canonical: Canonical) -> None:
     assert learn_and_check([(canonical, texts_of(stored()))])
     others = [dict(reversed(item.items())) for item in stored()]
     assert not learn_and_check([(canonical, texts_of(others))])

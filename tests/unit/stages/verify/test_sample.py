@@ -56,7 +56,7 @@ def pages(source: SqlSource, sample: SampleSize, rows: int = 3000) -> list[Page]
     return list(journal.open_pages(run, "note"))
 
 
-def test_the_same_seed_chooses_the_same_pages_and_another_one_others(source: SqlSource) -> None:
+def test_same_seed_chooses_the_same_pages_and_another_differs(source: SqlSource) -> None:
     first = pages(source, SampleSize(7, share=Fraction(10, 100)))
     assert len(first) == 11
     assert [page.number for page in first] == sorted({page.number for page in first})
@@ -100,7 +100,7 @@ class Sparing(SqlSource):
         return super().random_keys(plan, 4, rows, seed) if number > 10 else []
 
 
-def test_where_few_keys_are_found_places_are_looked_for_along_the_index(tmp_path: Path) -> None:
+def test_sparse_keys_are_sampled_along_the_index(tmp_path: Path) -> None:
     with closing(Sparing(source_url(notes(tmp_path)))) as source:
         found = pages(source, SampleSize(3, rows=100))
         assert len(found) in (10, 11)

@@ -66,7 +66,7 @@ SOURCE = Hurried(
 ENTITIES = check_mapping(parse_mapping(MAPPING, "m.yaml"), SOURCE.facts()).entities
 
 
-def test_an_estimate_looks_at_the_first_rows_alone_where_jumps_take_too_long() -> None:
+def test_estimate_reads_only_first_rows_if_jumps_take_too_long() -> None:
     found = estimate(SOURCE, ENTITIES, 0.0)
     assert (found.rows, found.items) == (900, 900)
 

@@ -27,7 +27,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_attribute_of_any_name_is_written_as_the_parser_takes_it(name: str) -> None:
+def test_any_attribute_name_is_written_as_the_parser_reads_it(name: str) -> None:
     items = [{"id": {"S": "1"}, name: {"SS": ["x"]}}]
     parsed = examine_mapping(mapping_text("Shop", [SampledTable("Old-Table", {"id": "S"}, items)]), "m.yaml")
     (table,) = parsed.mapping.documents.values()

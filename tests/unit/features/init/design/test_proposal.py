@@ -47,7 +47,7 @@ def test_any_order_of_the_statements_gives_the_same_text(shop: SqlSource) -> Non
         assert proposed(shop, ";\n".join(mixed)).text == expected
 
 
-def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlSource) -> None:
+def test_whitespace_and_keyword_case_give_the_same_proposal(shop: SqlSource) -> None:
     words = (
         "SELECT",
         "FROM",
@@ -80,7 +80,7 @@ LATEST = "SELECT id FROM visit WHERE page = ? ORDER BY at DESC{} LIMIT 3"
         ("(1, 'a', '2026-01-01'), (2, 'a', NULL)", False, False),
     ],
 )
-def test_a_column_that_may_be_null_orders_a_key_while_no_row_has_null(
+def test_nullable_column_orders_a_key_only_while_no_row_has_null(
     rows: str, strict: bool, is_served: bool, words: str, tmp_path: Path
 ) -> None:
     table = "CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT NOT NULL, at DATE)"
@@ -93,7 +93,7 @@ def test_a_column_that_may_be_null_orders_a_key_while_no_row_has_null(
         assert all_faults(made.text, source.facts()) == ()
 
 
-def test_without_a_limit_a_column_that_may_be_null_stays_out_of_the_key(tmp_path: Path) -> None:
+def test_nullable_column_without_a_limit_stays_out_of_the_key(tmp_path: Path) -> None:
     table = "CREATE TABLE visit (id INTEGER PRIMARY KEY, page TEXT NOT NULL, at DATE)"
     with source_with(tmp_path, f"{table}; INSERT INTO visit VALUES (1, 'a', '2026-01-01');") as source:
         made = proposed(source, "SELECT id FROM visit WHERE page = ? ORDER BY at")
@@ -127,7 +127,7 @@ def test_a_table_in_the_plural_is_named_by_one_row(plural: str, one: str) -> Non
     assert " ".join(map(singular, plural.split())) == one
 
 
-def test_a_name_in_the_singular_that_another_table_has_is_not_taken(tmp_path: Path) -> None:
+def test_singular_name_that_another_table_has_is_not_taken(tmp_path: Path) -> None:
     tables = ("order", "orders", "Users", "user_s")
     with source_with(
         tmp_path, "".join(f'CREATE TABLE "{name}" (id INTEGER PRIMARY KEY);' for name in tables)
@@ -150,7 +150,7 @@ def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
     )
 
 
-def test_a_child_whose_key_begins_with_its_parents_stands_in_its_partition(shop: SqlSource) -> None:
+def test_child_keyed_by_its_parent_is_in_the_parents_partition(shop: SqlSource) -> None:
     access = only(proposed(shop, "SELECT quantity FROM lines WHERE order_id = ? ORDER BY line_no"))
     assert (access.index, access.key, access.condition) == (
         0,
@@ -160,7 +160,7 @@ def test_a_child_whose_key_begins_with_its_parents_stands_in_its_partition(shop:
     assert access.order == "exact"
 
 
-def test_children_asked_more_by_their_parent_than_by_themselves_stand_in_its_partition(
+def test_children_read_most_by_parent_are_in_its_partition(
     shop: SqlSource,
 ) -> None:
     by_parent, by_key = (
@@ -266,7 +266,7 @@ OPEN_ENDS = [
 
 
 @pytest.mark.parametrize(("condition", "column", "stored"), OPEN_ENDS)
-def test_the_day_of_an_open_end_is_a_sparse_entry_and_no_partition(
+def test_open_end_date_is_a_sparse_entry_not_a_partition(
     condition: str, column: str, stored: str, tmp_path: Path
 ) -> None:
     with source_with(tmp_path, HISTORY) as source:
@@ -307,7 +307,7 @@ def test_another_day_or_comparison_is_a_parameter(condition: str) -> None:
 WITH_PARENT = "SELECT o.id, o.status, o.total, l.line_no, l.quantity FROM orders o JOIN lines l ON l.order_id = o.id WHERE o.id = ?"
 
 
-def test_a_parent_with_its_children_is_one_partition_and_one_pattern(shop: SqlSource) -> None:
+def test_parent_with_its_children_is_one_partition_and_pattern(shop: SqlSource) -> None:
     made = proposed(shop, f"{WITH_PARENT} ORDER BY l.line_no DESC")
     access = only(made)
     assert (access.key, access.condition, access.order) == ("ORDER#{order_id}", ("", ()), "exact")
@@ -327,7 +327,7 @@ def test_a_parent_with_its_children_is_one_partition_and_one_pattern(shop: SqlSo
 EAGER = "SELECT o.id, o.status, l.line_no FROM orders o LEFT JOIN lines l ON l.order_id = o.id WHERE {} = ?"
 
 
-def test_a_left_join_of_children_has_the_parent_without_children_too(shop: SqlSource) -> None:
+def test_left_join_of_children_includes_a_childless_parent(shop: SqlSource) -> None:
     access = only(proposed(shop, EAGER.format("o.id")))
     assert [[name for _, name in part.outputs] for part in access.parts] == [
         ["id", "status"],
@@ -336,7 +336,7 @@ def test_a_left_join_of_children_has_the_parent_without_children_too(shop: SqlSo
     assert access.notes == ()
 
 
-def test_a_parent_that_is_read_with_its_children_has_its_own_partition(shop: SqlSource) -> None:
+def test_parent_read_with_its_children_has_its_own_partition(shop: SqlSource) -> None:
     made = proposed(
         shop, f"-- 9/s\nSELECT total FROM orders WHERE customer_id = ?;\n-- 1/s\n{EAGER.format('o.id')}"
     )
@@ -398,7 +398,7 @@ def test_other_joins_copy_the_parents_columns(sql: str, shop: SqlSource) -> None
     assert (access.parts, access.index) == ((), 0)
 
 
-def test_a_partition_with_many_other_children_is_not_read_as_a_whole(tmp_path: Path) -> None:
+def test_partition_with_many_other_children_is_not_read_whole(tmp_path: Path) -> None:
     beside = """CREATE TABLE notes_of (order_id INTEGER NOT NULL REFERENCES orders (id), n INTEGER NOT NULL, PRIMARY KEY (order_id, n));
         INSERT INTO notes_of WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i %% %d + 42, i FROM n;"""
     asked = f"{WITH_PARENT};\nSELECT n FROM notes_of WHERE order_id = ?"
@@ -442,9 +442,7 @@ ADDED = "INSERT INTO reply (id, thread_id, at, text) VALUES (?, ?, ?, ?);\n"
         ),
     ],
 )
-def test_children_stand_in_the_order_of_their_question_by_what_does_not_change(
-    sql: str, sort: str | None, tmp_path: Path
-) -> None:
+def test_children_are_sorted_by_columns_that_never_change(sql: str, sort: str | None, tmp_path: Path) -> None:
     with source_with(tmp_path, FORUM) as source:
         made = proposed(source, sql)
         assert [fault for fault in all_faults(made.text, source.facts()) if not fault.warning] == []
@@ -458,7 +456,7 @@ def test_children_stand_in_the_order_of_their_question_by_what_does_not_change(
     assert made.design.indexes == (0 if sort else 1)
 
 
-def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlSource) -> None:
+def test_row_key_index_is_queried_for_its_single_sort_key(shop: SqlSource) -> None:
     """Nothing stands behind the word there, so that no key begins with the word and a separator."""
     made = proposed(
         shop,
@@ -468,13 +466,13 @@ def test_an_index_by_the_key_of_the_row_is_asked_for_its_one_sort_key(shop: SqlS
     assert made.design.accesses[1].condition == ("equal", ("ORDER",))
 
 
-def test_a_row_stays_by_itself_where_its_parents_partition_answers_nothing(shop: SqlSource) -> None:
+def test_row_stays_alone_if_parent_partition_answers_nothing(shop: SqlSource) -> None:
     """The order is another one than that of the keys there, so that an index is needed anyway."""
     made = proposed(shop, "SELECT total FROM orders WHERE customer_id = ? ORDER BY placed_at, id LIMIT 5")
     assert made.design.homes["orders"].parent is None
 
 
-def test_a_question_without_an_order_takes_the_entry_of_one_that_has_one(shop: SqlSource) -> None:
+def test_query_without_order_shares_the_entry_of_an_ordered_one(shop: SqlSource) -> None:
     made = proposed(
         shop,
         "SELECT id FROM orders WHERE status = ?; SELECT id FROM orders WHERE status = ? ORDER BY placed_at, id;"
@@ -520,7 +518,7 @@ def test_an_order_is_exact_where_the_key_keeps_it(shop: SqlSource, order: str, *
     assert (access.order == "exact") == kept
 
 
-def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: Path) -> None:
+def test_leading_key_column_comes_first_in_a_partition_key(tmp_path: Path) -> None:
     with source_with(tmp_path, TENANTS) as source:
         made = proposed(
             source,
@@ -533,7 +531,7 @@ def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: P
     ]
 
 
-def test_of_two_questions_that_need_contradictory_keys_the_most_asked_has_the_table_and_the_other_an_index(
+def test_contradictory_keys_give_the_table_to_the_most_used(
     shop: SqlSource,
 ) -> None:
     by_customer = "SELECT id FROM orders WHERE customer_id = ?"
@@ -589,7 +587,7 @@ CREATE VIEW seen AS SELECT a FROM keyless;
 """
 
 
-def test_names_that_are_no_words_and_keys_of_several_columns_make_no_fault(tmp_path: Path) -> None:
+def test_odd_names_and_composite_keys_cause_no_fault(tmp_path: Path) -> None:
     with source_with(tmp_path, HARD) as source:
         facts = source.facts()
         keys = [question_of(each, facts) for each in default_statements(facts, lambda name: f'"{name}"')]

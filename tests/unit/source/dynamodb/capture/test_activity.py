@@ -43,7 +43,7 @@ def test_every_change_makes_another_text_and_only_that_table_s(documents: Docume
     assert after.tables["orders"] == before.tables["orders"]
 
 
-def test_neither_a_relay_nor_shards_that_split_or_roll_are_changes(documents: Documents) -> None:
+def test_relays_and_split_or_rolled_shards_are_not_changes(documents: Documents) -> None:
     activity = activity_of(documents)
     before = activity.look(TABLES)
     documents.drain()
@@ -84,7 +84,7 @@ def test_pages_without_records_before_them_hide_no_change(documents: Documents) 
     assert activity.waiting(TABLES) == {"users": 1}
 
 
-def test_a_table_that_nobody_has_written_for_a_day_is_a_quiet_one(documents: Documents) -> None:
+def test_table_without_writes_for_a_day_is_quiet(documents: Documents) -> None:
     """The record of its checkpoint is older than what the stream keeps, and relays went on all the while."""
     activity = activity_of(documents)
     documents.drain()
@@ -103,7 +103,7 @@ def test_where_nothing_was_begun_with_nothing_is_known() -> None:
     assert (look.tables, look.blind) == ({}, pins.text())
 
 
-def test_after_a_day_without_a_relay_two_looks_still_tell_of_changes_and_the_gap_is_said(
+def test_day_without_relay_shows_changes_and_reports_the_gap(
     documents: Documents,
 ) -> None:
     """No relay runs once all patterns are complete, and old tables go days later: shards roll, and are dropped."""
@@ -149,7 +149,7 @@ def test_the_calls_of_aws_name_the_account_s_tables(documents: Documents) -> Non
     ("endpoint", "everywhere"),
     [("http://127.0.0.1:4566", True), ("https://dynamodb.eu-west-1.amazonaws.com", False), (None, False)],
 )
-def test_no_call_goes_to_aws_where_the_tables_are_on_another_server(
+def test_no_call_goes_to_aws_if_the_tables_are_on_another_server(
     endpoint: str | None, *, everywhere: bool
 ) -> None:
     calls = [line for line in AwsCalls(" --region x", lambda: endpoint).drop("t", "") if line[0] != "#"]

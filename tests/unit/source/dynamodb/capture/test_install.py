@@ -75,7 +75,7 @@ def test_services_leave_no_marks() -> None:
 
 
 @pytest.mark.parametrize("happens", ["switch_off", "create_anew"])
-def test_a_stream_that_was_lost_makes_a_new_installation_so_that_a_verify_is_asked_for(happens: str) -> None:
+def test_lost_stream_makes_a_new_installation_needing_a_verify(happens: str) -> None:
     documents = Documents()
     documents.install()
     before = documents.tickets.installation()
@@ -90,7 +90,7 @@ def test_a_stream_that_was_lost_makes_a_new_installation_so_that_a_verify_is_ask
     assert documents.tickets.installation() != before
 
 
-def test_a_pause_of_25_hours_is_mended_by_an_install_and_one_of_22_needs_none() -> None:
+def test_pause_of_25_hours_needs_an_install_and_22_hours_none() -> None:
     documents = Documents()
     documents.install()
     documents.write("users", 1, name="Ann")
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_the_stream_still_holds_is_no_loss() -> None:
     assert documents.live() == documents.expected()
 
 
-def test_taken_away_and_put_in_again_it_begins_anew_and_tickets_go_on() -> None:
+def test_reinstall_begins_again_and_tickets_continue() -> None:
     documents = Documents()
     documents.install()
     documents.write("users", 1, name="Ann")
@@ -142,7 +142,7 @@ def test_taken_away_and_put_in_again_it_begins_anew_and_tickets_go_on() -> None:
     assert all(fake.is_on for fake in documents.fakes.values()), "others may read them"
 
 
-def test_the_stage_of_capture_installs_compares_and_takes_away_by_its_port() -> None:
+def test_capture_stage_installs_compares_and_uninstalls_by_port() -> None:
     documents = Documents()
     plans = [entity.plan for entity in documents.shop.checked.entities]
     stage = CaptureStage(documents.capture, "shop", documents.shop.checked.mapping.table)
@@ -169,7 +169,7 @@ def stage_forgets() -> tuple[str, ...]:
     return ("remove the record of capture and the pending changes from the journal",)
 
 
-def test_marks_that_a_stream_has_lost_are_discarded_where_that_is_said() -> None:
+def test_marks_of_a_lost_stream_are_discarded_if_requested() -> None:
     documents = Documents()
     documents.install()
     documents.write("users", 1, name="Ann")
@@ -178,7 +178,7 @@ def test_marks_that_a_stream_has_lost_are_discarded_where_that_is_said() -> None
     assert len(stage.uninstall(documents.marks(), discard_marks=True)) == 1
 
 
-def test_a_table_that_the_mapping_reads_since_is_begun_with_alone() -> None:
+def test_table_added_to_the_mapping_is_begun_alone() -> None:
     documents = Documents()
     users = [table for table in documents.tables if table.name == "users"]
     for step in documents.capture.install_steps(users, "shop"):

@@ -89,7 +89,7 @@ def test_a_shard_that_splits_and_places_that_expire_lose_nothing() -> None:
     assert documents.live() == documents.expected()
 
 
-def test_a_table_that_is_idle_for_days_while_a_relay_reads_it_is_no_loss() -> None:
+def test_table_idle_for_days_under_a_relay_is_not_a_loss() -> None:
     documents = begun()
     documents.write("users", 1, name="Ann")
     relay, _ = documents.relay()
@@ -112,7 +112,7 @@ def test_a_pause_of_22_hours_is_no_loss() -> None:
     assert documents.live() == documents.expected()
 
 
-def test_a_pause_of_25_hours_stops_the_relay_and_says_the_one_way_on() -> None:
+def test_pause_of_25_hours_stops_the_relay_with_the_only_fix() -> None:
     documents = begun()
     documents.write("users", 1, name="Ann")
     relay, marks = documents.relay()
@@ -129,7 +129,7 @@ def test_a_pause_of_25_hours_stops_the_relay_and_says_the_one_way_on() -> None:
     assert (state.waiting, state.oldest_age_s > 24 * HOUR_S) == (2, True)
 
 
-def test_a_trimmed_checkpoint_stops_the_relay_although_newer_records_are_there() -> None:
+def test_trimmed_checkpoint_stops_relay_despite_newer_records() -> None:
     documents = begun()
     relay, marks = documents.relay()
     documents.write("users", 1, name="Ann")
@@ -151,7 +151,7 @@ def test_a_trimmed_checkpoint_stops_the_relay_although_newer_records_are_there()
         ("keys only", "has the view KEYS_ONLY, and NEW_AND_OLD_IMAGES is needed"),
     ],
 )
-def test_a_stream_that_tells_no_more_of_all_changes_stops_the_relay(happens: str, says: str) -> None:
+def test_stream_that_no_longer_has_all_changes_stops_the_relay(happens: str, says: str) -> None:
     documents = begun()
     relay, _ = documents.relay()
     documents.write("orders", 1, user_id=1)
@@ -258,7 +258,7 @@ def test_a_drain_waits_for_what_another_reader_has() -> None:
     assert documents.now - started >= READER_LEASE_S / 2, "its lease had to end"
 
 
-def test_a_change_is_looked_at_once_more_where_rows_are_found_by_an_index() -> None:
+def test_change_is_checked_again_if_an_index_finds_its_rows() -> None:
     documents = begun(again_after_s=60.0)
     documents.write("users", 1, name="Ann")
     relay, marks = documents.relay()

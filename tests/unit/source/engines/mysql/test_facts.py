@@ -97,7 +97,7 @@ def test_foreign_keys_stay_within_the_database(
 
 
 @pytest.mark.mariadb
-def test_views_are_seen_and_broken_ones_sequences_and_our_tables_are_not(mysql_database: str) -> None:
+def test_facts_include_views_but_not_broken_ones_or_sequences(mysql_database: str) -> None:
     script = """
         CREATE TABLE t (id int PRIMARY KEY, a varchar(5));
         CREATE TABLE gone (a int);
