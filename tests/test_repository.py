@@ -53,7 +53,7 @@ def _named(text: str) -> set[str]:
     return found
 
 
-def test_the_engines_that_are_named_as_run_are_those_of_the_table() -> None:
+def test_engines_named_as_tested_are_those_of_the_table() -> None:
     """docs/tested.md, whose rows the runs write. Of capture from the log alone it speaks apart."""
     rows = [row for row in _lines("docs/tested.md") if row.startswith("| ") and "nightly-log" not in row]
     cells = [row.split(" | ")[3:5] for row in rows][1:]

@@ -210,7 +210,7 @@ WRONG_JOBS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WRONG_MAPPINGS)
-def test_a_mapping_that_the_loader_refuses_is_refused_by_the_schema(name: str) -> None:
+def test_mapping_refused_by_the_loader_is_refused_by_the_schema(name: str) -> None:
     wrong = {**MAPPING, **WRONG_MAPPINGS[name]}
     assert refused_mapping(wrong), "the loader takes it"
     assert faults("mapping", wrong)

@@ -233,7 +233,7 @@ def test_every_place_that_calls_aws_is_known() -> None:
 
 
 @_SIDES
-def test_every_role_has_the_rights_of_the_places_that_it_comes_to(
+def test_every_role_has_the_rights_of_the_code_it_runs(
     places: Mapping[str, str], rights: Callable[[str], set[str]]
 ) -> None:
     for place, names in places.items():

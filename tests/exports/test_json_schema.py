@@ -34,7 +34,7 @@ def _validator(described: Opened) -> Draft202012Validator:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_golden_item_is_as_the_schema_says_and_no_wrong_one(name: str, tmp_path: Path) -> None:
+def test_schema_accepts_every_golden_item_and_no_wrong_one(name: str, tmp_path: Path) -> None:
     with opened_design(name, tmp_path) as described:
         validator, items = _validator(described), list(_items(described))
         for item in [*items, *read_golden(name).items]:

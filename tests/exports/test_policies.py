@@ -48,7 +48,7 @@ def test_cfn_lint_knows_every_right_of_every_role(tmp_path: Path) -> None:
     assert said == []
 
 
-def test_a_service_may_ask_what_the_patterns_ask_and_nothing_else(job: Shipped) -> None:
+def test_service_policy_allows_only_the_queries_of_its_patterns(job: Shipped) -> None:
     path = job.folder / "job.yaml"
     path.write_text(path.read_text().replace("region:", "account: '123456789012', region:"))
     table, indexes = policy(job, "service-reading")
@@ -73,7 +73,7 @@ def test_the_partition_follows_from_the_region(job: Shipped, region: str, partit
     assert table["Resource"] == [f"arn:{partition}:dynamodb:{region}:*:table/{job.table}"]
 
 
-def test_a_bucket_of_the_job_is_in_the_policies_of_who_writes_and_compares(job: Shipped) -> None:
+def test_job_bucket_is_in_the_policies_of_writers_and_comparers(job: Shipped) -> None:
     path = job.folder / "job.yaml"
     path.write_text(path.read_text().replace("region:", "bucket: shop-objects, prefix: v1/, region:"))
     _, bucket, objects = policy(job, "verify")

@@ -96,7 +96,7 @@ def test_every_design_has_a_model_or_says_why_not(mapping: Path, tmp_path: Path)
     assert (head.code, head.err) == (0, "")
 
 
-def test_samples_are_real_only_when_asked_for_and_redacted_ones_are_masked(tmp_path: Path) -> None:
+def test_samples_are_real_on_request_and_redacted_ones_masked(tmp_path: Path) -> None:
     mapping = ROOT / "mappings" / "designs" / "customer_bookmark.yaml"
     text = mapping.read_text().replace(
         "returns: [customerId, fullName]", "returns: [customerId, fullName]\n    redact: [fullName]"
@@ -110,7 +110,7 @@ def test_samples_are_real_only_when_asked_for_and_redacted_ones_are_masked(tmp_p
     assert "Shirley" not in real
 
 
-def test_a_model_is_written_compared_and_not_put_over_another_file(tmp_path: Path) -> None:
+def test_model_is_written_and_never_over_another_file(tmp_path: Path) -> None:
     mapping = ROOT / "mappings" / "designs" / "customer_bookmark.yaml"
     job_of(tmp_path, mapping, mapping.with_suffix(".sql").read_text())
     words = ("export", "--as", "workbench", "job.yaml", "--out", "made")

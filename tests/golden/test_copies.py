@@ -24,7 +24,7 @@ access_patterns:
 """
 
 
-def test_each_copy_has_its_number_in_the_key_and_nothing_else_of_its_own() -> None:
+def test_copies_differ_only_in_the_number_in_their_key() -> None:
     *copies, name = heart.items(heart.entity(MAPPING, SCHEMA), {"name": "home", "body": "x"})
     assert [item.pop("PK") for item in copies] == ["PAGE#home#0", "PAGE#home#1", "PAGE#home#2"]
     assert copies == [{"SK": "META", "type": "Page", "_src": 'page:["home"]', "body": "x"}] * 3

@@ -36,7 +36,7 @@ def test_an_index_pair() -> None:
     assert item == {"GSI1PK": "USER#3", "GSI1SK": "2021-01-02T03:04:05#000007"}
 
 
-def test_a_null_in_an_index_key_leaves_the_item_out_of_that_index() -> None:
+def test_null_in_an_index_key_leaves_the_item_out_of_that_index() -> None:
     assert made('GSI1: ["USER#{user_id}", META]', {}) == {}
     assert made('GSI1: [USERS, "{status}"]', {}) == {}
 

@@ -113,13 +113,13 @@ def test_epoch_of_a_clock_that_changes(local: str, seconds: int) -> None:
     ("ttl", "seconds"),
     [("expires_s", 1_609_459_200_000), ("{from: expires_s, unit: milliseconds}", 7_258_118_400_000)],
 )
-def test_a_ttl_beyond_the_year_2200_is_of_another_unit_and_refuses_the_row(ttl: str, seconds: int) -> None:
+def test_ttl_beyond_the_year_2200_refuses_the_row(ttl: str, seconds: int) -> None:
     with pins.refused(RowError):
         made(f"ttl: {ttl}", {"expires_s": seconds})
 
 
 @pytest.mark.parametrize("document", ['{"": 1}', '[{"a": {"": []}}]', '{"a": [[{"": null}]]}'])
-def test_an_empty_name_in_a_map_refuses_the_row_and_json_keeps_it(document: str) -> None:
+def test_empty_name_in_a_map_refuses_the_row_and_json_keeps_it(document: str) -> None:
     with pins.refused(RowError):
         made("attributes: {x: extra}", {"extra": document})
     assert made("attributes: {x: extra|json}", {"extra": document})["x"].count('""') == 1

@@ -87,7 +87,7 @@ def test_a_hundred_levels_are_taken_and_one_more_is_refused(database: Database) 
         items(database(deep + "INSERT INTO node VALUES (110, 109, 's', '');"), NODES)
 
 
-def test_a_name_with_the_separator_refuses_the_row_unless_it_is_escaped(database: Database) -> None:
+def test_name_with_the_separator_refuses_the_row_unless_escaped(database: Database) -> None:
     url = database(TREE + "UPDATE node SET slug = 'r#d' WHERE id = 2;")
     with pins.refused(RowError):
         items(url, NODES)

@@ -76,7 +76,7 @@ def test_what_collations_take_for_one_is_asked_of_the_source(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_key_that_tells_apart_what_the_source_does_not_is_a_warning(
+def test_key_distinguishing_values_equal_in_the_source_is_warned(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = database_on(engine, request, tmp_path)(TABLES[engine])
@@ -97,7 +97,7 @@ def test_a_key_that_tells_apart_what_the_source_does_not_is_a_warning(
     assert [one.what for one in checked(url, mended).warnings if "treats" in one.what] == []
 
 
-def test_what_a_key_may_take_goes_by_the_character_set_of_its_columns(
+def test_key_size_follows_the_character_set_of_its_columns(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     tables = """

@@ -42,7 +42,7 @@ entities:
 )
 
 
-def test_a_column_made_of_a_parent_is_read_with_it_and_is_null_without_one(database: Database) -> None:
+def test_computed_parent_column_is_null_without_the_parent(database: Database) -> None:
     found = items(database(SCRIPT), MAPPING)
     assert plain(found, "PK", "SK", "number", "label", "filled", "short") == [
         ("PURCHASE#0010", "REGION#EU", 11, "ADA", "x", "EU"),
@@ -83,7 +83,7 @@ def test_wrong_names_are_faults(database: Database, column: str, where: str, wha
     assert [one for one in refused.value.faults if one.where == where and what in one.what]
 
 
-def test_sql_that_the_source_refuses_or_that_is_never_the_same_is_named_with_its_alias(
+def test_refused_or_volatile_sql_is_named_with_its_alias(
     database: Database,
 ) -> None:
     url = database(SCRIPT)

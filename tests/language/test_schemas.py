@@ -146,7 +146,7 @@ def half_a_tenant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, 
     return database_on(request.param, request, tmp_path)(script), one, other
 
 
-def test_a_tenant_without_the_table_is_a_fault_and_never_gets_the_default_schemas_rows(
+def test_tenant_without_the_table_never_gets_default_schema_rows(
     half_a_tenant: tuple[str, str, str],
 ) -> None:
     url, one, other = half_a_tenant

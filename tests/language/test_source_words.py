@@ -101,7 +101,7 @@ BAD_COLUMNS = {
 
 
 @pytest.mark.parametrize("name", BAD_COLUMNS)
-def test_a_column_that_the_source_refuses_is_a_fault_of_the_mapping(database: Database, name: str) -> None:
+def test_column_that_the_source_refuses_is_a_mapping_fault(database: Database, name: str) -> None:
     text = (
         HEAD
         + f"""

@@ -135,7 +135,7 @@ def found_faults(named: str) -> list[str]:
     return [fault.what for fault in load_transforms(parse_mapping(text, "m.yaml"))[0].faults]
 
 
-def test_a_pure_function_is_loaded_and_its_code_is_part_of_the_revision(module: str, tmp_path: Path) -> None:
+def test_pure_function_is_loaded_and_is_part_of_the_revision(module: str, tmp_path: Path) -> None:
     parsed = parse_mapping(TEXT.replace("shop_rules:derived", f"{module}:pure"), "m.yaml")
     revised, functions = load_transforms(parsed)
     assert list(functions) == [f"{module}:pure"]
@@ -206,7 +206,7 @@ def test_a_join_that_nothing_reads_is_a_warning(database: Database) -> None:
     assert str(warning) == pins.text()
 
 
-def test_a_number_without_a_form_is_saved_as_text_beside_a_transform(
+def test_number_without_a_form_is_text_with_a_transform(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     script = f"CREATE TABLE gauge (id INTEGER PRIMARY KEY, level NUMERIC); INSERT INTO gauge VALUES (1, 'NaN'), (2, {'1' * 39});"

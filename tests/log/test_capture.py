@@ -137,7 +137,7 @@ def test_the_install_is_printed_and_nothing_is_done(shop: LogShop) -> None:
     assert set(shop.states().values()) == {"captured"}
 
 
-def test_a_second_install_changes_nothing_and_uninstall_leaves_nothing(live: LogShop) -> None:
+def test_second_install_changes_nothing_and_uninstall_clears_all(live: LogShop) -> None:
     assert "nothing to change" in live.install()
     live.sql("UPDATE customer SET name = 'x' WHERE id = 1")
     assert "1 change waits, and" in live.refused("capture", "uninstall", live.job)

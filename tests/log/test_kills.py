@@ -139,7 +139,7 @@ def test_relays_that_are_killed_while_a_service_writes(live: LogShop) -> None:
     live.come_to_rest()
 
 
-def test_from_the_log_to_triggers_and_back_while_a_service_writes(live: LogShop) -> None:
+def test_log_to_triggers_and_back_while_a_service_writes(live: LogShop) -> None:
     """A relay runs all the time: it gives the log up, and opens it again."""
     with live.project.beside("relay", live.job), live.writing() as written:
         for _ in range(2):

@@ -51,7 +51,7 @@ def test_changes_become_items_through_a_pooler(pooled: SlotShop) -> None:
     assert pooled.slots() == []
 
 
-def test_relays_behind_a_pooler_that_are_killed_while_a_service_writes(pooled: SlotShop) -> None:
+def test_relays_behind_a_pooler_are_killed_during_writes(pooled: SlotShop) -> None:
     with pooled.writing() as written:
         for turn in range(3):
             relays = [pooled.project.start("relay", pooled.job) for _ in range(2)]

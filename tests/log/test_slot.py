@@ -181,7 +181,7 @@ def test_values_that_a_rename_changes_make_capture_stale(live: SlotShop, harmles
         "ALTER PUBLICATION {} SET TABLE customer (id, email), orders, events",
     ],
 )
-def test_a_publication_that_somebody_changed_is_seen_and_made_good(live: SlotShop, change: str) -> None:
+def test_changed_publication_is_detected_and_repaired(live: SlotShop, change: str) -> None:
     live.sql(change.format(live.name))
     assert live.states()["customer"] == "missing"
     live.refused("relay", live.job, "--once")

@@ -34,7 +34,7 @@ def lines() -> list[str]:
 
 
 @pytest.mark.nightly
-def test_the_lines_of_the_image_install_migrator_in_an_empty_folder(tmp_path: Path) -> None:
+def test_image_lines_install_migrator_in_an_empty_folder(tmp_path: Path) -> None:
     source, place = tmp_path / "src", tmp_path / "opt"
     source.mkdir()
     for name in copied():

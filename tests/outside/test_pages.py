@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_every_command_and_every_option_is_on_the_page_of_commands(pages: dict[str, str]) -> None:
+def test_every_command_and_option_is_on_the_commands_page(pages: dict[str, str]) -> None:
     for words in commands(cli):
         _, command = _command_of([*words])
         if words:
@@ -46,16 +46,14 @@ def test_every_command_and_every_option_is_on_the_page_of_commands(pages: dict[s
 
 
 @pytest.mark.parametrize(("file", "page"), [(file, page) for file, (page, _) in reference.SCHEMAS.items()])
-def test_every_word_of_mappings_and_jobs_is_on_the_page_of_its_words(
-    file: str, page: str, pages: dict[str, str]
-) -> None:
+def test_every_word_of_mappings_and_jobs_is_on_its_page(file: str, page: str, pages: dict[str, str]) -> None:
     schema = json.loads((ROOT / file).read_text(encoding="utf-8"))
     for part in (schema, *schema["$defs"].values()):
         for word in part.get("properties", ()):
             assert f"| `{word}`" in pages[page]
 
 
-def test_metrics_are_found_alone_and_in_a_table_that_a_loop_goes_through() -> None:
+def test_metrics_are_found_alone_and_in_a_table_read_by_a_loop() -> None:
     code = """
 TOLD = {"stored": "Items written."}
 def collect():
@@ -101,7 +99,7 @@ def test_the_page_of_log_lines_names_all_that_each_line_has(
     assert line.keys() <= set(re.findall(r"`(\w+)`", head))
 
 
-def test_the_front_page_is_one_page_with_twelve_lines_of_a_mapping_that_has_no_fault(tmp_path: Path) -> None:
+def test_front_page_shows_a_valid_mapping_of_twelve_lines(tmp_path: Path) -> None:
     text = (ROOT / site.FRONT).read_text(encoding="utf-8")
     mapping = re.search(r"^```yaml\n(mapping: 1\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert mapping is not None
@@ -119,7 +117,7 @@ def test_the_front_page_is_one_page_with_twelve_lines_of_a_mapping_that_has_no_f
 
 
 @pytest.mark.parametrize("name", ["README.md", *sorted(site.pages_of("docs"))])
-def test_commands_that_a_page_shows_are_commands_with_options_that_they_take(name: str) -> None:
+def test_commands_shown_on_pages_exist_with_their_options(name: str) -> None:
     for line in _shown(ROOT / name):
         words, command = _command_of(line[1:])
         options = {text for param in command.params for text in (*param.opts, *param.secondary_opts)}
@@ -150,7 +148,7 @@ def _command_of(words: list[str]) -> tuple[list[str], click.Command]:
 
 
 @pytest.mark.slow
-def test_a_page_that_is_named_nowhere_and_a_link_that_leads_nowhere_are_left_for_sphinx_to_refuse(
+def test_unlisted_pages_and_dead_links_are_left_to_sphinx(
     tmp_path: Path,
 ) -> None:
     site.staged(tmp_path)

@@ -108,7 +108,7 @@ def test_both_definitions_of_the_emr_application_say_the_same() -> None:
     assert stops == same["auto_stop_configuration"][0]["idle_timeout_minutes"]
 
 
-def test_the_wheel_is_this_version_and_brings_the_drivers_of_its_extras() -> None:
+def test_wheel_has_this_version_and_the_drivers_of_its_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wheel = f"single_table_migrator-{project['version']}-py3-none-any.whl"
     glue = template("glue")
