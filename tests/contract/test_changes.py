@@ -31,7 +31,7 @@ def test_each_revision_that_becomes_the_newest_leaves_its_text(journal: SqlJourn
     assert SqlChanges(journal.database, "another").text("a") is None
 
 
-def test_a_change_goes_from_step_to_step_and_is_there_when_it_is_asked_again(journal: SqlJournal) -> None:
+def test_change_advances_by_steps_and_persists(journal: SqlJournal) -> None:
     changes = SqlChanges(journal.database, "job")
     assert changes.last() is None
     change = changes.begin("a", "b", goes_back=False)
@@ -47,7 +47,7 @@ def test_a_change_goes_from_step_to_step_and_is_there_when_it_is_asked_again(jou
     assert changes.begin("b", "c", goes_back=False).number == 2
 
 
-def test_while_it_is_under_way_no_third_revision_takes_the_job_over(journal: SqlJournal) -> None:
+def test_change_in_progress_blocks_a_third_revision(journal: SqlJournal) -> None:
     old, new, third = (revisions(journal, name) for name in "abc")
     old.register()
     changes = SqlChanges(journal.database, "job")

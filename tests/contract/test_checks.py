@@ -120,7 +120,7 @@ def _function(around: list[ast.AST]) -> str:
     return next((one.name for one in around if isinstance(one, ast.FunctionDef)), "")
 
 
-def test_every_request_that_writes_an_item_is_sent_under_the_check() -> None:
+def test_every_item_writing_request_is_sent_under_the_check() -> None:
     """`metered` asks the check before each request, and once more when it is signed."""
     unchecked = [
         f"{path.name}:{node.lineno} {node.attr}"
@@ -138,7 +138,7 @@ def test_every_request_that_writes_an_item_is_sent_under_the_check() -> None:
     )
 
 
-def test_every_stage_that_writes_items_is_one_of_those_that_need_a_check() -> None:
+def test_every_stage_that_writes_items_needs_a_check() -> None:
     needs = {one.__name__ for one, _ in NEEDS}
     found = set()
     for path in sorted((ROOT / "stages").rglob("*.py")):

@@ -114,9 +114,7 @@ def test_nothing_newer_and_nothing_of_anothers_is_replaced(
 
 
 @pytest.mark.parametrize("way", ["write", "insert", "together"])
-def test_what_services_keep_outlives_every_write_though_they_change_it_meanwhile(
-    dynamodb_url: str, way: str
-) -> None:
+def test_kept_attributes_outlive_every_write_despite_changes(dynamodb_url: str, way: str) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
     design = TableDesign(
         f"T{secrets.token_hex(6)}", KEYS["text"], "type", ttl="expires", kept=frozenset({"flag", "visits"})

@@ -79,7 +79,7 @@ def test_a_foreign_item_under_its_key_is_told(table: Table) -> None:
         table.control.raise_control(5)
 
 
-def test_a_writer_that_raises_it_is_told_of_a_ticket_that_is_as_high(table: Table) -> None:
+def test_control_raise_returns_a_ticket_that_is_as_high(table: Table) -> None:
     assert [table.control.raise_control(ticket) for ticket in (5, 3, 5, 6)] == [0, 5, 5, 0]
 
 
@@ -110,7 +110,7 @@ def test_an_item_of_an_older_migrator_is_raised_and_kept_in(table: Table) -> Non
     assert (table.control.read_control().ticket, table.control.raise_control(5)) == (4, 0)
 
 
-def test_a_writer_is_told_when_another_journal_becomes_the_tables(dynamodb_url: str) -> None:
+def test_writer_is_notified_if_another_journal_owns_the_table(dynamodb_url: str) -> None:
     design = TableDesign(f"T{secrets.token_hex(6)}", KEYS["text"], "type")
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
     DynamoTableAdmin(client).create(design)

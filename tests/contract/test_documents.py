@@ -180,9 +180,7 @@ def test_a_page_ends_where_it_ended_whatever_is_deleted(dynamodb_url: str) -> No
 
 
 @pytest.mark.parametrize("is_beside", [False, True], ids=["alone", "beside a relay"])
-def test_a_page_beside_a_relay_sees_children_that_were_written_after_the_page_before(
-    dynamodb_url: str, is_beside: bool
-) -> None:
+def test_page_with_a_relay_sees_children_written_after_the_last(dynamodb_url: str, is_beside: bool) -> None:
     """Only a scan finds them. Kept from an earlier page, they would be written over newer ones with a later ticket."""
     mark = secrets.token_hex(3)
     real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}
@@ -246,7 +244,7 @@ class Counting(TableReader):
 
 
 @pytest.mark.ministack
-def test_what_is_counted_for_scans_of_children_is_what_pages_scan(dynamodb_url: str) -> None:
+def test_child_scan_count_equals_the_scans_of_pages(dynamodb_url: str) -> None:
     plan, rows, mark = plan_declared(PLANS["children by a scan"]), rows_of_the_schema(), secrets.token_hex(3)
     real = {table.name: f"{mark}-{table.name}" for table in (SHELF, LINE)}
     with old_tables(dynamodb_url) as tables:

@@ -107,7 +107,7 @@ def test_windows_and_samples_come_back_with_all_that_they_say(evidence: Evidence
     assert abs(evidence.now_s() - time.time()) < 30
 
 
-def test_a_window_takes_the_place_of_the_same_minute_of_the_same_writer(evidence: Evidence) -> None:
+def test_window_replaces_that_of_the_same_minute_and_writer(evidence: Evidence) -> None:
     other = replace(WINDOW, writer="another")
     evidence.keep([WINDOW, other], [])
     grown = replace(WINDOW, compared=11, same=8, found={}, revision="def", service="shop", origin="replay")
@@ -116,7 +116,7 @@ def test_a_window_takes_the_place_of_the_same_minute_of_the_same_writer(evidence
     assert evidence.windows(MINUTE) == [grown, other]
 
 
-def test_windows_are_the_oldest_first_and_those_of_a_time_and_a_pattern(evidence: Evidence) -> None:
+def test_windows_are_oldest_first_filtered_by_time_and_pattern(evidence: Evidence) -> None:
     old, lately = (
         replace(WINDOW, begun_at=MINUTE - 120),
         replace(WINDOW, begun_at=MINUTE - 60, pattern="stock"),
@@ -208,9 +208,7 @@ def test_what_a_newer_migrator_counts_beside_is_left_out(memory: SqlEvidence) ->
 @pytest.mark.parametrize(
     "text", ["", "7", "{}", '{"found": [[1]]}', '{"found": [], "errors": 7}', '{"found": [], "same": "x"}']
 )
-def test_a_window_that_cannot_be_read_is_named_and_spoils_no_other_pattern(
-    memory: SqlEvidence, text: str
-) -> None:
+def test_unreadable_window_is_named_and_spoils_no_other_pattern(memory: SqlEvidence, text: str) -> None:
     with memory.database.begin() as connection:
         bad = update(schema.window).where(schema.window.c.pattern == "recent_orders")
         connection.execute(bad.values(counts=text))

@@ -268,7 +268,7 @@ def test_an_answer_that_breaks_off_is_an_error_of_the_connection(lane: str, brok
         put(url)
 
 
-def test_connections_are_kept_and_one_that_was_closed_meanwhile_is_not_used(lane: str) -> None:
+def test_connections_are_kept_and_closed_ones_are_not_used(lane: str) -> None:
     with saying(answer(WRITTEN)) as (url, script):
         client = client_of(url)
         request = {"TableName": "T", "Item": {}, "ReturnConsumedCapacity": "TOTAL"}
@@ -367,7 +367,7 @@ def certificate_for_localhost(folder: Path) -> Path:
     ],
     ids=["case", "proxy-set", "endpoint-required"],
 )
-def test_what_our_connections_do_not_know_is_left_to_botocore_and_said_once(
+def test_unsupported_settings_fall_back_to_botocore_logged_once(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
 ) -> None:
     for name, value in {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", **environment}.items():

@@ -44,7 +44,7 @@ def test_findings_are_counted_by_kind_entity_and_attribute(journal_or_fake: SqlJ
     assert groups.groups(other) == [FindingGroup("different", "product", "price", 1)]
 
 
-def test_those_of_a_relay_are_what_is_open_whichever_relay_found_it(journal: SqlJournal) -> None:
+def test_relay_findings_are_the_open_ones_of_any_relay(journal: SqlJournal) -> None:
     runs = [journal.start_run(RunIdentity("relay", "shop", "table", "rev")) for _ in range(2)]
     journal.add_findings(runs[0], MISSING)
     root = ("product", "[1]")

@@ -177,7 +177,7 @@ def test_read_only_journal_of_clock_ahead_is_read(journal: SqlJournal, at: At, t
         assert len(SqlInstances(kept.database, "shop").registry(60).living) == 1
 
 
-def test_mark_put_back_by_clock_ahead_comes_after_the_longest_wait(journal: SqlJournal, at: At) -> None:
+def test_mark_put_back_by_clock_ahead_returns_after_longest_wait(journal: SqlJournal, at: At) -> None:
     marks = JournalMarks(journal.database, "shop", lambda table, text: {})
     marks.add({("order", "[1]"): []})
     at(AHEAD_S)
@@ -188,7 +188,7 @@ def test_mark_put_back_by_clock_ahead_comes_after_the_longest_wait(journal: SqlJ
     assert len(marks.take(1, 60)) == 1
 
 
-def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: SqlJournal, at: At) -> None:
+def test_mark_in_the_journal_of_clock_ahead_is_taken_after_lease(journal: SqlJournal, at: At) -> None:
     marks = JournalMarks(journal.database, "shop", lambda table, text: {})
     marks.add({("order", "[1]"): []})
     at(AHEAD_S)
@@ -199,7 +199,7 @@ def test_mark_in_the_journal_of_clock_ahead_is_taken_after_one_lease(journal: Sq
     assert len(marks.take(1, 60)) == 1
 
 
-def test_mark_put_back_in_a_file_by_clock_ahead_comes_after_the_longest_wait(tmp_path: Path) -> None:
+def test_mark_put_back_in_a_file_by_clock_ahead_has_longest_wait(tmp_path: Path) -> None:
     with capturing("sqlite", new_sqlite(tmp_path / "source.db")) as made:
         made.install()
         made.marks.add({("order", "[1]"): []})

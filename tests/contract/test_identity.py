@@ -27,7 +27,7 @@ def identity_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Call
     journal.close()
 
 
-def test_a_journal_is_the_same_for_all_its_jobs_and_another_one_is_another(
+def test_journal_id_is_shared_by_its_jobs_and_not_by_journals(
     identity_of: Callable[[str], Identity],
 ) -> None:
     own = identity_of("shop").journal_id()
@@ -45,7 +45,7 @@ def test_what_was_seen_of_a_table_is_of_one_job(identity_of: Callable[[str], Ide
     assert (identity_of("other").seen("t1"), identity_of("other").tables_named("Shop")) == (None, frozenset())
 
 
-def test_a_journal_keeps_what_a_jobs_table_and_source_were_called_first(
+def test_journal_keeps_the_first_names_of_table_and_source(
     identity_of: Callable[[str], SqlIdentity],
 ) -> None:
     identity = identity_of("shop")
@@ -70,7 +70,7 @@ def test_tables_that_were_written_with_tickets_are_the_jobs(
     assert identity.names("table") == {"Shop", "Staging"}
 
 
-def test_a_job_is_known_by_what_was_written_and_not_by_what_was_compared(
+def test_job_is_known_by_written_runs_and_not_by_compared_ones(
     identity_of: Callable[[str], SqlIdentity],
 ) -> None:
     identity = identity_of("shop")

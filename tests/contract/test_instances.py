@@ -34,7 +34,7 @@ def instances(make: Callable[[str], Instances]) -> Instances:
     return make("shop")
 
 
-def test_an_instance_is_there_from_enter_to_leave_with_all_that_it_says(instances: Instances) -> None:
+def test_instance_is_known_from_enter_to_leave_with_its_fields(instances: Instances) -> None:
     before = time.time()
     one = instances.enter(SHOP)
     time.sleep(0.02)  # the journal's clock counts milliseconds, and the list goes by it
@@ -85,7 +85,7 @@ def test_a_beat_says_which_roles_there_are_now(instances: Instances) -> None:
     )
 
 
-def test_a_silent_instance_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
+def test_silent_instance_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
     silent, loud = instances.enter(SHOP), instances.enter(SHOP)
     silence(instances, silent)
     loud = instances.beat(loud)
@@ -96,7 +96,7 @@ def test_a_silent_instance_is_known_until_forgotten_and_not_living(instances: In
     assert instances.known() == [loud]
 
 
-def test_a_writer_that_was_killed_long_ago_is_forgotten_when_the_next_one_enters(journal: SqlJournal) -> None:
+def test_long_dead_writer_is_forgotten_when_the_next_one_enters(journal: SqlJournal) -> None:
     writers, others = SqlWriters(journal.database, "table"), SqlWriters(journal.database, "other table")
     dead, of_another = writers.enter("relay"), others.enter("relay")
     lately = writers.enter("relay")

@@ -90,7 +90,7 @@ def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
     ]
 
 
-def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemStore) -> None:
+def test_scan_returns_each_decoded_item_in_dynamodb_form(store: ItemStore) -> None:
     items = [item(number, **VALUES) for number in range(40)]
     put_items(store, items)
     pages = [page for segment in range(2) for page in store.scan_encoded(segment, 2, decode_item)]

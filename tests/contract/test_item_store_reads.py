@@ -142,7 +142,7 @@ def test_an_index_of_several_attributes_orders_by_each_of_them(store: ItemStore)
     assert numbers(store, query(condition, of_a_kind, IndexName="ByTenant")) == [6, 4, 2]
 
 
-def test_a_local_index_is_read_consistently_and_a_global_one_never(store: ItemStore) -> None:
+def test_local_index_is_read_consistently_and_a_global_one_never(store: ItemStore) -> None:
     put_items(store, [item(number) for number in range(6)])
     local = query("#PK = :p", {":p": "P#0"}, IndexName="ByCreated", ConsistentRead=True)
     assert numbers(store, local) == [4, 2, 0]

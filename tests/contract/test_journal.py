@@ -220,7 +220,7 @@ def test_runs_begin_and_end_by_the_journals_clock(
     assert (found.started_at, found.ended_at) == ("2023-11-14 22:23:20+00:00",) * 2
 
 
-def test_parts_of_a_page_are_those_of_its_first_checkpoint_and_end_with_the_run(journal: SqlJournal) -> None:
+def test_page_parts_come_from_the_first_checkpoint_until_the_end(journal: SqlJournal) -> None:
     run = journal.start_run(IDENTITY)
     journal.plan_pages(run, "order", PAGES)
     journal.finish_page(run, PAGES[1], Tally(), [], parts=[b"later"])

@@ -42,7 +42,7 @@ def test_journal_is_set_up_once_when_several_processes_open_it(url: str) -> None
 
 
 @pytest.mark.parametrize("version", [schema.VERSION - 1, schema.VERSION + 1])
-def test_journal_of_another_version_is_refused_and_stays_as_it_is(url: str, version: int) -> None:
+def test_journal_of_another_version_is_refused_and_unchanged(url: str, version: int) -> None:
     with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
         connection.execute(update(schema.meta).values(version=version))
         schema.record.drop(connection)

@@ -109,7 +109,7 @@ def test_a_lease_that_ran_out_is_taken_over_and_its_holder_stops(journal: SqlJou
             taken.check()
 
 
-def test_a_holder_whose_lease_was_taken_over_stops_at_its_next_heartbeat(journal: SqlJournal) -> None:
+def test_holder_that_lost_its_lease_stops_at_the_next_heartbeat(journal: SqlJournal) -> None:
     with RunLease(journal, "shop", heartbeat_s=0.05) as lease:
         with journal.database.begin() as connection:
             change_held(connection, lambda held: replace(held, holder=Holder.here()))
@@ -235,7 +235,7 @@ def test_a_lease_of_a_killed_process_is_taken_over_at_once(url: str, *, reaped: 
 
 @pytest.mark.parametrize("off_s", [-600.0, 600.0], ids=["behind", "ahead"])
 @STORES
-def test_a_lease_goes_by_the_journals_clock_where_a_hosts_is_minutes_apart(url: str, off_s: float) -> None:
+def test_lease_uses_the_journals_clock_if_a_host_is_minutes_off(url: str, off_s: float) -> None:
     journal = SqlJournal(url)
     with _holder(url, off_s) as holder:
         with JoinedLease(journal, "shop") as joined:

@@ -161,7 +161,7 @@ def test_finished_marks_are_gone_and_may_be_finished_again(marks: Marks) -> None
     assert marks.take(5, HOUR_S) == others
 
 
-def test_marks_are_finished_put_back_and_released_by_the_thousand(marks: Marks) -> None:
+def test_thousands_of_marks_are_finished_put_back_and_released(marks: Marks) -> None:
     marks.add({("user", f"[{number}]"): [] for number in range(1200)})
     taken = [mark.id for mark in marks.take(1200, HOUR_S)]
     # Their order is the caller's.
@@ -189,7 +189,7 @@ def test_a_mark_that_was_put_back_waits_and_counts_its_failures(marks: Marks) ->
     assert [mark.tries for mark in marks.take(5, HOUR_S)] == [1, 1]
 
 
-def test_work_on_a_mark_goes_on_where_it_was_left_behind_all_others(marks: Marks) -> None:
+def test_mark_continues_at_its_cursor_behind_all_others(marks: Marks) -> None:
     marks.add(ROOTS)
     first = marks.take(1, HOUR_S)[0]
     marks.advance(first, '["Ζ",7]')
@@ -322,7 +322,7 @@ def test_a_journal_gives_no_ticket_twice_and_no_mark_to_two(database: Database) 
     assert (len(set(drawn)), len(ids), len(set(ids))) == (60, 100, 100)
 
 
-def test_a_journal_keeps_changes_in_their_order_until_they_are_worked(database: Database) -> None:
+def test_journal_keeps_changes_in_order_until_processed(database: Database) -> None:
     marks, now = JournalMarks(database, "shop", read_image), time.time()
     changes = [
         KeptMark("Users", None, '{"id": "é"}', now - 5),
@@ -361,7 +361,7 @@ def test_a_change_that_waits_is_no_older_when_its_time_comes(
     assert ages[1] < 30
 
 
-def test_jobs_that_share_a_journal_have_marks_and_tickets_of_their_own(database: Database) -> None:
+def test_jobs_sharing_a_journal_have_their_own_marks_and_tickets(database: Database) -> None:
     shop, zoo = (JournalMarks(database, job, read_image) for job in ("shop", "zoo"))
     tickets = JournalTickets(database, "shop")
     tickets.install()
@@ -375,7 +375,7 @@ def test_jobs_that_share_a_journal_have_marks_and_tickets_of_their_own(database:
         JournalTickets(database, "zoo").draw()
 
 
-def test_a_counter_goes_on_when_capture_is_taken_away_and_put_in_anew(database: Database) -> None:
+def test_counter_continues_after_capture_is_reinstalled(database: Database) -> None:
     tickets = JournalTickets(database, "shop")
     assert tickets.installed() is None
     tickets.install()
@@ -393,7 +393,7 @@ def test_a_counter_goes_on_when_capture_is_taken_away_and_put_in_anew(database: 
     assert tickets.draw() == first + 1
 
 
-def test_a_capture_of_another_version_in_a_journal_draws_no_ticket(database: Database) -> None:
+def test_capture_of_another_version_in_a_journal_draws_no_ticket(database: Database) -> None:
     tickets = JournalTickets(database, "shop")
     tickets.install()
     with database.begin() as connection:
@@ -402,7 +402,7 @@ def test_a_capture_of_another_version_in_a_journal_draws_no_ticket(database: Dat
         tickets.draw()
 
 
-def test_a_mark_that_was_damaged_in_a_journal_keeps_no_other_from_being_taken(database: Database) -> None:
+def test_damaged_mark_in_a_journal_does_not_block_others(database: Database) -> None:
     marks = JournalMarks(database, "shop", read_image)
     marks.add(ROOTS)
     (first, *_) = marks.look(0, 1)

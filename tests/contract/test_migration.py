@@ -110,7 +110,7 @@ def refusal(ask: Callable[[], object]) -> str:
 # ── the surface ──
 
 
-def test_the_fake_stands_for_every_member_with_the_same_signature() -> None:
+def test_fake_has_every_member_with_the_same_signature() -> None:
     for name, member in vars(Migration).items():
         mine = vars(FakeMigration).get(name)
         if mine is None or name.startswith("_") or name == "load":

@@ -38,7 +38,7 @@ def opened(make: Make) -> OpenFindings:
     return make("shop", "table-1")
 
 
-def test_what_was_found_is_open_until_its_row_is_worked_without_it(opened: OpenFindings) -> None:
+def test_finding_is_open_until_its_row_settles_without_it(opened: OpenFindings) -> None:
     opened.settle({ONE: 5, TWO: 5}, [REFUSED, TAKEN])
     assert (opened.counts(), opened.roots()) == ({"refused": 1, "collision": 1}, sorted([ONE, TWO]))
     opened.settle({ONE: 6}, [])
@@ -47,7 +47,7 @@ def test_what_was_found_is_open_until_its_row_is_worked_without_it(opened: OpenF
     assert (opened.read(), opened.counts(), opened.roots()) == ([], {}, [])
 
 
-def test_a_row_that_is_refused_again_and_again_is_one_finding_with_the_last_reason(
+def test_row_refused_repeatedly_is_one_finding_with_last_reason(
     opened: OpenFindings,
 ) -> None:
     for ticket in range(1, 50):

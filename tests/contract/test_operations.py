@@ -27,7 +27,7 @@ def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
             connection.execute(record.delete())
 
 
-def test_a_process_is_known_as_it_last_said_and_by_the_journal_s_clock(journal: SqlJournal) -> None:
+def test_process_is_known_by_its_last_beat_and_journal_clock(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop", 30)
     beat = processes.beat("one", STATE, None, Advance())
     first = beat.state

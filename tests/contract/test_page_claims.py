@@ -81,9 +81,7 @@ def test_a_slice_of_pages_is_claimed_and_no_more(journal: SqlJournal, run: Run) 
     assert journal.claim_pages(run, "order", "c", 9, 60) == PAGES[3:]
 
 
-def test_what_processes_have_that_another_one_has_started_is_released_with_its_own(
-    journal: SqlJournal, run: Run
-) -> None:
+def test_release_frees_pages_of_a_process_and_its_children(journal: SqlJournal, run: Run) -> None:
     for number, who in enumerate(("a", "a.1", "a.2", "ab", "a%")):
         journal.claim_pages(run, "order", who, 1, 60, number)
     journal.release_pages(run, "a")

@@ -73,7 +73,7 @@ def test_a_move_gives_the_next_version_and_a_line_of_the_audit(phases: Phases) -
     assert phases.history("others") == []
 
 
-def test_whom_a_ramp_is_for_is_kept_with_the_move_until_the_next_one(phases: Phases) -> None:
+def test_ramp_audience_is_kept_with_the_move_until_the_next_one(phases: Phases) -> None:
     named = State("ramp", 0, (("name", "a, b=ü’"), ("user_id", "42")))
     phases.move(moved(), 0)
     phases.move(moved(SHADOW, named), 1)
@@ -92,7 +92,7 @@ def test_whom_a_ramp_is_for_is_kept_with_the_move_until_the_next_one(phases: Pha
     assert phases.take_over("orders", KeptPhase(named.word, 4), "ada", "lost").state == SHADOW
 
 
-def test_a_move_from_a_version_that_is_past_changes_nothing_and_names_the_first_mover(phases: Phases) -> None:
+def test_move_from_a_past_version_fails_and_names_the_first(phases: Phases) -> None:
     phases.move(moved(who="ada@web-1"), 0)
     for late, version in ((moved(who="bob@web-2"), 0), (moved(SHADOW, RAMP), 0), (moved(OFF, SHADOW), 1)):
         with pins.refused(MovedError, "moved"):
@@ -198,9 +198,7 @@ EDITS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_phase_that_was_edited_by_hand_says_what_to_do_and_stops_no_other(
-    journal: SqlJournal, edit: str
-) -> None:
+def test_phase_edited_by_hand_reports_the_fix_and_stops_no_other(journal: SqlJournal, edit: str) -> None:
     phases = SqlPhases(journal.database, "shop")
     phases.move(moved(), 0)
     right = phases.move(moved(SHADOW, RAMP), 1)
@@ -225,7 +223,7 @@ def test_a_pattern_of_which_nothing_is_wrong_has_nothing_to_mend(phases: Phases)
     assert phases.mend("orders") == made == phases.all()["orders"]
 
 
-def test_a_phase_without_a_line_in_the_audit_is_a_fault_until_it_is_taken_out(journal: SqlJournal) -> None:
+def test_phase_without_an_audit_line_is_a_fault_until_removed(journal: SqlJournal) -> None:
     row = {"job": "shop", "pattern": "orders", "phase": "live", "percent": 0, "version": 1, "since": 0.0}
     with journal.database.begin() as connection:
         connection.execute(insert(schema.phase).values(**row))
@@ -261,7 +259,7 @@ def test_an_audit_that_was_edited_by_hand_is_refused(
             ask()
 
 
-def test_a_phase_that_the_table_kept_is_taken_over_with_its_version(phases: Phases) -> None:
+def test_phase_kept_by_the_table_is_taken_over_with_its_version(phases: Phases) -> None:
     made = phases.take_over("orders", KeptPhase("live", 4), "migrator", "the journal was lost")
     assert (made.state, made.version) == (LIVE, 4)
     assert phases.all()["orders"] == made

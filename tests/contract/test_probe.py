@@ -73,7 +73,7 @@ def test_every_assumption_holds_but_for_what_the_server_lacks(
     assert not [name for name in client.list_tables()["TableNames"] if name.startswith("migrator-probe")]
 
 
-def test_it_says_before_it_starts_what_it_takes_and_prints_what_differs(
+def test_probe_prints_its_bounds_first_and_then_differences(
     doctor: Callable[..., Ended],
 ) -> None:
     ended = doctor()

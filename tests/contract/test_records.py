@@ -186,7 +186,7 @@ def test_record_that_could_not_be_read_again_is_refused(
         assert BOATS.all(connection, "shop") == {"": Boat("before")}
 
 
-def test_record_of_a_newer_migrator_is_read_without_its_new_fields(journal: SqlJournal) -> None:
+def test_record_of_a_newer_migrator_is_read_without_new_fields(journal: SqlJournal) -> None:
     with journal.database.begin() as connection:
         BOATS.put(connection, "shop", Boat("a"))
         connection.execute(record.update().values(value='{"name": "a", "sails": 3}'))

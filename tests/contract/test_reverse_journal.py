@@ -46,7 +46,7 @@ def test_keys_are_kept_until_the_row_is_forgotten(remembered: ReverseJournal) ->
     assert remembered.waiting() == []
 
 
-def test_a_row_that_another_process_found_meanwhile_is_not_forgotten(remembered: ReverseJournal) -> None:
+def test_row_found_meanwhile_by_another_process_is_not_forgotten(remembered: ReverseJournal) -> None:
     seen = WaitingRow(ONE, "gone", 1.0, looks=1)
     remembered.remember({ONE: {A}})
     for meanwhile in (WaitingRow(ONE, "refused", 1.0, "foreign key"), WaitingRow(ONE, "gone", 2.0)):

@@ -43,7 +43,7 @@ def entered(journal_or_fake: SqlJournal | None) -> Callable[[str], Writer]:
     return lambda _: writers.enter("relay")
 
 
-def test_the_first_that_registers_is_the_newest_until_a_new_one_does(make: Make) -> None:
+def test_first_registered_is_newest_until_a_new_one_registers(make: Make) -> None:
     one, two = make("1"), make("2")
     assert (one.standing(), one.is_old()) == ("first", False)
     assert one.register() == "first"
@@ -99,7 +99,7 @@ def test_runs_from_before_a_revision_came_back_are_told_apart(journal: SqlJourna
     assert newest_of(journal.database, "another job") is None
 
 
-def test_an_answer_that_a_revision_leaves_as_it_is_stays_as_old_as_it_is(journal: SqlJournal) -> None:
+def test_answer_unchanged_by_a_revision_keeps_its_age(journal: SqlJournal) -> None:
     def revisions(digest: str, **answers: str) -> SqlRevisions:
         return SqlRevisions(journal.database, "job", Revision(digest, digest, answers=answers))
 

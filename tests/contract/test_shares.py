@@ -51,14 +51,12 @@ def test_one_alone_takes_all_at_once(journal: SqlJournal, shares: Shares) -> Non
     assert Shares(journal, "run 2").beat("x") == 1
 
 
-def test_processes_that_are_expected_need_not_wait_for_each_other(shares: Shares) -> None:
+def test_expected_processes_need_not_wait_for_each_other(shares: Shares) -> None:
     shares.enter(b=0, c=0)
     assert [shares.beat(name) for name in "abc"] == [3, 3, 3]
 
 
-def test_one_that_comes_later_takes_nothing_until_the_others_have_taken_less_for_ten_seconds(
-    journal: SqlJournal, shares: Shares
-) -> None:
+def test_late_process_waits_until_others_took_less_for_10_s(journal: SqlJournal, shares: Shares) -> None:
     shares.beat("a")
     assert shares.beat("b") == 0, "the other takes everything"
     assert shares.beat("a", 1) == 2
@@ -85,9 +83,7 @@ def test_what_one_leaves_is_taken_when_it_is_out_of_the_window(
     assert shares.beat("a", 2) == 1
 
 
-def test_one_that_is_known_to_be_dead_counts_as_if_it_had_left_and_a_silent_one_for_longer(
-    journal: SqlJournal, shares: Shares
-) -> None:
+def test_dead_process_counts_as_left_and_a_silent_one_for_longer(journal: SqlJournal, shares: Shares) -> None:
     names = ("a", "dead", "silent")
     shares.enter(**dict.fromkeys(names, 0))
     for name in names:

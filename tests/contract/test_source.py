@@ -179,7 +179,7 @@ def test_equal_children_follow_their_key(source: Source) -> None:
     assert decoded(plan, source.read_rows(plan, [encode_key([50])])) == [(50, ((1,), (2,)))]
 
 
-def test_children_have_parents_of_their_own_and_are_ordered_by_them(source: Source) -> None:
+def test_children_have_own_parents_and_are_ordered_by_them(source: Source) -> None:
     lines = list_of(
         "lines", LINE, LINES, ["shelf.label", "line_no"], joins=[SHELF_OF_LINE], order_by=["shelf.label"]
     )

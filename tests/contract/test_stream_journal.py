@@ -109,7 +109,7 @@ def test_readers_have_equal_parts_and_no_shard_twice(checkpoints: StreamJournal)
     assert len(names(checkpoints, "two")) == 5
 
 
-def test_a_lease_that_ran_out_is_another_s_and_the_first_one_keeps_nothing(
+def test_expired_lease_passes_on_and_its_holder_saves_nothing(
     checkpoints: StreamJournal,
 ) -> None:
     checkpoints.begin(ARN)
@@ -133,7 +133,7 @@ def test_a_reader_that_is_gone_has_no_part(checkpoints: StreamJournal) -> None:
     assert len(names(checkpoints, "two")) == 4
 
 
-def test_a_lease_that_is_renewed_stays_and_says_how_far_the_shard_is(checkpoints: StreamJournal) -> None:
+def test_renewed_lease_stays_and_records_the_shards_progress(checkpoints: StreamJournal) -> None:
     checkpoints.begin(ARN)
     checkpoints.list_shards(ARN, [Shard("a"), Shard("b")], 0)
     names(checkpoints, "one")
@@ -160,7 +160,7 @@ def test_a_new_shard_is_as_old_as_the_last_list_without_it(checkpoints: StreamJo
     assert checkpoints.read(ARN).lags_s()["b"] == pytest.approx(100, abs=60), "what is known stays"
 
 
-def test_a_finished_shard_is_forgotten_when_the_stream_has_not_named_it_for_days(
+def test_finished_shard_is_forgotten_after_days_off_the_stream(
     checkpoints: StreamJournal,
 ) -> None:
     checkpoints.begin(ARN)
@@ -189,7 +189,7 @@ def test_jobs_and_tables_are_apart(journal: SqlJournal) -> None:
     assert [shard.shard for shard in others[1].read(OTHER).shards] == ["s", "s2"]
 
 
-def test_readers_that_claim_at_the_same_moment_have_no_shard_twice(journal: SqlJournal) -> None:
+def test_readers_claiming_at_the_same_moment_share_no_shard(journal: SqlJournal) -> None:
     own = SqlStreamJournal(journal.database, "shop", "Shop")
     readers = [f"reader {number}" for number in range(3)]
     with ThreadPoolExecutor(3) as pool:
@@ -223,7 +223,7 @@ class _Overtaken(SqlStreamJournal):
         self.renewed.set()
 
 
-def test_a_lease_that_ran_out_and_is_renewed_while_another_reader_claims_is_of_one_of_them(
+def test_expired_lease_renewed_during_a_claim_has_one_owner(
     journal: SqlJournal,
 ) -> None:
     own = SqlStreamJournal(journal.database, "shop", "Shop")

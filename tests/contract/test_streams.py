@@ -146,7 +146,7 @@ def test_a_put_that_changes_nothing_leaves_no_record(stream_of: tuple[Table, Dyn
     assert len(read(source)) == 1
 
 
-def test_a_place_is_at_or_after_a_record_at_the_first_one_or_behind_the_last(
+def test_position_is_at_after_before_or_behind_records(
     stream_of: tuple[Table, DynamoStream],
 ) -> None:
     table, source = stream_of
@@ -175,7 +175,7 @@ def test_a_place_at_the_end_gives_what_comes_later(stream_of: tuple[Table, Dynam
         iterator = page.next_iterator
 
 
-def test_a_page_has_no_more_records_than_asked_for_and_no_more_than_a_megabyte(
+def test_page_is_bound_by_its_record_limit_and_a_megabyte(
     stream_of: tuple[Table, DynamoStream],
 ) -> None:
     table, source = stream_of
@@ -191,7 +191,7 @@ def test_a_page_has_no_more_records_than_asked_for_and_no_more_than_a_megabyte(
     assert len(read(source)) == 5
 
 
-def test_a_stream_that_is_switched_off_says_so_and_can_be_read_to_its_end(
+def test_disabled_stream_is_reported_and_readable_to_its_end(
     stream_of: tuple[Table, DynamoStream],
 ) -> None:
     table, source = stream_of
@@ -204,7 +204,7 @@ def test_a_stream_that_is_switched_off_says_so_and_can_be_read_to_its_end(
     assert (len(page.records), page.next_iterator) == (1, None)
 
 
-def test_a_stream_is_switched_on_with_both_images_and_one_that_is_on_stays(
+def test_stream_is_enabled_with_both_images_and_stays_if_enabled(
     stream_of: tuple[Table, DynamoStream],
 ) -> None:
     table, source = stream_of

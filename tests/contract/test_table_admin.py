@@ -84,14 +84,14 @@ class LosesOneAnswer:
 
 
 @pytest.mark.parametrize("operation", ["create_table", "update_time_to_live"])
-def test_a_request_whose_answer_is_lost_is_not_refused_for_having_worked(
+def test_create_with_a_lost_answer_is_not_refused_as_existing(
     client: Any, design: TableDesign, operation: str
 ) -> None:
     made = DynamoTableAdmin(LosesOneAnswer(client, operation)).create(design)
     assert (made.status, made.differences) == ("ACTIVE", ())
 
 
-def test_a_table_that_another_creates_at_the_same_time_is_not_ours(
+def test_table_created_concurrently_by_another_is_not_ours(
     client: Any, admin: DynamoTableAdmin, design: TableDesign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.create(design)
@@ -180,7 +180,7 @@ def test_an_index_is_added_and_holds_the_items_that_are_there(
     assert admin.index_changes(grown).add == ()
 
 
-def test_an_index_that_the_design_has_no_more_is_removed_and_hinders_nobody_before(
+def test_index_removed_from_the_design_is_dropped_and_harmless(
     admin: DynamoTableAdmin, design: TableDesign
 ) -> None:
     admin.create(replace(design, indexes=(GSI1, GSI2)))
@@ -271,9 +271,7 @@ class SlowIndexes:
         return answer
 
 
-def test_indexes_change_one_at_a_time_and_it_is_told_how_far_they_are(
-    client: Any, design: TableDesign
-) -> None:
+def test_indexes_change_one_at_a_time_with_progress_reports(client: Any, design: TableDesign) -> None:
     slow = SlowIndexes(client)
     admin = DynamoTableAdmin(slow, sleep=lambda seconds: None)
     admin.create(design)
@@ -302,7 +300,7 @@ def test_one_that_was_stopped_goes_on_where_it_is_given_again(client: Any, desig
 
 
 @pytest.mark.parametrize("indexes", [(GSI1, GSI2), ()])
-def test_a_change_whose_answer_is_lost_is_not_refused_for_having_worked(
+def test_index_change_with_a_lost_answer_is_not_refused(
     client: Any, design: TableDesign, indexes: tuple[Index, ...]
 ) -> None:
     DynamoTableAdmin(client).create(design)

@@ -47,9 +47,7 @@ def test_a_writer_is_there_from_enter_to_leave(writers: Writers) -> None:
 
 
 @pytest.mark.parametrize("kind", ["conditional", "relay", "strict"])
-def test_a_writer_that_was_here_once_closes_the_fast_path_for_good(
-    writers: Writers, kind: WriterKind
-) -> None:
+def test_conditional_writer_closes_the_fast_path_for_good(writers: Writers, kind: WriterKind) -> None:
     other = writers.enter(kind)
     assert other.kind == kind
     assert writers.enter("fast").kind == "conditional"

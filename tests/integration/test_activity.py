@@ -131,7 +131,7 @@ def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
         shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
 
 
-def test_a_user_that_may_not_see_transactions_of_others_is_told_what_is_missing(shop: Capturing) -> None:
+def test_user_without_rights_to_see_transactions_is_notified(shop: Capturing) -> None:
     if shop.engine == "sqlite":
         return
     names = tables(shop)
@@ -175,7 +175,7 @@ def parts(postgres_database: str) -> Iterator[Capturing]:
         yield made
 
 
-def test_rights_on_columns_and_on_partitions_and_those_handed_on_go_too(parts: Capturing) -> None:
+def test_read_only_revokes_column_partition_and_granted_rights(parts: Capturing) -> None:
     with plain_user(parts) as (one, _), plain_user(parts) as (other, _):
         parts.run(
             f"GRANT UPDATE (day) ON orders TO {one}", f"GRANT INSERT ON oldest TO {one} WITH GRANT OPTION"

@@ -45,7 +45,7 @@ def test_a_statement_is_marked_or_refused(parts: Capturing, case: dict[str, Any]
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_view_in_another_schema_is_told_from_a_table_of_its_name(each: Capturing) -> None:
+def test_view_in_another_schema_differs_from_a_table_of_its_name(each: Capturing) -> None:
     each.run(
         "CREATE SCHEMA api",
         "CREATE TABLE account (id integer PRIMARY KEY, n integer)",

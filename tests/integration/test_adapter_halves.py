@@ -71,9 +71,7 @@ def test_a_list_that_is_taken_back_to_a_savepoint_stops_no_other(parts: Capturin
         "INSERT INTO strict (id, name) VALUES (4, 'd'), (5, 'd')",
     ],
 )
-def test_on_sqlite_a_statement_that_keeps_what_it_did_is_one_as_well(
-    parts: Capturing, statement: str
-) -> None:
+def test_sqlite_statement_keeping_part_of_its_work_is_refused(parts: Capturing, statement: str) -> None:
     parts.run("CREATE TABLE strict (id integer PRIMARY KEY, name text UNIQUE ON CONFLICT FAIL)")
     with heard(parts, ["part", "strict"]) as (engine, _), engine.connect() as connection:
         with pytest.raises(sa.exc.IntegrityError):
@@ -83,7 +81,7 @@ def test_on_sqlite_a_statement_that_keeps_what_it_did_is_one_as_well(
 
 
 @pytest.mark.parametrize("each", ["sqlite", "mariadb"], indirect=True)
-def test_a_statement_that_undoes_itself_where_it_fails_stops_no_other(parts: Capturing) -> None:
+def test_statement_that_undoes_itself_on_failure_stops_no_other(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.connect() as connection:
         connection.execute(NAME, {"id": 1, "name": "n"})
         with pytest.raises(sa.exc.IntegrityError):
@@ -93,7 +91,7 @@ def test_a_statement_that_undoes_itself_where_it_fails_stops_no_other(parts: Cap
         assert len(seen.changed) == 1
 
 
-def test_nor_is_a_statement_committed_after_which_a_listener_of_the_service_failed(parts: Capturing) -> None:
+def test_statement_with_a_failed_service_listener_cannot_commit(parts: Capturing) -> None:
     def fail(*_: Any) -> None:
         raise ValueError
 

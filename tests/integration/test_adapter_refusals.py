@@ -28,9 +28,7 @@ from tests.support_capture import Capturing, captured
         "UPDATE part SET name = 'x' WHERE id = 3",
     ],
 )
-def test_what_comes_between_the_reading_and_the_statement_never_goes_unmarked(
-    parts: Capturing, statement: str
-) -> None:
+def test_change_between_read_and_statement_is_never_unmarked(parts: Capturing, statement: str) -> None:
     """A row is committed right after the adapter has read, before the statement runs."""
     with heard(parts, ["part"], "lock") as (engine, seen):
         sa.event.listen(
@@ -44,7 +42,7 @@ def test_what_comes_between_the_reading_and_the_statement_never_goes_unmarked(
 
 
 @pytest.mark.parametrize("each", ["postgresql", "mariadb"], indirect=True)
-def test_two_services_that_write_the_same_rows_in_the_same_order_wait_and_do_not_deadlock(
+def test_services_writing_rows_in_the_same_order_do_not_deadlock(
     parts: Capturing,
 ) -> None:
     statements = [
@@ -89,7 +87,7 @@ def test_two_upserts_of_new_rows_do_not_lock_each_others_gap(parts: Capturing) -
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_of_two_schemas_with_one_table_each_the_sessions_is_marked(parts: Capturing) -> None:
+def test_table_of_the_sessions_schema_is_marked_of_two_schemas(parts: Capturing) -> None:
     parts.run(
         "CREATE SCHEMA other",
         "CREATE TABLE other.part (id integer PRIMARY KEY, name varchar(9), n integer)",
@@ -143,7 +141,7 @@ def test_a_key_is_compared_in_the_type_of_its_column(parts: Capturing) -> None:
 
 @pytest.mark.parametrize("each", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("index", ["(lower(name))", "(name COLLATE NOCASE)", "(name) WHERE n > 0"])
-def test_a_replace_that_may_meet_rows_in_such_an_index_is_refused(parts: Capturing, index: str) -> None:
+def test_replace_is_refused_on_an_expression_or_partial_index(parts: Capturing, index: str) -> None:
     parts.run(f"CREATE UNIQUE INDEX wide ON part {index}")
     with heard(parts, ["part"]) as (engine, seen):
         for words in ("REPLACE INTO", "INSERT OR REPLACE INTO", "UPDATE OR REPLACE part SET n = 1;"):
@@ -157,7 +155,7 @@ def test_a_replace_that_may_meet_rows_in_such_an_index_is_refused(parts: Capturi
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_key_that_the_driver_cannot_read_in_the_sessions_settings_is_read_in_others(
+def test_key_unreadable_in_session_settings_is_read_in_others(
     parts: Capturing,
 ) -> None:
     parts.run("CREATE TABLE moment (at timestamptz PRIMARY KEY, n integer)")
@@ -177,7 +175,7 @@ def test_a_key_that_the_driver_cannot_read_at_all_is_refused(parts: Capturing) -
         connection.exec_driver_sql("INSERT INTO span VALUES (%s, 1)", (timedelta(days=3),))
 
 
-def test_a_lock_that_the_adapter_waits_for_in_vain_is_sqlalchemys_own_error(parts: Capturing) -> None:
+def test_lock_timeout_in_the_adapter_is_sqlalchemys_own_error(parts: Capturing) -> None:
     words: dict[str, Any] = {"connect_args": {"timeout": 0.1}} if parts.engine == "sqlite" else {}
     limits = {
         "postgresql": "SET lock_timeout = '50ms'",
@@ -219,7 +217,7 @@ _PROCEDURE = "CREATE PROCEDURE change_part() UPDATE part SET n = 5 WHERE id = 1"
     indirect=["each"],
 )  # fmt: skip
 @pytest.mark.parametrize("own_cursor", [False, True], ids=["sqlalchemy", "driver"])
-def test_a_write_that_names_its_table_otherwise_or_not_at_all_is_refused(
+def test_write_with_an_unrecognized_table_name_is_refused(
     parts: Capturing, before: list[str], statement: str, own_cursor: bool
 ) -> None:
     with heard(parts, ["part"]) as (engine, seen):
@@ -235,7 +233,7 @@ def test_a_write_that_names_its_table_otherwise_or_not_at_all_is_refused(
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_name_that_postgresql_folds_or_cuts_is_the_tables_all_the_same(parts: Capturing) -> None:
+def test_name_folded_or_cut_by_postgresql_is_still_the_table(parts: Capturing) -> None:
     longest = "p" * 63
     for name in ('"Äpfel"', longest):
         parts.run(f"CREATE TABLE {name} (id integer PRIMARY KEY, n integer)")

@@ -103,9 +103,7 @@ def _left(shop: Capturing, engine: sa.Engine) -> list[Any]:
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED", "SERIALIZABLE"])
-def test_on_mariadb_neither_quotes_nor_zone_nor_isolation_change_a_mark(
-    mariadb: Capturing, isolation: str
-) -> None:
+def test_mariadb_quotes_zone_and_isolation_do_not_change_marks(mariadb: Capturing, isolation: str) -> None:
     mariadb.run(
         "CREATE TABLE stamped (id varchar(9) PRIMARY KEY, at timestamp(6) NULL, d datetime, f float, b varbinary(9))"
     )
@@ -131,7 +129,7 @@ def test_on_mariadb_double_quotes_are_text_by_default(mariadb: Capturing) -> Non
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_on_sqlite_a_change_is_marked_however_the_transaction_begins(sqlite: Capturing, begins: bool) -> None:
+def test_sqlite_change_is_marked_however_the_transaction_begins(sqlite: Capturing, begins: bool) -> None:
     """By default sqlite3 begins one before a write, but not before what the adapter reads."""
     sqlite.run("CREATE TABLE part (id integer PRIMARY KEY, name text)")
     with heard(sqlite, ["part"]) as (engine, seen):

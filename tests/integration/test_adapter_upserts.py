@@ -14,7 +14,7 @@ _UPSERT = "INSERT INTO part VALUES (%s, %s, 1) ON CONFLICT (id) DO UPDATE SET na
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_an_upsert_knows_the_rows_that_it_makes_from_those_that_it_meets(parts: Capturing) -> None:
+def test_upsert_distinguishes_inserted_rows_from_existing_ones(parts: Capturing) -> None:
     parts.run(
         "CREATE TABLE kid (id serial PRIMARY KEY, part integer REFERENCES part)",
         "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS"
@@ -38,7 +38,7 @@ def test_an_upsert_knows_the_rows_that_it_makes_from_those_that_it_meets(parts: 
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_of_many_upserts_one_that_meets_a_row_that_came_in_between_is_refused(parts: Capturing) -> None:
+def test_upsert_meeting_a_row_inserted_meanwhile_is_refused(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
         sa.event.listen(
             engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
@@ -50,7 +50,7 @@ def test_of_many_upserts_one_that_meets_a_row_that_came_in_between_is_refused(pa
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_row_that_came_in_between_and_stays_as_it_is_stops_no_upsert(parts: Capturing) -> None:
+def test_unchanged_row_inserted_meanwhile_stops_no_upsert(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _), engine.begin() as connection:
         sa.event.listen(
             engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
@@ -59,7 +59,7 @@ def test_a_row_that_came_in_between_and_stays_as_it_is_stops_no_upsert(parts: Ca
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_an_upsert_whose_new_row_is_locked_by_its_own_foreign_key_is_told_what_to_do(
+def test_upsert_locked_by_its_own_foreign_key_names_the_fix(
     parts: Capturing,
 ) -> None:
     parts.run("CREATE TABLE tree (id integer PRIMARY KEY, up integer REFERENCES tree)")
@@ -73,7 +73,7 @@ def test_an_upsert_whose_new_row_is_locked_by_its_own_foreign_key_is_told_what_t
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_an_upsert_that_meets_a_row_by_what_it_does_not_say_is_refused(parts: Capturing) -> None:
+def test_upsert_matching_a_row_by_an_unnamed_index_is_refused(parts: Capturing) -> None:
     parts.run("CREATE UNIQUE INDEX ON part (lower(name))")
     with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
         upsert = (

@@ -57,7 +57,7 @@ def test_a_verify_is_asked_for_until_one_has_looked(shop: Project) -> None:
     assert shop.done("verify", job, "--settle", "0", "--json").data["clean"]
 
 
-def test_a_capture_that_was_taken_away_and_put_in_anew_asks_again(shop: Project) -> None:
+def test_reinstalled_capture_asks_for_a_verify_again(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     shop.run("verify", job, "--settle", "0", "--repair")

@@ -78,7 +78,7 @@ def test_what_is_printed_does_what_an_install_by_services_does(shop: Capturing, 
     assert states(shop) == ["services", "services"]
 
 
-def test_triggers_take_over_from_services_and_only_then_the_installation_says_so(shop: Capturing) -> None:
+def test_triggers_take_over_from_services_before_the_record_does(shop: Capturing) -> None:
     by_services(shop).install(plans(shop))
     before, ticket = shop.capture.installation(), shop.tickets.draw()
     assert before is not None
@@ -122,7 +122,7 @@ def test_services_do_not_take_over_from_triggers(shop: Capturing) -> None:
         by_services(shop).install(plans(shop))
 
 
-def test_a_process_learns_that_its_installation_is_gone_or_another(shop: Capturing) -> None:
+def test_process_notices_a_missing_or_changed_installation(shop: Capturing) -> None:
     by_services(shop).install(plans(shop))
     known = shop.capture.installation()
     assert known is not None
@@ -139,14 +139,14 @@ def test_a_process_learns_that_its_installation_is_gone_or_another(shop: Capturi
         still_fits(shop.capture, replace(now, marked_by="triggers"))
 
 
-def test_a_table_of_marks_that_was_dropped_is_made_anew_by_services_too(shop: Capturing) -> None:
+def test_dropped_mark_table_is_recreated_by_services(shop: Capturing) -> None:
     by_services(shop).install(plans(shop))
     shop.run("DROP TABLE migrator.mark" if shop.engine == "postgresql" else "DROP TABLE migrator_mark")
     assert by_services(shop).install(plans(shop)).lost_marks
     assert states(shop) == ["services", "services"]
 
 
-def test_a_view_and_a_table_without_ttl_are_refused_by_services_too(shop: Capturing) -> None:
+def test_view_and_table_without_ttl_are_refused_by_services(shop: Capturing) -> None:
     shop.run("CREATE VIEW seen AS SELECT id FROM customer")
     view = shop.table("seen")
     stage = replace(by_services(shop), design=replace(DESIGN, ttl=None))
@@ -156,7 +156,7 @@ def test_a_view_and_a_table_without_ttl_are_refused_by_services_too(shop: Captur
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_user_that_owns_no_table_may_install_by_services_on_postgresql(shop: Capturing) -> None:
+def test_postgresql_user_without_tables_may_install_by_services(shop: Capturing) -> None:
     role = f"poor_{secrets.token_hex(4)}"
     name = urlsplit(shop.url).path[1:]
     shop.run(
@@ -175,7 +175,7 @@ def test_a_user_that_owns_no_table_may_install_by_services_on_postgresql(shop: C
 
 
 @pytest.mark.parametrize("each", ["mariadb"], indirect=True)
-def test_what_only_triggers_need_is_not_asked_of_services_on_mariadb(shop: Capturing) -> None:
+def test_mariadb_services_need_no_trigger_requirements(shop: Capturing) -> None:
     shop.run(
         "CREATE TABLE part (id integer PRIMARY KEY, of_id integer REFERENCES part (id) ON DELETE CASCADE)"
     )

@@ -161,13 +161,13 @@ def test_shops_and_clerks_that_refer_to_each_other(source: Capturing, statement:
         ("UPDATE works SET since = '2019-01-01' WHERE firm = 2", 1 + 1),
     ],
 )
-def test_rows_that_refer_to_their_own_table_and_keys_of_several_columns(
+def test_self_referencing_rows_and_composite_keys_are_marked(
     source: Capturing, statement: str, rows: int
 ) -> None:
     changed_rows_are_marked(source, made_of(source, STAFF), statement, rows=rows)
 
 
-def test_a_circle_of_deletions_is_refused_by_the_names_of_its_foreign_keys(mysql_database: str) -> None:
+def test_circle_of_deletions_is_refused_with_its_foreign_keys(mysql_database: str) -> None:
     with capturing("mariadb", mysql_database) as made:
         made.run(
             "CREATE TABLE house (id integer PRIMARY KEY, main_room integer)",
@@ -187,7 +187,7 @@ def test_a_circle_of_deletions_is_refused_by_the_names_of_its_foreign_keys(mysql
         assert not any("bed_room" in one for one in refusals)
 
 
-def test_updates_that_come_back_to_a_table_are_the_server_s_to_refuse(mysql_database: str) -> None:
+def test_updates_returning_to_a_table_are_refused_by_the_server(mysql_database: str) -> None:
     """InnoDB updates no table twice in one line of cascades: such an update fails, so no mark can be missing."""
     with capturing("mariadb", mysql_database) as made:
         made.run(

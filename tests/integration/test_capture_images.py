@@ -191,7 +191,7 @@ def test_marks_of_a_table_that_is_gone_are_read_like_the_others(typed: Capturing
     assert (mark.after["id"], mark.after["n"]) == (1, 5)
 
 
-def test_images_of_generated_columns_hold_what_the_source_computes(each: Capturing) -> None:
+def test_images_of_generated_columns_contain_the_computed_values(each: Capturing) -> None:
     """Stored or virtual; PostgreSQL has virtual ones from 18 on (tests/nightly/postgres18)."""
     kinds = ("STORED",) if each.engine == "postgresql" else ("STORED", "VIRTUAL")
     generated = {f"is_{kind.lower()}": f"integer GENERATED ALWAYS AS (a * 2) {kind}" for kind in kinds}

@@ -125,7 +125,7 @@ def test_the_alembic_migration_goes_up_and_down(shop: Capturing) -> None:
     assert catalogue(shop) == before
 
 
-def test_a_column_that_comes_makes_triggers_stale_until_the_next_install(shop: Capturing) -> None:
+def test_new_column_makes_triggers_stale_until_the_next_install(shop: Capturing) -> None:
     stage(shop).install(plans(shop))
     shop.run('ALTER TABLE "or der" ADD COLUMN late integer')
     assert states(shop) == {"customer": "captured", "or der": "stale"}
@@ -141,7 +141,7 @@ def test_a_column_that_comes_makes_triggers_stale_until_the_next_install(shop: C
     assert not [row for row in catalogue(shop) if "migrator" in str(row[0]) or "capture" in str(row[0])]
 
 
-def test_a_trigger_that_is_gone_is_missed_and_one_too_many_is_seen(shop: Capturing) -> None:
+def test_missing_and_extra_triggers_are_detected(shop: Capturing) -> None:
     stage(shop).install(plans(shop))
     drop = next(
         step for step in shop.capture.uninstall_steps() if step.table.endswith("customer")
@@ -227,7 +227,7 @@ def test_missing_rights_are_told_on_postgresql(shop: Capturing) -> None:
 
 
 @pytest.mark.parametrize("each", ["mariadb"], indirect=True)
-def test_missing_rights_and_tables_without_transactions_are_told_on_mariadb(shop: Capturing) -> None:
+def test_mariadb_missing_rights_and_nontransactional_tables_fail(shop: Capturing) -> None:
     role, home = f"poor_{secrets.token_hex(4)}", urlsplit(shop.url).path[1:]
     shop.run(f"CREATE USER {role}@'%'", f"GRANT SELECT, INSERT ON \"{home}\".* TO {role}@'%'")
     try:
@@ -332,9 +332,7 @@ _RENAMED: dict[str, tuple[list[str], str, list[tuple[str, list[str]]]]] = {
 
 @pytest.mark.parametrize("each", list(_RENAMED), indirect=True)
 @pytest.mark.parametrize("marked_by", ["triggers", "services"])
-def test_a_value_that_is_renamed_makes_capture_stale_until_the_next_install(
-    shop: Capturing, marked_by: MarkedBy
-) -> None:
+def test_renamed_value_makes_capture_stale_until_next_install(shop: Capturing, marked_by: MarkedBy) -> None:
     made, harmless, changes = _RENAMED[shop.engine]
     shop.run(*made)
 
@@ -370,9 +368,7 @@ def test_a_value_that_is_renamed_makes_capture_stale_until_the_next_install(
 
 
 @pytest.mark.parametrize("marked_by", ["triggers", "services"])
-def test_a_mapped_column_that_swaps_its_name_with_another_makes_capture_stale(
-    shop: Capturing, marked_by: MarkedBy
-) -> None:
+def test_mapped_column_swapping_its_name_makes_capture_stale(shop: Capturing, marked_by: MarkedBy) -> None:
     shop.run("CREATE TABLE person (id integer PRIMARY KEY, n1 varchar(9), n2 varchar(9), n3 integer)")
 
     def state() -> str:

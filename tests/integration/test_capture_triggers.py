@@ -157,7 +157,7 @@ def test_the_last_id_of_the_service_is_its_own(shop: Capturing) -> None:
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_a_role_without_rights_on_our_tables_writes_as_before_on_postgresql(shop: Capturing) -> None:
+def test_postgresql_role_without_rights_on_our_tables_can_write(shop: Capturing) -> None:
     role = f"service_{secrets.token_hex(4)}"
     shop.run(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON purchase, customer TO {role}")
     parts = urlsplit(shop.url)
@@ -174,7 +174,7 @@ def test_a_role_without_rights_on_our_tables_writes_as_before_on_postgresql(shop
 
 
 @pytest.mark.parametrize("each", ["mariadb"], indirect=True)
-def test_a_user_without_rights_on_our_tables_writes_as_before_on_mariadb(shop: Capturing) -> None:
+def test_mariadb_user_without_rights_on_our_tables_can_write(shop: Capturing) -> None:
     user, parts = f"service_{secrets.token_hex(4)}", urlsplit(shop.url)
     home = parts.path.lstrip("/")
     shop.run(
@@ -300,7 +300,7 @@ WRITES = (
         ("DROP COLUMN status", "customer_id", {"mariadb": {"UPDATE"}, "postgresql": None, "sqlite": None}),
     ],
 )
-def test_an_alter_that_capture_does_not_know_of_fails_the_writes_that_the_page_names(
+def test_alter_unknown_to_capture_fails_the_documented_writes(
     shop: Capturing, change: str, held: str, failing: dict[str, set[str] | None]
 ) -> None:
     """docs/schema-changes.md has the table. None: the ALTER itself is refused."""

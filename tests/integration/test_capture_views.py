@@ -43,7 +43,7 @@ def plans(shop: Capturing, changes: str, columns: str = "") -> list[EntityPlan]:
     return [entity.plan for entity in checked_on(shop.source, parsed).entities]
 
 
-def test_a_view_is_refused_unless_the_mapping_says_what_changes_it(shop: Capturing) -> None:
+def test_view_is_refused_unless_the_mapping_names_its_changes(shop: Capturing) -> None:
     unsaid = plans(shop, "columns: {}")
     (refusal,) = shop.capture.refusals(shop.capture.captured(unsaid))
     assert pins.said(refusal, "summary")
@@ -63,7 +63,7 @@ def test_a_view_is_refused_unless_the_mapping_says_what_changes_it(shop: Capturi
     assert [(one.entity, one.values, one.is_root) for one in lookups] == [("summary", ("order_id",), True)]
 
 
-def test_every_update_behind_a_view_counts_and_its_keys_are_remembered(shop: Capturing) -> None:
+def test_every_update_behind_a_view_counts_and_keys_are_kept(shop: Capturing) -> None:
     said = plans(shop, "changes: {orders: id}")
     shop.install(*shop.capture.captured(said))
     shop.run("INSERT INTO orders VALUES (1, 'a')", "UPDATE orders SET state = 'b'")
@@ -78,9 +78,7 @@ def test_what_changes_names_must_be_there(shop: Capturing, changes: str) -> None
 
 
 @pytest.mark.parametrize("marked_by", ["triggers", "services"])
-def test_a_definition_that_is_replaced_makes_capture_stale_until_the_next_install(
-    shop: Capturing, marked_by: MarkedBy
-) -> None:
+def test_replaced_definition_makes_capture_stale_until_install(shop: Capturing, marked_by: MarkedBy) -> None:
     """No row is changed then, and items have other values from now on."""
     shop.run(SCHEMA[2].replace("summary", "behind"), "DROP VIEW summary", view("n"))
     columns = ""

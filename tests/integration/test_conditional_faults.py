@@ -87,7 +87,7 @@ def test_each_fault_by_itself_changes_no_outcome(
 
 @WAYS
 @pytest.mark.parametrize("faults", [Faults(expires_after=2), Faults(clock_s=-734)], ids=["expired", "clock"])
-def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goes_on(
+def test_expired_credentials_and_wrong_clock_stop_resumable_run(
     dynamodb_url: str, design: TableDesign, faults: Faults, way: str
 ) -> None:
     faults = replace(faults, counts=Counter())
@@ -101,7 +101,7 @@ def test_credentials_that_expire_and_a_clock_that_is_off_stop_the_run_and_it_goe
 
 
 @pytest.mark.parametrize("way", ["insert"])
-def test_fresh_items_go_in_by_25_and_only_failed_ones_are_sent_again(
+def test_fresh_items_go_by_25_and_only_failed_ones_are_resent(
     dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
     faults = Faults(unprocessed=0.3, seed=2)
@@ -236,7 +236,7 @@ def _noting(tokens: list[str]) -> Callable[[str, dict[str, Any]], bool]:
 
 
 @pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"])
-def test_a_transaction_that_was_cancelled_for_what_passes_is_sent_again(
+def test_transaction_cancelled_for_a_passing_reason_is_resent(
     dynamodb_url: str, design: TableDesign, code: str
 ) -> None:
     tokens: list[str] = []
@@ -265,9 +265,7 @@ def test_a_table_that_cancels_every_transaction_stops(dynamodb_url: str, design:
     assert stored(dynamodb_url, design) == []
 
 
-def test_a_group_that_dynamodb_does_not_take_is_refused_not_the_table(
-    dynamodb_url: str, design: TableDesign
-) -> None:
+def test_group_that_dynamodb_refuses_does_not_fail_the_table(dynamodb_url: str, design: TableDesign) -> None:
     group = groups(1, 5)[0]
     with through(dynamodb_url, design, Faults(), QUICK) as writes:
         with pytest.raises(ItemRefusedError, match="ValidationException"):
@@ -276,9 +274,7 @@ def test_a_group_that_dynamodb_does_not_take_is_refused_not_the_table(
             write_groups(writes, [[{**group[0], "PK": 5}, group[1]]])
 
 
-def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_once(
-    dynamodb_url: str, design: TableDesign
-) -> None:
+def test_resent_transaction_keeps_one_token_and_applies_once(dynamodb_url: str, design: TableDesign) -> None:
     """It took effect unseen; before it is sent again, something newer replaces a part of it."""
     tokens: list[str] = []
     with through(dynamodb_url, design, Faults()) as newer:
@@ -314,9 +310,7 @@ def test_the_limit_of_write_units_counts_a_transaction_twice(dynamodb_url: str, 
     assert now[0] > 3
 
 
-def test_each_of_many_transactions_that_is_sent_again_is_the_same_request(
-    dynamodb_url: str, design: TableDesign
-) -> None:
+def test_each_of_many_resent_transactions_is_the_same_request(dynamodb_url: str, design: TableDesign) -> None:
     bodies: list[str] = []
 
     def holds(operation: str, body: dict[str, Any]) -> bool:

@@ -240,7 +240,7 @@ def test_every_part_of_an_answer_is_asked_for(
     assert faults.counts["altered"] == 2
 
 
-def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoStore) -> None:
+def test_delete_refused_without_the_item_is_retried(table: DynamoStore) -> None:
     """It would pass for another program's item, which gets no tombstone, and the mark would go."""
     put_items(table, [item(1, 7), item(2, 3)])
     faults = Faults(altered=2, alters=without("Item"))
@@ -265,7 +265,7 @@ def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoS
         ),
     ],
 )
-def test_a_transaction_that_is_cancelled_and_does_not_say_why_is_tried_again(
+def test_transaction_cancelled_without_reasons_is_retried(
     table: DynamoStore, alters: Callable[[str, int, Wire], Wire]
 ) -> None:
     put_items(table, [item(1, 7)])
@@ -297,9 +297,7 @@ def test_an_object_whose_answer_names_no_tag_is_not_stored(dynamodb_url: str) ->
 # ── a whole run ──
 
 
-def test_a_backfill_of_empty_answers_stops_and_the_same_command_writes_all(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_backfill_of_empty_answers_stops_and_a_rerun_writes_all(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url)
     faults = Faults(empty=1.0, empty_of=frozenset({"BatchWriteItem", "PutItem"}))
     text = shop.job.read_text()

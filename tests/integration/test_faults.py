@@ -91,7 +91,7 @@ def is_number_3(wire: Wire) -> bool:
     return bool(wire["SK"]["S"] == "S#00003")
 
 
-def test_one_that_is_never_taken_is_unwritten_and_the_rest_is_stored(
+def test_item_never_accepted_is_unwritten_and_the_rest_is_stored(
     dynamodb_url: str, design: TableDesign
 ) -> None:
     with through(dynamodb_url, design, Faults(never=is_number_3), QUICK) as store:
@@ -195,7 +195,7 @@ def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
 @pytest.mark.parametrize(
     "code", ["InvalidSignatureException", "SignatureDoesNotMatch", "RequestTimeTooSkewed", "RequestExpired"]
 )
-def test_a_clock_that_is_off_stops_the_run_and_is_named_with_its_seconds(
+def test_wrong_clock_stops_the_run_and_is_named_with_its_seconds(
     dynamodb_url: str, design: TableDesign, clock_s: float, code: str
 ) -> None:
     faults = Faults(clock_s=clock_s, clock_code=code)

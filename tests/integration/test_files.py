@@ -54,7 +54,7 @@ def test_a_device_is_refused(reader: str) -> None:
 
 
 @pytest.mark.parametrize("reader", ["mapping", "job", "URL"])
-def test_a_file_of_more_than_the_limit_is_refused_and_the_limit_is_said(tmp_path: Path, reader: str) -> None:
+def test_file_over_the_size_limit_is_refused_with_the_limit(tmp_path: Path, reader: str) -> None:
     file = tmp_path / "large"
     file.write_bytes(b"# a\n" * (MOST_BYTES // 4) + b"x")
     with pins.refused(MigratorError):

@@ -83,7 +83,7 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(
     assert race.stored() == []
 
 
-def test_a_tombstone_stays_while_what_was_signed_before_a_freeze_may_still_be_taken(race: Race) -> None:  # noqa: F811
+def test_tombstone_stays_while_a_frozen_signature_is_valid(race: Race) -> None:  # noqa: F811
     """AWS takes a signature for five minutes: a writer silent since a moment ago may have one on its way, however old the tombstone."""
     race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
     race.work()

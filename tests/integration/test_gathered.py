@@ -105,7 +105,7 @@ def everything(shop: Project) -> dict[str, object]:
     return {name: held[name] for name in ("accounts", "tags")}
 
 
-def test_an_item_of_whole_tables_follows_each_row_and_its_parents(shop: Project) -> None:
+def test_item_of_whole_tables_follows_each_row_and_its_parents(shop: Project) -> None:
     first = {"1-red": {"size": 5, "name": "Ann"}, "1-blue": {"size": 5, "name": "Ann"}}
     assert everything(shop) == {
         "accounts": 2,

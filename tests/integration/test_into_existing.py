@@ -82,9 +82,7 @@ def test_beside_a_relay_too(shop: Project, path: str) -> None:
     assert (theirs(shop), own(shop), told(shop)) == (STRANGERS, OWN, IN_THE_WAY)
 
 
-def test_a_relay_that_began_before_the_first_backfill_is_no_stranger(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_relay_begun_before_the_first_backfill_is_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:
     """It has told the table which journal is its own; its run is not in the journal yet, and no ticket drawn."""
     shop = small_shop(tmp_path, dynamodb_url)
     job, mapping = str(shop.job), tmp_path / "mapping.yaml"

@@ -154,7 +154,7 @@ def test_what_broke_is_done_once(journal: SqlJournal, when: str) -> None:
     plain.close()
 
 
-def test_the_first_statement_of_what_is_not_the_same_twice_may_break(journal: SqlJournal) -> None:
+def test_first_statement_of_a_nonrepeatable_call_may_break(journal: SqlJournal) -> None:
     with broken(journal, when="statement") as ended:
         journal.start_run(IDENTITY)
     assert ended
@@ -170,7 +170,7 @@ def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJou
     assert phases.all()["recent"].version == 1
 
 
-def test_a_writer_that_was_fenced_before_its_answer_came_again_knows_it(journal: SqlJournal) -> None:
+def test_writer_fenced_before_its_retried_answer_is_fenced(journal: SqlJournal) -> None:
     writers = SqlWriters(journal.database, "t")
     with broken(journal, when="answer", then=writers.fence) as ended:
         made = writers.enter("fast")

@@ -112,7 +112,7 @@ def test_one_that_can_only_be_read(journal: SqlJournal) -> None:
     assert "resumes" not in str(caught.value)
 
 
-def test_a_disk_without_room_is_told_and_the_same_command_goes_on_later(path: Path) -> None:
+def test_full_disk_is_reported_and_a_rerun_continues(path: Path) -> None:
     with closing(journal_in_file(path)) as journal:
         engine = journal.database.engine
         with engine.begin() as connection:

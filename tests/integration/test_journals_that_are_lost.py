@@ -197,7 +197,7 @@ def test_a_table_that_cannot_be_asked_stands_in_no_rollbacks_way(shop: Project) 
     shop.done("cutover", "status", str(shop.job))
 
 
-def test_a_renamed_job_is_not_told_other_phases_than_the_table_keeps(
+def test_renamed_job_sees_only_the_phases_that_the_table_keeps(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its name is the file's, so another file is another job, which knows of no phase."""

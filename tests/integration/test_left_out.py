@@ -60,7 +60,7 @@ def test_sqlite_leaves_out_virtual_and_shadow_tables(sqlite: Capturing) -> None:
     assert "shadow table" in left_out["notes_fts_data"]
 
 
-def test_capture_leaves_the_tables_of_full_text_and_spatial_indexes_alone(sqlite: Capturing) -> None:
+def test_capture_ignores_tables_of_full_text_and_spatial_indexes(sqlite: Capturing) -> None:
     sqlite.run(
         *SQLITE[:2],
         "CREATE VIRTUAL TABLE places USING rtree(id, west, east)",

@@ -108,9 +108,7 @@ def worked(shop: Capturing, marks: SqlMarks) -> None:
 
 # MariaDB's ANALYZE FORMAT=JSON counts the rows read.
 @pytest.mark.mariadb
-def test_a_take_reads_no_more_for_what_was_worked_beside_an_open_snapshot(
-    shop: Capturing, marks: SqlMarks
-) -> None:
+def test_take_reads_no_more_for_marks_finished_under_a_snapshot(shop: Capturing, marks: SqlMarks) -> None:
     leave(shop, 100)
     assert taken(shop, marks)[0] == 100
     fresh = taken(shop, marks)[1]
@@ -129,9 +127,7 @@ def test_a_take_reads_no_more_for_what_was_worked_beside_an_open_snapshot(
     assert most < whole / 5, (fresh, counts, whole)
 
 
-def test_a_mark_that_is_committed_late_is_taken_though_others_were_worked_long_since(
-    shop: Capturing, marks: SqlMarks
-) -> None:
+def test_mark_committed_late_is_taken_after_others_are_finished(shop: Capturing, marks: SqlMarks) -> None:
     with closing(connect(shop.engine, shop.url)) as late:
         cursor = late.cursor()
         cursor.execute("BEGIN")
@@ -146,7 +142,7 @@ def test_a_mark_that_is_committed_late_is_taken_though_others_were_worked_long_s
     assert marks.take(100, 60) == [found]
 
 
-def test_takes_from_the_first_mark_on_have_a_small_part_of_the_time_and_always_come_again() -> None:
+def test_takes_from_the_first_mark_are_rare_and_always_recur() -> None:
     clock = Clock()
     begin = Begin(clock)
     assert begin.next() == 0

@@ -80,7 +80,7 @@ def test_each_corruption_is_shown_as_what_verify_calls_it(library: Library, name
     assert found == expected - ({("unexpected", "")} if ("collision", "") in expected else set())
 
 
-def test_an_item_that_left_its_index_is_missing_from_its_collection(library: Library) -> None:
+def test_item_moved_in_its_index_is_missing_from_its_collection(library: Library) -> None:
     put_items(library.store, [{**library.book(3), "GSI1PK": "YEAR#1"}])
     (left,) = [item for item in look(library, "YEAR#1991", "GSI1").items if item.state != "same"]
     assert (left.key, left.state, set(left.differing)) == (("BOOK#3", "META"), "different", {"GSI1PK"})
@@ -94,7 +94,7 @@ def test_a_missing_item_is_shown_in_the_table_and_in_its_index(library: Library)
     assert states(look(library, "YEAR#1991", "GSI1")) == {"BOOK#2 META": "same", "BOOK#3 META": "missing"}
 
 
-def test_tombstones_and_the_control_item_are_shown_as_what_they_are(library: Library) -> None:
+def test_tombstones_and_control_item_are_shown_as_such(library: Library) -> None:
     dead: Item = {"PK": "BOOK#3", "type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}
     put_items(library.store, [{**dead, "SK": "OLD"}])
     assert states(look(library, "BOOK#3")) == {"BOOK#3 META": "same", "BOOK#3 OLD": "tombstone"}
@@ -170,7 +170,7 @@ def test_wrong_use_says_what_to_write(
     assert pins.said(str(raised.value))
 
 
-def test_of_a_collision_only_what_differs_is_marked_and_its_rows_key_is_masked(library: Library) -> None:
+def test_collision_marks_only_differences_and_masks_its_row_key(library: Library) -> None:
     put_items(library.store, [{**library.book(3), "_src": 'book:["ann@example.org"]', "title": "Other"}])
     looked = look(library, "BOOK#3")
     (item,) = report(library, looked).items

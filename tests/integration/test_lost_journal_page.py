@@ -47,7 +47,7 @@ def test_the_steps_lead_back_to_where_it_was(shop: Project) -> None:
     }
 
 
-def test_a_table_restored_under_another_name_is_taken_with_the_steps_of_its_row(shop: Project) -> None:
+def test_table_restored_under_another_name_follows_its_row_steps(shop: Project) -> None:
     (row,) = (line for line in PAGE.splitlines() if "under another name" in line)
     restored = replace(shop, table=f"{shop.table}restored")
     client = dynamodb_client(region=None, profile=None, endpoint=shop.endpoint)

@@ -43,7 +43,7 @@ def visited(node: dict[str, Any]) -> int:
     return round(own) + sum(visited(one) for one in node.get("Plans", ()))
 
 
-def test_a_look_at_changes_visits_the_tables_of_entities_on_postgresql(postgres_database: str) -> None:
+def test_postgresql_look_at_changes_visits_only_entity_tables(postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as server:
         server.execute("CREATE TABLE customer (id integer PRIMARY KEY, name text)")
         each = "EXECUTE format('CREATE TABLE t%s (id integer)', i)"
@@ -59,7 +59,7 @@ def test_a_look_at_changes_visits_the_tables_of_entities_on_postgresql(postgres_
     assert [one for one in statements if one[0] > FEW_ROWS] == []
 
 
-def test_a_look_at_changes_opens_the_tables_of_entities_on_mariadb(mysql_database: str) -> None:
+def test_mariadb_look_at_changes_opens_only_entity_tables(mysql_database: str) -> None:
     run_script(
         mysql_database, ";".join(f"CREATE TABLE t{number} (id integer)" for number in range(MANY // 3))
     )

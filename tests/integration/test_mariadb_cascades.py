@@ -80,7 +80,7 @@ def test_so_is_one_under_a_child_that_is_newer_itself(chain: Capturing) -> None:
     assert gone(chain) == [(30, 3), (40, 4)]
 
 
-def test_a_child_that_moved_here_meanwhile_is_marked_and_one_that_left_is_not(chain: Capturing) -> None:
+def test_child_that_moved_in_is_marked_and_one_that_left_is_not(chain: Capturing) -> None:
     with closing(opened(chain)) as service:
         chain.run(
             "UPDATE purchase SET customer_id = 3 WHERE id = 10",
@@ -92,7 +92,7 @@ def test_a_child_that_moved_here_meanwhile_is_marked_and_one_that_left_is_not(ch
     assert gone(chain) == [(10, 3)]
 
 
-def test_a_new_key_of_a_parent_marks_children_that_are_newer_than_the_snapshot(chain: Capturing) -> None:
+def test_new_parent_key_marks_children_newer_than_the_snapshot(chain: Capturing) -> None:
     with closing(opened(chain)) as service:
         chain.run("INSERT INTO purchase VALUES (31, 3)")
         chain.left()
@@ -117,7 +117,7 @@ def test_what_covers_cascades_is_taken_away_again(chain: Capturing) -> None:
         assert service.fetchone()[0] == 0
 
 
-def test_a_child_that_comes_while_one_delete_of_many_rows_runs_is_marked(chain: Capturing) -> None:
+def test_child_inserted_during_a_delete_of_many_rows_is_marked(chain: Capturing) -> None:
     """READ COMMITTED: triggers read by the snapshot of their statement, which waits for a row here."""
     with (
         closing(opened(chain, "READ COMMITTED")) as service,
@@ -198,7 +198,7 @@ def _goes(cursor: Any, statement: str) -> bool:
 
 
 @pytest.mark.parametrize("isolation", ISOLATION)
-def test_the_reading_locks_what_the_foreign_key_locks_and_no_more(chain: Capturing, isolation: str) -> None:
+def test_cascade_read_locks_only_the_rows_of_the_foreign_key(chain: Capturing, isolation: str) -> None:
     """A customer with a third of all purchases: by its costs alone the server would read, and lock, the whole table."""
     chain.run(
         "ALTER TABLE purchase ADD note varchar(200) DEFAULT 'x'",
@@ -225,7 +225,7 @@ def test_the_reading_locks_what_the_foreign_key_locks_and_no_more(chain: Capturi
     assert new == beside
 
 
-def test_an_index_that_is_renamed_or_replaced_fails_no_statement_and_loses_no_mark(chain: Capturing) -> None:
+def test_renamed_or_replaced_index_fails_nothing_and_keeps_marks(chain: Capturing) -> None:
     tables = [captured(chain.table("purchase"), ["id", "customer_id"])]
     assert {one.state for one in chain.capture.states(tables)} == {"captured"}
     # The one that the server had made for the foreign key goes by itself.
@@ -243,7 +243,7 @@ def test_an_index_that_is_renamed_or_replaced_fails_no_statement_and_loses_no_ma
     assert {one.state for one in chain.capture.states(tables)} == {"captured"}
 
 
-def test_rows_that_only_lose_their_parent_lock_nothing_below_them(chain: Capturing) -> None:
+def test_rows_losing_their_parent_lock_nothing_below_them(chain: Capturing) -> None:
     """ON DELETE SET NULL changes the customers; their purchases stay as they are."""
     chain.uninstall()
     chain.run(

@@ -95,7 +95,7 @@ def archive(tmp_path: Path, dynamodb_url: str) -> Iterator[Archive]:
     made.journal.close()
 
 
-def test_each_row_that_points_to_what_is_gone_is_named_and_marked(archive: Archive) -> None:
+def test_each_row_pointing_to_a_missing_object_is_named(archive: Archive) -> None:
     archive.keep("first")
     result, found = archive.verify()
     assert {(one.kind, one.entity, one.source_key, one.item_key) for one in found} == {

@@ -53,7 +53,7 @@ def go_on(shop: Project) -> None:
     shop.done("capture", "install", str(shop.job))
 
 
-def test_a_relay_of_the_old_mapping_is_refused_and_takes_nothing_away(shop: Project) -> None:
+def test_relay_of_the_old_mapping_is_refused_and_deletes_nothing(shop: Project) -> None:
     job, old = str(shop.job), str(old_host(shop))
     go_on(shop)
     shop.done("backfill", job)
@@ -67,7 +67,7 @@ def test_a_relay_of_the_old_mapping_is_refused_and_takes_nothing_away(shop: Proj
     assert (marks(shop), cities(shop), clean(shop)) == (0, {"Rome"}, True)
 
 
-def test_a_relay_at_work_ends_when_the_job_goes_on_and_its_marks_wait(shop: Project) -> None:
+def test_running_relay_ends_if_the_job_advances_and_marks_wait(shop: Project) -> None:
     job, relay = str(shop.job), shop.start("relay", str(old_host(shop)))
     change(shop, RENAME)
     until(lambda: marks(shop) == 0)
@@ -82,9 +82,7 @@ def test_a_relay_at_work_ends_when_the_job_goes_on_and_its_marks_wait(shop: Proj
 
 
 @pytest.mark.parametrize("words", [("backfill",), ("relay", "--once")])
-def test_a_mapping_that_no_writer_has_used_becomes_the_newest_and_it_is_said(
-    shop: Project, words: tuple[str, ...]
-) -> None:
+def test_unused_mapping_becomes_the_newest_and_is_reported(shop: Project, words: tuple[str, ...]) -> None:
     """Where the column's table is captured already, no install is needed."""
     job, old = str(shop.job), str(old_host(shop))
     for name in ("mapping.yaml", "before.yaml"):
@@ -100,7 +98,7 @@ def test_a_mapping_that_no_writer_has_used_becomes_the_newest_and_it_is_said(
     assert shop.run("relay", "--once", old).code == 2
 
 
-def test_going_back_is_asked_for_and_then_everything_is_made_anew(shop: Project) -> None:
+def test_going_back_needs_a_request_and_rewrites_everything(shop: Project) -> None:
     job = str(shop.job)
     go_on(shop)
     shop.done("backfill", job)
@@ -116,7 +114,7 @@ def test_going_back_is_asked_for_and_then_everything_is_made_anew(shop: Project)
     assert clean(shop)
 
 
-def test_every_command_that_is_asked_says_which_mapping_is_at_work(shop: Project) -> None:
+def test_every_status_command_names_the_mapping_in_use(shop: Project) -> None:
     job, old = str(shop.job), str(old_host(shop))
 
     def said(path: str) -> tuple[str, str]:
@@ -135,9 +133,7 @@ def test_every_command_that_is_asked_says_which_mapping_is_at_work(shop: Project
     assert pins.said(shop.run("capture", "status", old).out, "gone")
 
 
-def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
-    shop: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evidence_of_a_move_covers_every_living_relay(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in shop.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(shop.folder)

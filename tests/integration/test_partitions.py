@@ -45,7 +45,7 @@ def run(url: str, *statements: str) -> None:
             connection.execute(statement)
 
 
-def test_a_relay_works_the_rows_of_a_new_partition_and_says_what_leaves_no_mark(sensors: Project) -> None:
+def test_relay_follows_a_new_partition_and_warns_of_lost_marks(sensors: Project) -> None:
     worked = sensors.run("relay", str(sensors.job), "--once")
     assert {item["PK"] for item in sensors.items()} >= {"S#1", "S#2"}
     assert "truncate_leaves_no_mark" in worked.err
@@ -58,7 +58,7 @@ def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:
     assert "truncate_leaves_no_mark" in sensors.done("backfill", str(sensors.job), "--restart").err
 
 
-def test_status_and_doctor_name_the_new_partition_until_the_next_install(sensors: Project) -> None:
+def test_status_and_doctor_name_a_new_partition_until_install(sensors: Project) -> None:
     job = str(sensors.job)
     status = sensors.run("capture", "status", job)
     assert (status.code, pins.said(status.out)) == (1, True)

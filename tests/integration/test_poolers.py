@@ -82,7 +82,7 @@ def test_a_service_on_the_same_pooler_writes_on(
     assert "clean" in made.done("verify", job, "--settle", "0").out
 
 
-def test_limits_hold_behind_a_pooler_and_end_with_their_transaction(
+def test_limits_hold_behind_a_pooler_and_end_with_transactions(
     postgres_database: str, pooled_database: str
 ) -> None:
     with closing(
@@ -120,7 +120,7 @@ def test_a_text_of_two_statements_ends_no_transaction(pooled_database: str) -> N
         connection.exec_driver_sql("SELECT 1; COMMIT; CREATE TABLE made (id int)")
 
 
-def test_a_replica_behind_a_pooler_is_checked_in_each_transaction(
+def test_replica_behind_a_pooler_is_checked_in_each_transaction(
     postgres_database: str, request: pytest.FixtureRequest
 ) -> None:
     services.run_script(postgres_database, SHOP)

@@ -47,7 +47,7 @@ def store_at(url: str) -> DynamoStore:
 # ── through a proxy ──
 
 
-def test_tls_goes_through_a_tunnel_and_the_server_is_known_by_its_own_ca(
+def test_tls_passes_a_tunnel_and_verifies_the_server_by_its_ca(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = tls(tmp_path, monkeypatch)
@@ -153,7 +153,7 @@ _SETTINGS: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("name", _SETTINGS)
-def test_requests_go_where_botocores_own_do_and_are_signed_for_the_same(
+def test_requests_have_the_address_and_signature_of_botocore(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     region, settings, url = _SETTINGS[name]

@@ -128,7 +128,7 @@ def test_a_relay_buries_the_items_of_a_row_that_is_refused(shop: Project) -> Non
     assert verified(shop) == []
 
 
-def test_a_backfill_beside_a_relay_buries_them_too_and_verify_agrees(shop: Project) -> None:
+def test_concurrent_backfill_deletes_refused_and_verify_agrees(shop: Project) -> None:
     job = str(shop.job)
     for name, (refusing, mending) in REFUSALS.items():
         change(shop.folder, refusing, "DELETE FROM migrator_mark")

@@ -104,7 +104,7 @@ def test_done_twice_it_does_nothing_and_an_install_keeps_it(shop: Capturing) -> 
     assert states(shop, "buyer")["bill"] == "refused"
 
 
-def test_a_table_that_is_captured_again_can_be_written_and_is_marked(shop: Capturing) -> None:
+def test_table_captured_again_can_be_written_and_is_marked(shop: Capturing) -> None:
     buyer, again = captured(shop.table("buyer"), ["id"]), captured(bill(shop), ["id"])
     shop.install(buyer)
     refused(shop)
@@ -128,7 +128,7 @@ def test_services_that_mark_may_write_again_too(shop: Capturing) -> None:
     shop.run("UPDATE bill SET total = 8 WHERE id = 1")
 
 
-def test_an_uninstall_takes_it_away_and_without_capture_there_is_none(shop: Capturing) -> None:
+def test_uninstall_removes_the_guard_absent_without_capture(shop: Capturing) -> None:
     before = catalogue(shop)
     assert pins.said(refused(shop).why)
     shop.install()

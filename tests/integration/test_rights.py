@@ -99,7 +99,7 @@ def test_grants_on_tables_are_enough_on_mariadb(
         assert [one for one in found if one["state"] == "failed"] == []
 
 
-def test_a_user_that_may_only_read_moves_a_source_that_stands_still(
+def test_read_only_user_can_move_a_source_without_writers(
     mysql_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     with mariadb(mysql_database) as server:
@@ -191,7 +191,7 @@ def test_mariadb_names_the_object_and_the_right(mysql_database: str) -> None:
         engine.dispose()
 
 
-def test_a_relay_whose_right_is_taken_away_says_which_and_so_does_the_doctor(
+def test_relay_and_doctor_name_a_revoked_right(
     mysql_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     with mariadb(mysql_database) as server:

@@ -163,9 +163,7 @@ def test_a_probe_of_the_bucket_finds_what_is_missing(
     assert left == (1 if without == "DeleteObject" else 0)
 
 
-def test_without_the_right_to_list_nothing_is_said_of_the_right_to_read(
-    endpoint: str, user: dict[str, str]
-) -> None:
+def test_missing_list_right_leaves_the_read_right_untested(endpoint: str, user: dict[str, str]) -> None:
     root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
     bucket = f"b{secrets.token_hex(6)}"
     boto3.client("s3", endpoint_url=endpoint, **root).create_bucket(Bucket=bucket)
@@ -195,7 +193,7 @@ def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
     assert len([item for page in store.scan(0, 1) for item in page.items]) == 3
 
 
-def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
+def test_credentials_expiring_in_a_run_stop_it_and_it_can_resume(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sts = boto3.client(

@@ -101,7 +101,7 @@ def eventually(shop: Shop) -> None:
     pytest.fail("the table never says what the rows say")
 
 
-def test_a_policy_on_any_table_that_is_read_stops_every_command_and_doctor_names_it(shop: Shop) -> None:
+def test_row_policy_stops_every_command_and_doctor_names_it(shop: Shop) -> None:
     fine = shop.plain.run("doctor", str(shop.plain.job))
     assert pins.said(" ".join(fine.out.split()), "hides")
     for table in TABLES:
@@ -133,7 +133,7 @@ def test_a_user_that_bypasses_a_policy_reads_all_rows(shop: Shop) -> None:
     assert len(items(shop)) == 10
 
 
-def test_a_policy_in_mid_migration_stops_the_relay_and_buries_nothing(shop: Shop) -> None:
+def test_row_policy_in_mid_migration_stops_relay_without_deletes(shop: Shop) -> None:
     captured(shop)
     before, table = items(shop), "note"
     shop.sql(HIDE, table=table)

@@ -142,7 +142,7 @@ def circles(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]
     shop.close()
 
 
-def test_rows_that_refer_to_each_other_are_written_and_deleted_together(circles: Written) -> None:
+def test_rows_referring_to_each_other_are_written_together(circles: Written) -> None:
     def team(number: int, captain: int | None) -> IntendedRow:
         return circles.put("team", ["id"], id=number, captain=captain)
 
@@ -172,7 +172,7 @@ def test_rows_that_refer_to_each_other_are_written_and_deleted_together(circles:
     assert circles.rows("pair") == [(1, 2), (2, 3), (3, 1)]
 
 
-def test_a_foreign_key_that_may_not_be_null_is_deferred_where_it_may_be(
+def test_not_null_foreign_key_is_deferred_if_deferrable(
     circles: Written, request: pytest.FixtureRequest
 ) -> None:
     ring = [circles.put("ring", ["id"], id=number, next=1 + number % 3) for number in (1, 2, 3)]
@@ -237,7 +237,7 @@ def test_a_check_is_a_refusal_of_the_value(shop: Written) -> None:
     assert [row[0] for row in shop.rows("parent")] == [5]
 
 
-def test_a_conflict_with_another_unique_index_changes_no_other_row(shop: Written) -> None:
+def test_conflict_in_another_unique_index_changes_no_other_row(shop: Written) -> None:
     shop.write(parent(shop, 1, "a"), parent(shop, 2, "b"))
     assert shop.write(parent(shop, 2, "a", "5.00")) == [("parent", "unique")]
     assert shop.write(parent(shop, 3, "a", "5.00")) == [("parent", "unique")]
@@ -343,7 +343,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_row_of_another_text_that_is_alike_is_neither_changed_nor_deleted(
+def test_row_with_an_equal_collated_text_is_left_unchanged(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     shop = Written(database_on(engine, request, tmp_path)(ALIKE[engine].format(t="code")))

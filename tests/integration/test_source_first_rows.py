@@ -37,7 +37,7 @@ def source_of(url: str, statement_timeout_s: float) -> SqlSource:
 
 
 @pytest.mark.parametrize("kind", SERIES)
-def test_rows_that_would_take_longer_than_a_statement_may_are_not_waited_for(url: str, kind: str) -> None:
+def test_rows_beyond_the_statement_time_limit_are_not_waited_for(url: str, kind: str) -> None:
     many = SERIES[kind].replace("1000000", "1000000000")
     # A billion rows take minutes; the first of them may take seconds where a machine is busy.
     with closing(source_of(url, 60)) as source:
@@ -59,7 +59,7 @@ def test_a_statement_that_lasts_is_ended_as_any_other(url: str, kind: str) -> No
         source.query(f"SELECT count(*) FROM ({many}) AS few", {}, at_most=2)
 
 
-def test_a_reader_without_a_free_connection_waits_as_long_as_it_may(tmp_path: Path) -> None:
+def test_reader_without_a_free_connection_waits_up_to_the_limit(tmp_path: Path) -> None:
     connection_options = ConnectionOptions(pool_size=1, pool_wait_s=0.2)
     with (
         closing(

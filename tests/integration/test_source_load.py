@@ -48,7 +48,7 @@ def user_of(url: str, *made: str, dropped: str) -> Iterator[str]:
         engine.dispose()
 
 
-def test_postgresql_counts_sessions_at_work_and_knows_its_replicas(postgres_database: str) -> None:
+def test_postgresql_load_counts_sessions_and_knows_replicas(postgres_database: str) -> None:
     with opened(postgres_database) as source:
         assert source.strain("load") >= 0
         assert source.strain("replica lag") >= 0
@@ -62,7 +62,7 @@ def test_mariadb_counts_sessions_at_work(new_mysql_database: Callable[[], str]) 
             source.strain("replica lag")
 
 
-def test_a_user_of_postgresql_who_sees_no_other_s_session_is_told_the_right(postgres_database: str) -> None:
+def test_postgresql_user_blind_to_other_sessions_gets_the_right(postgres_database: str) -> None:
     """Else it would count its own sessions alone, and never be held."""
     made = "CREATE ROLE {name} LOGIN PASSWORD '{word}'"
     with (
@@ -73,7 +73,7 @@ def test_a_user_of_postgresql_who_sees_no_other_s_session_is_told_the_right(post
         source.strain("load")
 
 
-def test_a_user_of_mariadb_who_sees_no_other_s_session_is_told_the_right(
+def test_mariadb_user_blind_to_other_sessions_gets_the_right(
     new_mysql_database: Callable[[], str],
 ) -> None:
     url = new_mysql_database()

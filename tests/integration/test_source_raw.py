@@ -102,9 +102,7 @@ def test_raw_rows_are_those_of_a_page(source: SqlSource, filled: str) -> None:
     assert all(type(row[place]) is str for row in page.rows for place in raw if row[place] is not None)
 
 
-def test_items_of_rows_that_are_read_where_they_are_are_those_of_tuples(
-    source: SqlSource, filled: str
-) -> None:
+def test_items_of_raw_rows_equal_those_of_tuples(source: SqlSource, filled: str) -> None:
     entity = checked(filled, MAPPING).entities[0]
     encoder = compile_encoder(entity, source.raw_places(entity.plan))
     page = source.read_raw(entity.plan, encoder.raw, None, None)
@@ -157,9 +155,7 @@ def test_a_text_that_is_no_utf_8_is_read_as_usual(source: SqlSource, filled: str
     assert source.read_raw(plan, frozenset(), "[2000]", None).rows[0][0] == 2001
 
 
-def test_a_table_that_is_gone_is_said_as_usual_and_the_connection_lives_on(
-    source: SqlSource, filled: str
-) -> None:
+def test_raw_read_of_a_missing_table_keeps_error_and_connection(source: SqlSource, filled: str) -> None:
     plan = plan_of(filled)
     execute(filled, "ALTER TABLE t RENAME TO t2")
     with pytest.raises(SourceError) as usual:
@@ -183,9 +179,7 @@ def test_a_row_longer_than_a_packet_is_whole(source: SqlSource, filled: str) -> 
 
 
 @pytest.mark.parametrize("url", ["mariadb"], indirect=True)
-def test_an_error_behind_the_first_rows_is_an_error_and_the_connection_lives_on(
-    source: SqlSource, filled: str
-) -> None:
+def test_error_after_the_first_rows_keeps_the_connection(source: SqlSource, filled: str) -> None:
     late = sa.text(
         "SELECT id, a, (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE t.id > 2900) FROM t ORDER BY id"
     )

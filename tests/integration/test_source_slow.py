@@ -47,7 +47,7 @@ def postgresql(postgres_database: str) -> str:
     return postgres_database
 
 
-def test_postgresqls_estimate_stands_in_for_a_count_that_takes_too_long(postgresql: str) -> None:
+def test_postgresql_estimate_replaces_a_count_that_is_too_slow(postgresql: str) -> None:
     with hurried(postgresql) as source:
         with pins.refused(TooSlowError):
             source.count(SEEN)
@@ -62,7 +62,7 @@ def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
     assert found.rows == found.items > 300
 
 
-def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_database: str) -> None:
+def test_mariadb_estimate_replaces_a_count_that_is_too_slow(mysql_database: str) -> None:
     script = f"""
     CREATE TABLE seen (id int PRIMARY KEY);
     INSERT INTO seen SELECT seq FROM {numbers(300_000)};

@@ -113,9 +113,7 @@ def test_a_list_can_be_an_array_of_postgresql(postgres_database: str) -> None:
         assert source.query("SELECT CAST(:at AS timestamptz)", {"at": moment}) == [(moment,)]
 
 
-def test_the_readmes_own_statements_run_on_the_chinook_whose_names_they_have(
-    chinook_postgres: str, chinook_dir: Path
-) -> None:
+def test_readme_statements_run_on_the_named_chinook(chinook_postgres: str, chinook_dir: Path) -> None:
     with opened(chinook_postgres) as source:
         for one in golden_runs((chinook_dir / "README.md").read_text(encoding="utf-8")):
             assert len(source.query(one.sql, one.values)) == one.rows, (one.pattern, one.params)

@@ -96,9 +96,7 @@ class Readers:
             self._at_work.release()
 
 
-def test_readers_that_break_off_leave_no_change_out_and_none_in_another_order(
-    source: DynamoStream, tmp_path: Path
-) -> None:
+def test_interrupted_readers_skip_and_reorder_no_change(source: DynamoStream, tmp_path: Path) -> None:
     journal = SqlStreamJournal(journal_in_file(tmp_path / "shop.db").database, "shop", source.table)
     begin(source, journal)
     readers = Readers(source, journal)

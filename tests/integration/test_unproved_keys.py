@@ -198,7 +198,7 @@ def test_an_index_that_says_less(postgresql: Place, made: str) -> None:
     assert warned != is_whole
 
 
-def test_an_index_that_is_built_again_beside_an_invalid_one_proves(postgresql: Place) -> None:
+def test_index_rebuilt_next_to_an_invalid_one_proves(postgresql: Place) -> None:
     postgresql.run("CREATE TABLE t (id integer, k integer NOT NULL)")
     postgresql.rows("t")
     with (

@@ -114,7 +114,7 @@ def test_it_is_a_finding_until_it_is_written(
     journal.close()
 
 
-def test_a_full_collection_alone_stops_nothing_and_a_table_that_refuses_all_does(
+def test_full_collection_stops_nothing_and_a_refusing_table_does(
     dynamodb_url: str, design: TableDesign
 ) -> None:
     items: list[Item] = [{"PK": "THING#1", "SK": str(number), "type": "Thing"} for number in range(30)]

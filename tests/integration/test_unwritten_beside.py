@@ -107,7 +107,7 @@ def test_a_page_says_what_of_it_is_not_written(dynamodb_url: str, faults: Faults
         assert copied.receipt.items == len(keys(store)) == 59
 
 
-def test_a_table_that_takes_nothing_stops_the_relay_and_counts_no_try(dynamodb_url: str) -> None:
+def test_refusing_table_stops_the_relay_and_counts_no_try(dynamodb_url: str) -> None:
     with shop_on(dynamodb_url, Faults(throttle=1.0)) as (shop, _):
         for number in range(1, 4):
             shop.change("users", number, name="Ann", email=f"{number}@x")

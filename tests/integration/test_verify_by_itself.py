@@ -69,7 +69,7 @@ def role(postgres_database: str) -> Iterator[str]:
     sql(postgres_database, f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-def test_rows_that_the_catalogue_knows_of_and_the_user_does_not_see_are_not_proven(
+def test_rows_hidden_from_the_user_are_not_proven(
     make: Make, role: str, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where nothing tells of hidden rows: the guard of every connection is taken away."""

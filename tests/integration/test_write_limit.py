@@ -47,7 +47,7 @@ def items(number: int) -> list[Item]:
     ]
 
 
-def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb_url: str) -> None:
+def test_two_writers_stay_below_the_limit_despite_throttling(dynamodb_url: str) -> None:
     design = TableDesign(
         f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type", indexes=(GSI1,)
     )
