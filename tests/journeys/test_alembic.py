@@ -101,7 +101,7 @@ AROUND = {
 """What the page puts around the statements of a rename at once."""
 
 
-def test_a_column_is_renamed_at_once_with_the_triggers_that_capture_prints(
+def test_column_is_renamed_at_once_with_triggers_from_capture(
     engine: str, url: str, made: Project, tmp_path: Path
 ) -> None:
     change = "ALTER TABLE customer RENAME COLUMN name TO renamed"

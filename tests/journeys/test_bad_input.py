@@ -145,7 +145,7 @@ def test_a_job_whose_variable_is_not_set(new: New) -> None:
     assert pins.said(ended.err)
 
 
-def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dynamodb_url: str) -> None:
+def test_ctrl_c_keeps_the_checkpoint_and_a_rerun_continues(new: New, dynamodb_url: str) -> None:
     faults = Faults(unprocessed=0.6, seed=3)  # so that the run takes long enough to be met at work
     with FaultProxy(dynamodb_url, faults) as proxy:
         made = new(through=proxy.url, tuning="page_rows: 50, workers: 2, attempts: 50, backoff_cap_s: 0.5")

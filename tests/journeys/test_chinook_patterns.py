@@ -111,9 +111,7 @@ def test_chinook_from_end_to_end(filled: Project, engine: str) -> None:
     assert [(run["kind"], run["state"]) for run in runs] == [("backfill", "done"), ("verify", "done")]
 
 
-def test_all_three_parameter_sets_of_each_pattern_are_the_same_on_both_sides(
-    filled: Project, golden: list[Golden]
-) -> None:
+def test_all_three_parameter_sets_of_each_pattern_are_equal(filled: Project, golden: list[Golden]) -> None:
     here = replace(filled, own_process=False)
     for one in golden:
         assert_same(here, one)
@@ -136,7 +134,7 @@ def assert_same(here: Project, one: Golden) -> None:
         ("2021-03-01", "2021-01-01"),
     ],
 )
-def test_invoices_of_a_time_that_begins_in_the_middle_of_a_month_are_those_of_sql(
+def test_invoices_from_the_middle_of_a_month_equal_those_of_sql(
     filled: Project, since: str, until: str
 ) -> None:
     here = replace(filled, own_process=False)

@@ -164,7 +164,7 @@ def test_nothing_goes_to_shadow_without_table_or_marks(tmp_path: Path, dynamodb_
     assert pins.said(refused.out, "install")
 
 
-def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bare: Project) -> None:
+def test_dead_instance_counts_until_an_operator_evicts_it(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     gone = dead(bare)
@@ -218,7 +218,7 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
     assert (other["comparisons"], other["verify"]) == ("no", "unknown")
 
 
-def test_evidence_is_of_an_answer_and_goes_on_where_the_mapping_changes_elsewhere(shop: Project) -> None:
+def test_evidence_survives_unrelated_mapping_changes(shop: Project) -> None:
     job, words = str(shop.job), ["advance", str(shop.job), PATTERN]
     shop.done("cutover", *words)
     with desk_of(shop) as session:

@@ -84,7 +84,7 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
         os.close(typed)
 
 
-def test_an_evicted_instance_stays_on_the_list_where_the_move_is_refused(bare: Project) -> None:
+def test_evicted_instance_stays_listed_if_the_move_is_refused(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     gone = dead(bare, DEAD_S)
@@ -116,7 +116,7 @@ def test_a_no_moves_nothing_and_evicts_no_instance(proven: Project) -> None:
     assert (phase(proven), gone.id in known(proven)) == ("live", True)
 
 
-def test_what_changed_while_the_question_stood_is_found_after_the_yes(proven: Project) -> None:
+def test_change_made_during_the_question_is_found_after_the_yes(proven: Project) -> None:
     with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--one-way") as (process, keyboard):
         change(proven, "UPDATE customer SET name = 'x' WHERE id = 2")
         os.write(keyboard, b"y\n")

@@ -31,7 +31,7 @@ from tests.journeys.cutover import (
 from tests.support_waiting import until
 
 
-def test_there_is_a_way_back_from_every_phase_without_table_source_or_mapping(bare: Project) -> None:
+def test_rollback_works_from_every_phase_without_table_or_source(bare: Project) -> None:
     job, mapping = str(bare.job), bare.folder / "mapping.yaml"
     for steps, to, after in (
         (["advance"], "", "off"),
@@ -70,7 +70,7 @@ def test_all_patterns_go_back_at_once(bare: Project) -> None:
         assert pins.said(bare.run("cutover", "rollback", job, *words).err, "say")
 
 
-def test_a_phase_that_was_edited_by_hand_is_refused_with_what_to_do(bare: Project) -> None:
+def test_phase_edited_by_hand_is_refused_with_the_fix(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     with desk_of(bare) as session, session.journal.database.begin() as connection:
@@ -195,7 +195,7 @@ def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(
     assert "clean" in shop.done("verify", job, "--settle", "0").out
 
 
-def test_a_table_that_is_gone_is_created_once_its_patterns_are_off(tmp_path: Path, dynamodb_url: str) -> None:
+def test_missing_table_is_created_once_its_patterns_are_off(tmp_path: Path, dynamodb_url: str) -> None:
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     job = str(shop.job)
     shop.store().client.delete_table(TableName=shop.table)

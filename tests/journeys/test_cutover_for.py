@@ -15,7 +15,7 @@ def aimed(shop: Project) -> list[str]:
     return found
 
 
-def test_a_ramp_for_somebody_goes_forward_on_evidence_and_back_without(bare: Project) -> None:
+def test_ramp_for_callers_advances_on_evidence_and_back_without(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, OTHER)
     ramp = ["cutover", "ramp", job, OTHER]

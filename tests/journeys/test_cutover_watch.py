@@ -13,7 +13,7 @@ from tests.journeys.cutover import OTHER, PATTERN, compared, cutover_shop, desk_
 from tests.support_waiting import until
 
 
-def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Path, dynamodb_url: str) -> None:
+def test_watch_rolls_back_a_failing_pattern_and_calls_the_hook(tmp_path: Path, dynamodb_url: str) -> None:
     bare = cutover_shop(tmp_path, dynamodb_url)
     job, out = str(bare.job), bare.folder / "event.json"
     bare.job.write_text(f"{bare.job.read_text()}hooks: [{{on: [rolled_back], command: 'cat > {out}'}}]\n")
@@ -36,9 +36,7 @@ def test_the_watch_takes_a_failing_pattern_back_and_tells_the_hook(tmp_path: Pat
     assert pins.said(bare.done("cutover", "status", "--history", job).out)
 
 
-def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_slow_hook_and_unreachable_source_do_not_delay_the_watch(tmp_path: Path, dynamodb_url: str) -> None:
     bare = cutover_shop(tmp_path, dynamodb_url)
     job = str(bare.job)
     text = bare.job.read_text().replace("cutover: {", "cutover: {watch: {every_s: 0.2}, ")

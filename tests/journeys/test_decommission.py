@@ -156,7 +156,7 @@ def test_a_source_that_changes_meanwhile_is_not_complete(shop: Project) -> None:
     assert pins.said(found["changes"]["found"])
 
 
-def test_a_reader_through_migrator_stands_against_the_end_and_not_against_complete(shop: Project) -> None:
+def test_reader_through_migrator_blocks_the_end_and_not_complete(shop: Project) -> None:
     completed(shop)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict != "ok"} == set()

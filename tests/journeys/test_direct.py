@@ -142,7 +142,7 @@ def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None
     assert pins.said(direct.done("capture", "install", job).out, "change")
 
 
-def test_a_job_without_it_is_stopped_where_it_would_write_old_rows(direct: Project) -> None:
+def test_job_without_direct_setting_is_stopped_before_old_rows(direct: Project) -> None:
     job = str(direct.job)
     put(direct, {**invoice(direct), "total": 77})
     direct.job.write_text(direct.job.read_text().replace(WRITES, ""))
@@ -177,7 +177,7 @@ def test_it_can_be_taken_back_on_request(direct: Project) -> None:
     assert invoice(direct)["total"] == 6
 
 
-def test_all_entities_may_be_direct_and_then_nothing_is_made_of_rows(direct: Project) -> None:
+def test_all_entities_may_be_direct_and_then_rows_make_no_items(direct: Project) -> None:
     job, all_of_them = str(direct.job), "writes: {direct: [invoice, customer]}\n"
     direct.done("verify", job)
     with desk_of(direct) as session:
@@ -214,9 +214,7 @@ def test_wrong_names_are_told(tmp_path: Path, dynamodb_url: str, writes: str) ->
         assert pins.said(ended.err)
 
 
-def test_an_entity_that_reads_the_table_of_a_direct_one_has_to_be_direct_too(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_entity_reading_the_table_of_a_direct_one_must_be_direct(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     mapping = shop.folder / "mapping.yaml"
     customer = 'customer: {items: {Customer: {key: ["C#{id}", META], keep: [name]}}}'
@@ -232,7 +230,7 @@ def test_an_entity_that_reads_the_table_of_a_direct_one_has_to_be_direct_too(
     assert "entity customer reads table invoice" in ended.err
 
 
-def test_a_service_that_would_leave_no_marks_too_early_does_not_start(
+def test_service_that_would_stop_marking_too_early_is_refused(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(shop)

@@ -90,9 +90,7 @@ def test_a_job_that_cannot_be_read_is_a_failed_check(shop: Project) -> None:
     assert (ended.code, states(ended)["job"]) == (1, "failed")
 
 
-def test_tickets_that_went_back_are_found_before_anything_is_written(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_decreased_tickets_are_found_before_anything_is_written(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url, create=False)
     mapping = shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("type: type", "type: type, ttl: ttl"))

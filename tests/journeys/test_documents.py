@@ -199,7 +199,7 @@ def test_verify_finds_what_differs_on_either_side(shop: Shop) -> None:
     )
 
 
-def test_a_sample_proposes_what_documents_have_and_says_what_varies(shop: Shop) -> None:
+def test_sample_proposes_found_attributes_and_reports_variations(shop: Shop) -> None:
     made, job = shop.project, str(shop.project.job)
     shop.tables.put(shop.real["Users"], [{"id": "odd", "name": 5, "yes": True}])
     told = made.done("init", job, "--out", "mapping.yaml", "--force")
@@ -266,7 +266,7 @@ def test_a_scan_that_costs_more_than_it_may_does_not_begin(shop: Shop) -> None:
     assert pins.said(ended.err)
 
 
-def test_beside_a_relay_the_scan_of_each_page_is_told_and_counted(shop: Shop) -> None:
+def test_concurrent_backfill_reports_and_counts_each_pages_scan(shop: Shop) -> None:
     made, job = shop.project, str(shop.project.job)
     mapping = made.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("type: type,", "type: type, ttl: expiresAt,"))

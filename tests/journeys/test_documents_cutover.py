@@ -77,7 +77,7 @@ def proven(shop: Shop, migration: Migration, *words: str) -> dict[str, Any]:
     return dict(shop.project.done(*asked, "--yes", "--json").data)
 
 
-def test_a_services_reads_are_the_evidence_and_streams_tell_that_nothing_changes(shop: Shop) -> None:
+def test_service_reads_are_evidence_and_streams_show_no_changes(shop: Shop) -> None:
     made, job = shop.project, shop.job
     made.done("verify", job)
     moved(shop, "advance")
@@ -93,7 +93,7 @@ def test_a_services_reads_are_the_evidence_and_streams_tell_that_nothing_changes
     assert "complete" in str(made.done("cutover", "status", job, "--json").data)
 
 
-def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Shop) -> None:
+def test_end_lists_the_aws_calls_and_a_late_write_is_detected(shop: Shop) -> None:
     made, job = shop.project, shop.job
     made.done("verify", job)
     for words in (["advance"], ["ramp", "100"], ["advance"]):
@@ -123,7 +123,7 @@ def test_the_end_is_told_with_the_calls_of_aws_and_a_late_write_is_seen(shop: Sh
     assert set(item["Item"]) == {"PK", "SK", "type", "id", "name", "score", "city"}
 
 
-def test_a_table_that_nobody_maps_and_writes_that_go_on_keep_it_from_its_end(shop: Shop) -> None:
+def test_unmapped_table_and_continued_writes_block_the_end(shop: Shop) -> None:
     made, job = shop.project, shop.job
     text = made.job.read_text().replace('"quiet": "0.5s"', '"quiet": "3s"').replace('["Coupons"]', "[]")
     made.job.write_text(text)

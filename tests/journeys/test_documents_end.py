@@ -65,7 +65,7 @@ def days_pass(shop: Shop) -> None:
     database.close()
 
 
-def test_a_change_that_no_relay_has_read_keeps_its_entity_from_going_direct(shop: Shop) -> None:
+def test_unread_change_keeps_its_entity_from_going_direct(shop: Shop) -> None:
     """Once the service writes the entity itself, nobody would ever read that record."""
     made, job = shop.project, shop.job
     complete(shop, *LINES)
@@ -87,7 +87,7 @@ def test_a_change_that_no_relay_has_read_keeps_its_entity_from_going_direct(shop
     assert checked(shop)["marks"]["verdict"] == "ok"
 
 
-def test_days_after_the_last_relay_the_end_is_told_for_what_it_is(shop: Shop) -> None:
+def test_end_is_reported_correctly_days_after_the_last_relay(shop: Shop) -> None:
     """No relay runs once every pattern is complete; the release without `Migration` takes days."""
     made, job = shop.project, shop.job
     keep_patterns(shop, "orders_of_user")
@@ -111,7 +111,7 @@ def test_before_its_end_a_stream_that_nobody_reads_is_behind(shop: Shop) -> None
     assert pins.said(shop.project.done("status", shop.job).out)
 
 
-def test_from_complete_the_way_back_is_an_operators_word_that_no_service_wrote(shop: Shop) -> None:
+def test_rollback_from_complete_needs_an_operators_confirmation(shop: Shop) -> None:
     made, job = shop.project, shop.job
     keep_patterns(shop, "orders_of_user")
     complete(shop, "profile")
@@ -127,7 +127,7 @@ def test_from_complete_the_way_back_is_an_operators_word_that_no_service_wrote(s
     assert "shadow" in made.done("cutover", "status", job).out
 
 
-def test_once_the_old_tables_are_gone_what_asks_the_journal_and_the_new_table_works(shop: Shop) -> None:
+def test_commands_work_without_the_old_tables(shop: Shop) -> None:
     made, job = shop.project, shop.job
     keep_patterns(shop, "orders_of_user")
     complete(shop, "profile")

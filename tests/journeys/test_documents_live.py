@@ -161,7 +161,7 @@ def test_every_command_of_live_change_runs(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("command", ["reverse start", "cutover status", "decommission plan"])
-def test_what_old_tables_have_no_counterpart_of_is_refused_in_words(shop: Shop, command: str) -> None:
+def test_command_without_an_old_table_form_is_refused_clearly(shop: Shop, command: str) -> None:
     made = shop.project
     made.done("table", "create", shop.job)
     made.done("capture", "install", shop.job)

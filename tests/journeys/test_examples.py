@@ -85,7 +85,7 @@ def wrong(migration: Migration) -> Page:
 """
 
 
-def test_a_service_is_checked_against_the_types_of_an_installed_package(
+def test_service_is_type_checked_against_the_installed_package(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "service.py").write_text(SERVICE)

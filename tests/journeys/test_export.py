@@ -15,7 +15,7 @@ def job(tmp_path: Path) -> Shipped:
     return shipped(tmp_path, ROOT / "mappings" / "chinook.yaml", "http://127.0.0.1:1")
 
 
-def test_what_is_written_is_the_same_until_the_mapping_or_the_job_changes(job: Shipped) -> None:
+def test_export_is_unchanged_until_the_mapping_or_job_changes(job: Shipped) -> None:
     asked = ("export", "--as", "terraform", "job.yaml", "--out", "infra/table")
     assert job.run(*asked, "--dry-run").out == pins.text("case")
     assert job.run(*asked).out == "infra/table/table.tf.json: written\n"

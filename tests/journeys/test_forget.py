@@ -60,7 +60,7 @@ def test_nothing_of_another_row_goes(shop: Project) -> None:
     shop.done("verify", str(shop.job))
 
 
-def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings(shop: Project) -> None:
+def test_row_owning_a_wanted_key_is_forgotten_in_both_findings(shop: Project) -> None:
     """The finding of the other row names the first one."""
     first = (
         ANN
@@ -200,7 +200,7 @@ def living_writer(shop: Project) -> Iterator[None]:
         write("DELETE FROM migrator_writer")
 
 
-def test_beside_a_writer_that_began_before_what_it_must_find_stays(shop: Project) -> None:
+def test_concurrent_older_writer_keeps_the_records_that_it_needs(shop: Project) -> None:
     deleted(shop, BOB)
     shop.pass_time(RIPE_S)
     with living_writer(shop):

@@ -97,7 +97,7 @@ def silent_line(shop: Project, *words: str) -> tuple[str, str]:
     return next((one["verdict"], one["found"]) for one in told["evidence"] if one["name"] == "silent")
 
 
-def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_it(shop: Project) -> None:
+def test_frozen_process_blocks_the_end_and_writes_nothing_after(shop: Project) -> None:
     job = str(shop.job)
     with service(shop) as old, desk_of(shop) as session:
         writes(old, "before")

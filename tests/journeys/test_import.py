@@ -66,9 +66,7 @@ def objects(s3: Any, bucket: str) -> list[str]:
     return sorted(one["Key"] for one in s3.list_objects_v2(Bucket=bucket).get("Contents", []))
 
 
-def test_a_table_is_imported_while_services_write_and_is_clean_after_the_relay(
-    shop: Project, s3: Any, bucket: str
-) -> None:
+def test_table_imported_during_writes_is_clean_after_the_relay(shop: Project, s3: Any, bucket: str) -> None:
     job, place = str(shop.job), f"s3://{bucket}/shop"
     shop.done("capture", "install", job)
     assert exported(shop, place)["items"] == 150
@@ -84,9 +82,7 @@ def test_a_table_is_imported_while_services_write_and_is_clean_after_the_relay(
     assert pins.said(shop.done("table", "import", job, "--from", place).err, "nothing")
 
 
-def test_two_exports_of_the_same_rows_are_the_same_bytes_in_a_folder_and_in_s3(
-    shop: Project, s3: Any, bucket: str
-) -> None:
+def test_two_exports_of_the_same_rows_are_equal_in_folder_and_s3(shop: Project, s3: Any, bucket: str) -> None:
     whole = exported(shop, "first")
     assert (whole["published"], whole["files"], whole["rows"]) == (True, 1, 90)
     exported(shop, "second", "--workers", "1")
@@ -104,7 +100,7 @@ def test_two_exports_of_the_same_rows_are_the_same_bytes_in_a_folder_and_in_s3(
     assert pins.said(shop.done("table", "export", str(shop.job), "--to", "first").err)
 
 
-def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: Project) -> None:
+def test_plan_prices_the_import_and_names_the_cheapest_way(shop: Project) -> None:
     mapping = shop.folder / "mapping.yaml"
     indexes = "indexes: {GSI1: {key: [PK2, SK2]}}"
     mapping.write_text(
@@ -131,7 +127,7 @@ def test_plan_says_what_the_import_is_billed_by_and_which_way_is_cheapest(shop: 
     assert pins.said(" ".join(local.out.split()), "local"), local.err
 
 
-def test_what_is_at_the_place_already_is_replaced_only_when_it_is_asked_for(shop: Project) -> None:
+def test_existing_export_is_replaced_only_on_request(shop: Project) -> None:
     job, place = str(shop.job), shop.folder / "items"
     exported(shop, "items")
     changed(shop, "INSERT INTO customer VALUES (99, 'Zoë')")
@@ -166,7 +162,7 @@ def test_two_rows_of_one_key_are_never_published(shop: Project, s3: Any, bucket:
     shop.done("verify", job)
 
 
-def test_rows_that_are_refused_keep_all_of_it_from_being_published(shop: Project) -> None:
+def test_refused_rows_prevent_publishing_the_export(shop: Project) -> None:
     changed(shop, "INSERT INTO customer VALUES (77, '" + "x" * 410_000 + "')")
     found = shop.run("table", "export", str(shop.job), "--to", "items", "--json")
     assert (found.code, found.data["published"], found.data["findings"]) == (1, False, {"refused": 1})
@@ -203,7 +199,7 @@ def test_an_export_that_was_touched_is_not_imported(shop: Project, s3: Any, buck
     assert pins.said(shop.run("table", "check", str(shop.job)).err, "table")
 
 
-def test_an_export_of_another_mapping_or_another_journal_is_not_imported(shop: Project, items: str) -> None:
+def test_export_of_another_mapping_or_journal_is_not_imported(shop: Project, items: str) -> None:
     asked = ("table", "import", str(shop.job), "--from", items)
     mapping = shop.folder / "mapping.yaml"
     text = mapping.read_text()
@@ -302,9 +298,7 @@ def test_an_item_that_replaced_another_is_noticed(shop: Project, s3: Any, bucket
     assert (failed.code, pins.said(failed.err)) == (1, True), failed.err
 
 
-def test_no_writer_touches_a_table_whose_import_has_not_ended_well(
-    shop: Project, s3: Any, bucket: str
-) -> None:
+def test_writers_are_refused_until_the_import_has_succeeded(shop: Project, s3: Any, bucket: str) -> None:
     job, place = str(shop.job), f"s3://{bucket}/shop"
     shop.done("capture", "install", job)
     exported(shop, place)
@@ -317,9 +311,7 @@ def test_no_writer_touches_a_table_whose_import_has_not_ended_well(
         assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
-def test_an_export_whose_marks_another_table_has_used_up_is_not_imported(
-    shop: Project, s3: Any, bucket: str
-) -> None:
+def test_export_with_marks_used_by_another_table_is_not_imported(shop: Project, s3: Any, bucket: str) -> None:
     job, place = str(shop.job), f"s3://{bucket}/shop"
     shop.done("capture", "install", job)
     exported(shop, place)

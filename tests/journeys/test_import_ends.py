@@ -127,9 +127,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def test_a_bucket_that_is_not_ours_is_told_with_the_right_that_is_missing(
-    tmp_path: Path, strict: str
-) -> None:
+def test_foreign_bucket_is_refused_with_the_missing_right(tmp_path: Path, strict: str) -> None:
     root: dict[str, Any] = {"endpoint_url": strict, "region_name": "us-east-1"}
     root |= {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     boto3.client("s3", **root).create_bucket(Bucket="bucket-of-others")

@@ -74,7 +74,7 @@ def test_chinook_is_proposed_moved_and_answers_as_sql_does(
     assert {pattern["same"] for pattern in replayed["patterns"]} == {int(SAMPLES)}
 
 
-def test_tenants_composite_keys_and_self_references_answer_as_sql_does(
+def test_tenants_composite_keys_and_self_references_match_sql(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     filled(tmp_path / "source.db", seed=5)

@@ -33,9 +33,7 @@ def trade(here: Callable[[str], Project], tmp_path: Path) -> Project:
     return here(f"sqlite:///{tmp_path / 'source.db'}")
 
 
-def test_what_differs_stands_beside_the_pattern_in_the_mapping_and_in_the_worksheet(
-    trade: Project, tmp_path: Path
-) -> None:
+def test_differences_are_in_the_mapping_and_in_the_worksheet(trade: Project, tmp_path: Path) -> None:
     (tmp_path / "log.sql").write_text(TIES, encoding="utf-8")
     ended = proposed(trade, "--statements", "log.sql", prove=True)
     assert ended.code == 1, ended.err
@@ -59,7 +57,7 @@ SELECT s.name, b.name FROM staff s JOIN staff b ON b.id = s.boss_id WHERE s.id =
 """
 
 
-def test_one_item_few_items_and_parents_with_children_answer_as_sql_does(
+def test_single_few_and_nested_items_answer_as_sql_does(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     filled(tmp_path / "source.db", 7)
@@ -94,7 +92,7 @@ def test_tables_that_are_moved_in_part_are_not_proved(trade: Project, tmp_path: 
     assert "products" in ended.data["proof"]["not_asked"]["get_product"]
 
 
-def test_without_the_embedded_server_nothing_is_proved_and_what_installs_it_is_told(
+def test_init_without_the_embedded_server_names_its_install(
     trade: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "log.sql").write_text("SELECT name FROM products WHERE id = ?", encoding="utf-8")
@@ -105,7 +103,7 @@ def test_without_the_embedded_server_nothing_is_proved_and_what_installs_it_is_t
     assert pins.said(ended.out, "pip")
 
 
-def test_a_list_of_a_team_is_served_and_what_is_words_alone_needs_sql(trade: Project, tmp_path: Path) -> None:
+def test_team_list_is_served_and_entries_without_sql_need_it(trade: Project, tmp_path: Path) -> None:
     (tmp_path / "team.csv").write_text(
         "name,question,who asks,SQL,rate,latency\n"
         "product,Get a product,web,SELECT name FROM products WHERE id = 7,300/min,< 10 ms\n"
@@ -150,7 +148,7 @@ def test_a_proof_that_is_stopped_leaves_the_files_and_no_server(trade: Project, 
     assert not psutil.wait_procs(children, timeout=LIMIT_S)[1]
 
 
-def test_a_null_in_the_column_of_an_order_is_told_by_every_command_that_looks(
+def test_null_in_an_order_column_is_reported_by_every_command(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "source.db")) as connection:

@@ -116,7 +116,7 @@ def test_what_mariadb_recorded_of_chinook_is_served(
     assert all(pattern["same"] == pattern["samples"] > 0 for pattern in patterns)
 
 
-def test_digests_that_mariadb_cuts_and_the_right_that_it_wants_are_said(
+def test_mariadb_cut_digests_and_the_needed_right_are_reported(
     here: Callable[[str], Project], chinook_dir: Path
 ) -> None:
     shorter = ("--max-digest-length=200", "--performance-schema-max-digest-length=200")
@@ -152,7 +152,7 @@ def test_a_server_that_records_nothing_is_said_with_what_to_do(
         assert "renamed" not in ended.err
 
 
-def test_rights_that_a_user_lacks_are_said_all_at_once_with_what_gives_them(
+def test_missing_rights_are_listed_together_with_their_grants(
     here: Callable[[str], Project], chinook_dir: Path
 ) -> None:
     with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:

@@ -53,7 +53,7 @@ def loaded(engine: str, script: str, request: pytest.FixtureRequest, folder: Pat
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_what_is_served_of_a_schema_of_another_shape_answers_as_sql_does(
+def test_patterns_of_a_generated_schema_answer_as_sql_does(
     name: str, engine: str, here: Callable[[str], Project], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     schema = SCHEMAS[name](random.Random(SEED))
@@ -71,7 +71,7 @@ def test_what_is_served_of_a_schema_of_another_shape_answers_as_sql_does(
     assert ended.data["proof"]["refused"] == {}
 
 
-def test_without_statements_a_schema_of_keys_of_several_columns_is_asked_by_its_keys(
+def test_composite_keys_without_statements_are_queried_by_key(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     filled(tmp_path / "source.db", seed=5)
@@ -84,7 +84,7 @@ def test_without_statements_a_schema_of_keys_of_several_columns_is_asked_by_its_
     assert all(pattern["questions"] and not pattern["different"] for pattern in patterns.values())
 
 
-def test_two_hundred_tables_take_less_than_thirty_seconds_of_a_processor(
+def test_two_hundred_tables_take_less_than_thirty_cpu_seconds(
     here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     schema = wide(TABLES)

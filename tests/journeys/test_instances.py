@@ -80,7 +80,7 @@ def fault_of(beating: Running) -> str:
     return ""
 
 
-def test_changes_that_services_mark_reach_the_table_without_a_trigger(shop: Project) -> None:
+def test_changes_marked_by_services_reach_the_table(shop: Project) -> None:
     job = str(shop.job)
     printed = shop.done("capture", "install", job, "--by", "services", "--dry-run").out
     assert "CREATE TABLE IF NOT EXISTS migrator_mark" in printed
@@ -157,7 +157,7 @@ def test_the_doctor_knows_what_marks(shop: Project) -> None:
     assert capture()[0] == "failed"
 
 
-def test_a_service_whose_journal_or_mapping_is_wrong_does_not_start(shop: Project) -> None:
+def test_service_with_a_wrong_journal_or_mapping_does_not_start(shop: Project) -> None:
     with pins.refused(SettingsError, "such"):
         service_wiring.open_service(shop.folder / "none.yaml").__enter__()
     with pins.refused(SettingsError, "installed"), running(shop):

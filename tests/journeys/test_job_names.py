@@ -85,7 +85,7 @@ def test_nothing_is_kept_of_a_job_that_is_refused(production: Project) -> None:
     assert phase(production) == "shadow"
 
 
-def test_with_a_name_of_its_own_it_touches_nothing_of_the_other_job(production: Project) -> None:
+def test_job_with_its_own_name_leaves_the_other_job_alone(production: Project) -> None:
     job = staging(production, lambda text: f"{other_source(other_table(text))}\nname: staging\n")
     # Its source is a copy, triggers and all: it may as well be production's in a file of another name.
     assert pins.said(production.run("status", job).err)

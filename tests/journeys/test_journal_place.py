@@ -112,7 +112,7 @@ def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
     assert (refused.code, pins.said(refused.err, "journal")) == (2, True)
 
 
-def test_a_source_that_does_not_answer_makes_a_fresh_journal_no_better(shop: Project) -> None:
+def test_unreachable_source_does_not_excuse_a_fresh_journal(shop: Project) -> None:
     shop.environment["MIGRATOR_SOURCE_URL"] = "sqlite:////there/is/none.db"
     refused = elsewhere(shop, "cutover", "rollback", str(shop.job), PATTERN, home="fresh")
     assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
@@ -134,7 +134,7 @@ def test_a_service_with_a_journal_of_its_own_does_not_start(
         assert migration.phases()[PATTERN] == "shadow"
 
 
-def test_capture_by_a_migration_file_can_be_the_first_that_is_done(tmp_path: Path, dynamodb_url: str) -> None:
+def test_capture_by_a_migration_file_can_be_the_first_step(tmp_path: Path, dynamodb_url: str) -> None:
     made = cutover_shop(tmp_path, dynamodb_url)
     job = str(made.job)
     made.done("table", "create", job)

@@ -156,7 +156,7 @@ def test_a_command_in_a_row_is_a_row_s_text(tmp_path: Path, dynamodb_url: str) -
     assert pins.said(answered)
 
 
-def test_a_failure_names_the_same_command_with_all_that_was_given(tmp_path: Path, dynamodb_url: str) -> None:
+def test_failure_names_the_same_command_with_all_its_options(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))

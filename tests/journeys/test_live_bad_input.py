@@ -106,7 +106,7 @@ def test_status_says_how_far_items_are_behind(shop: Project) -> None:
     assert pins.said(gone.out, "asked")
 
 
-def test_status_says_that_dynamodb_is_away_and_shows_what_the_journal_knows(shop: Project) -> None:
+def test_status_reports_dynamodb_outage_and_shows_the_journal(shop: Project) -> None:
     job = str(shop.job)
     assert "DynamoDB cannot be asked" not in shop.done("status", job).out
     assert shop.done("status", job, "--json").data["live"]["table_away"] == ""

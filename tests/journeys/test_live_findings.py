@@ -42,7 +42,7 @@ def listed(shop: Project) -> list[tuple[str, str]]:
     return sorted((one["kind"], one["source_key"]) for one in found)
 
 
-def test_the_relay_says_what_it_refused_and_so_does_every_command_after_it(shop: Project) -> None:
+def test_relay_and_every_later_command_report_the_refused_row(shop: Project) -> None:
     job = str(shop.job)
     first = shop.run("relay", job, "--once")
     assert (first.code, pins.said(first.out, "finding"), "findings_made" in first.err) == (1, True, True)

@@ -31,7 +31,7 @@ def test_a_job_is_checked_with_the_mapping_that_it_names(shop: Project) -> None:
     assert pins.said(ended.out)
 
 
-def test_the_faults_of_a_job_and_of_its_mapping_are_those_of_their_files(shop: Project) -> None:
+def test_faults_of_job_and_mapping_are_reported_with_their_files(shop: Project) -> None:
     shop.job.write_text(f"{shop.job.read_text()}\nreads: {{connections: 0}}\nhoks: []\n")
     ended = shop.run("mapping", "check", "shop.yaml", "--json")
     assert ended.code == 2
@@ -45,7 +45,7 @@ def test_the_faults_of_a_job_and_of_its_mapping_are_those_of_their_files(shop: P
     assert "mapping.yaml" in shop.run("mapping", "check", "shop.yaml").err
 
 
-def test_tables_without_an_entity_are_named_and_those_left_on_purpose_are_not(shop: Project) -> None:
+def test_tables_without_an_entity_are_named_unless_left_out(shop: Project) -> None:
     source = f"sqlite:///{shop.folder}/shop.db"
     assert "have no entity" not in shop.done("mapping", "check", "mapping.yaml", "--source", source).err
     sql(
@@ -83,9 +83,7 @@ def test_the_schema_of_jobs_describes_each_word() -> None:
     assert data["$defs"]["Tuning"]["properties"]["workers"]["description"] == pins.text()
 
 
-def test_table_create_refuses_a_mapping_with_the_faults_of_its_check(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_table_create_refuses_a_mapping_with_its_check_faults(tmp_path: Path, dynamodb_url: str) -> None:
     made = cutover_shop(tmp_path, dynamodb_url)
     mapping = tmp_path / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("type: Customer,", "type: Customers,", 1))

@@ -169,7 +169,7 @@ def left_alone(made: Project) -> str:
     return str(made.run("capture", "status", str(made.job), "--json").data["mapping"])
 
 
-def test_what_stands_against_it_is_said_before_anything_is_changed(shop: Project) -> None:
+def test_blocking_reasons_are_reported_before_any_change(shop: Project) -> None:
     begun(shop)
     before = items(shop)
     claimed = MAPPING.replace("I#{id:06}", "I#{customer_id:06}").replace("C#{customer_id}", "C#{total}")
@@ -183,7 +183,7 @@ def test_what_stands_against_it_is_said_before_anything_is_changed(shop: Project
     assert "warning: pattern" in migrate(shop, "--force")
 
 
-def test_a_change_that_begins_ends_before_another_mapping_takes_the_job_over(shop: Project) -> None:
+def test_begun_change_ends_before_another_mapping_takes_over(shop: Project) -> None:
     job = begun(shop)
     write(shop, CHANGES["an index comes"])
     shop.job.write_text(shop.job.read_text().replace("target: {", "target: {managed_elsewhere: true, "))
@@ -251,7 +251,7 @@ def test_what_is_too_dear_is_refused_while_relays_go_on(shop: Project) -> None:
     migrate(shop, "--yes")
 
 
-def test_a_way_back_is_held_to_what_dynamodb_answers_as_a_way_on_is(shop: Project) -> None:
+def test_going_back_is_held_to_live_patterns_like_going_forward(shop: Project) -> None:
     """Also where the change that it leaves was past that question."""
     begun(shop)
     write(shop, CHANGES["a sort key is formed otherwise"])
@@ -265,7 +265,7 @@ def test_a_way_back_is_held_to_what_dynamodb_answers_as_a_way_on_is(shop: Projec
     assert f"pattern {OTHER}: it is in live, and" in migrate(shop, "--go-back", code=1)
 
 
-def test_no_way_leads_back_while_a_pattern_is_live_on_the_index_that_would_go(shop: Project) -> None:
+def test_going_back_is_refused_while_its_index_serves_a_pattern(shop: Project) -> None:
     begun(shop)
     write(shop, f"{CHANGES['an index comes']}{BY_TOTAL}")
     migrate(shop)
@@ -280,7 +280,7 @@ def test_no_way_leads_back_while_a_pattern_is_live_on_the_index_that_would_go(sh
     assert not indexes(shop)
 
 
-def test_a_mapping_that_is_edited_while_the_change_runs_stops_it_before_its_next_step(shop: Project) -> None:
+def test_mapping_edited_during_a_change_stops_its_next_step(shop: Project) -> None:
     begun(shop)
     wanted = CHANGES["a sort key is formed otherwise"]
     write(shop, wanted)
@@ -338,7 +338,7 @@ def test_relay_after_go_back_works_by_the_journals_mapping(shop: Project) -> Non
     assert {item["total"] for item in meant(shop).values() if item.get("id") == 2} == {77}
 
 
-def test_marks_of_the_mapping_before_are_acknowledged_by_the_verify(shop: Project) -> None:
+def test_marks_of_the_previous_mapping_are_acknowledged(shop: Project) -> None:
     job = begun(shop)
     change(shop, "UPDATE invoice SET total = 77 WHERE id = 2")
     write(shop, CHANGES["an entity goes"])
@@ -348,7 +348,7 @@ def test_marks_of_the_mapping_before_are_acknowledged_by_the_verify(shop: Projec
     shop.done("relay", job, "--once")
 
 
-def test_rows_that_stay_different_end_the_command_with_their_keys(
+def test_rows_that_stay_different_end_the_command_with_keys(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun(shop)

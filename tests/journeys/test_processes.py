@@ -117,7 +117,7 @@ def test_a_process_that_is_killed_is_missed_by_nobody(shop: Project) -> None:
     need_whole(shop)
 
 
-def test_children_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(shop: Project) -> None:
+def test_children_end_with_a_killed_driver_and_a_rerun_continues(shop: Project) -> None:
     process = tuned(slow(shop), processes=2).start("backfill", str(shop.job))
     wait_for(shop, 10)
     started = list(children(process.pid))
@@ -163,7 +163,7 @@ def at_work(made: Project) -> list[dict[str, object]]:
     return found
 
 
-def test_another_process_joins_and_each_has_its_line_in_the_status(shop: Project) -> None:
+def test_joined_process_has_its_own_line_in_the_status(shop: Project) -> None:
     processes = two_paused(shop)
     assert {one["kind"] for one in at_work(shop)} == {"backfill"}
     shop.done("pace", str(shop.job), "--resume")
@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_refused_before_anything_starts(shop: Project) -> N
 
 
 @pytest.mark.parametrize("command", ["backfill", "verify"])
-def test_a_host_without_the_runs_journal_is_refused_and_makes_none(shop: Project, command: str) -> None:
+def test_host_without_the_runs_journal_is_refused_and_makes_none(shop: Project, command: str) -> None:
     """A second journal would be a trap for the next command."""
     host = shop.folder / "host"
     host.mkdir()
@@ -261,7 +261,7 @@ def verified(made: Project, *words: str) -> dict[str, object]:
     return {name: ended.data[name] for name in ("entities", "findings", "scanned_items", "total", "clean")}
 
 
-def test_a_verify_of_several_processes_says_what_that_of_one_says(shop: Project) -> None:
+def test_verify_of_several_processes_reports_as_that_of_one(shop: Project) -> None:
     shop.done("backfill", str(shop.job))
     assert verified(tuned(shop, processes=3)) == verified(tuned(shop, processes=None))
     spoilt(shop)
@@ -306,7 +306,7 @@ def need_compared(made: Project) -> None:
     assert in_journal(made, "SELECT * FROM migrator_page_claim") == []
 
 
-def test_a_verify_goes_on_where_a_process_of_it_or_its_driver_is_killed(shop: Project) -> None:
+def test_verify_continues_after_a_killed_process_or_driver(shop: Project) -> None:
     shop.done("backfill", str(shop.job))
     spoilt(shop)
     wanted = verified(shop)

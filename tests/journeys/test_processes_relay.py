@@ -36,7 +36,7 @@ def change(made: Project) -> None:
         connection.commit()
 
 
-def test_relays_of_one_command_work_all_marks_and_say_what_all_have_worked(shop: Project) -> None:
+def test_relays_of_one_command_process_and_count_all_marks(shop: Project) -> None:
     change(shop)
     ended = tuned(shop, relay_processes=3).done("relay", str(shop.job), "--once", "--json")
     assert "process_ended" not in ended.err, ended.err
@@ -44,7 +44,7 @@ def test_relays_of_one_command_work_all_marks_and_say_what_all_have_worked(shop:
     assert shop.done("verify", str(shop.job), "--json").data["clean"]
 
 
-def test_a_relay_that_is_killed_is_started_again_and_all_end_with_the_first(shop: Project) -> None:
+def test_killed_relay_restarts_and_all_end_with_the_first(shop: Project) -> None:
     process = tuned(shop, relay_processes=2).start("relay", str(shop.job))
     until(lambda: len(list(children(process.pid))) == 1)
     (first,) = children(process.pid)

@@ -62,7 +62,7 @@ def test_changes_that_the_relay_cannot_work_are_no_success(shop: Project) -> Non
     assert (ended.code, json.loads(ended.out)["results"][-1]["exit_code"]) == (1, 1)
 
 
-def test_a_source_that_does_not_answer_is_not_taken_for_a_restored_one(shop: Project) -> None:
+def test_unreachable_source_is_not_taken_for_a_restored_one(shop: Project) -> None:
     (shop.folder / "shop.db").rename(shop.folder / "away.db")
     refused = shop.run("recover", str(shop.job))
     assert (refused.code, "(nothing that went back was found)" in refused.err) == (2, True)

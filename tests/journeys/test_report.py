@@ -233,9 +233,7 @@ def test_the_terminal_has_the_same_parts_in_the_same_order(spoiled: Project) -> 
     assert "\x1b" not in out
 
 
-def test_an_older_file_is_replaced_whole_by_one_that_its_owner_alone_reads(
-    spoiled: Project, tmp_path: Path
-) -> None:
+def test_older_report_is_replaced_whole_by_an_owner_only_file(spoiled: Project, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("old")
     ended = spoiled.done("report", str(spoiled.job), "--out", str(page))
@@ -246,7 +244,7 @@ def test_an_older_file_is_replaced_whole_by_one_that_its_owner_alone_reads(
     assert page.stat().st_mode & 0o777 == 0o600
 
 
-def test_another_mapping_makes_evidence_of_other_answers_worthless_and_says_so(spoiled: Project) -> None:
+def test_other_mapping_outdates_evidence_of_changed_answers(spoiled: Project) -> None:
     path = spoiled.folder / "mapping.yaml"
     written = MAPPING.replace('"MAIL#{email|lower}"', '"MAIL2#{email|lower}"')
     path.write_text(
@@ -263,9 +261,7 @@ def test_another_mapping_makes_evidence_of_other_answers_worthless_and_says_so(s
     assert verify["current"] is False
 
 
-def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
-    spoiled: Project, tmp_path: Path
-) -> None:
+def test_unreachable_source_or_table_is_reported_and_rest_shown(spoiled: Project, tmp_path: Path) -> None:
     job = spoiled.job.read_text()
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     away = tmp_path / "shop.yaml"
@@ -290,7 +286,7 @@ def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
     assert time.monotonic() - began < 120
 
 
-def test_after_a_repair_and_a_clean_verify_old_differences_are_history_and_new_ones_count(
+def test_differences_before_a_repair_are_history_and_new_count(
     spoiled: Project,
 ) -> None:
     job = str(spoiled.job)

@@ -104,7 +104,7 @@ def written_beside_a_relay(made: Project, type_: str) -> float:
     return sum(units for (kind, *_), units in store.sent.consumed.items() if kind == "write")
 
 
-def test_what_it_takes_is_what_a_backfill_beside_a_relay_then_takes(shop: Project) -> None:
+def test_diff_units_equal_those_of_a_concurrent_backfill(shop: Project) -> None:
     job = str(shop.job)
     for words in BEFORE_ALL:
         shop.done(*words, job)
@@ -128,7 +128,7 @@ def test_items_that_move_are_written_and_taken_away(shop: Project) -> None:
     assert {one["name"]: one["answer_changes"] for one in data["patterns"]} == {OTHER: True}
 
 
-def test_two_revisions_that_claim_one_key_for_different_rows_are_refused(shop: Project) -> None:
+def test_revisions_claiming_one_key_for_two_rows_are_refused(shop: Project) -> None:
     write(shop, MAPPING, "older.yaml")
     # Customer 5 of the one, who is the customer before him of the other.
     edits = 'key: ["C#{total}", "I#{id:06}"], attributes: {id: id}, keep: [customer_id]'
@@ -279,7 +279,7 @@ def test_the_steps_bring_the_table_to_the_new_revision_and_back(shop: Project, c
     assert fresh(shop) == before
 
 
-def test_the_items_of_an_entity_that_is_gone_are_deleted_by_the_newest_file_alone(shop: Project) -> None:
+def test_items_of_a_removed_entity_are_deleted_by_newest_mapping(shop: Project) -> None:
     job = str(shop.job)
     shop.prepared("table create", "capture install", "backfill")
     without = MAPPING[: MAPPING.index("  invoice: {")] + MAPPING[MAPPING.index("access_patterns") :]
@@ -318,7 +318,7 @@ def standing(made: Project) -> str:
 @pytest.mark.parametrize(
     "state", [State("ramp", 10), State("live"), State("complete")], ids=lambda state: state.phase
 )
-def test_the_job_does_not_go_on_while_dynamodb_answers_what_changes(
+def test_job_does_not_advance_while_dynamodb_answers_changes(
     shop: Project, words: tuple[str, ...], state: State
 ) -> None:
     job = str(shop.job)
@@ -366,7 +366,7 @@ def test_a_column_that_comes_stops_no_relay_of_the_same_mapping(shop: Project) -
     assert standing(shop) == "newest"
 
 
-def test_what_is_written_together_is_part_of_what_writers_work_by(shop: Project) -> None:
+def test_atomic_groups_are_part_of_the_writers_revision(shop: Project) -> None:
     """A relay that knows nothing of a group writes its items one by one."""
     job = str(shop.job)
     for before in BEFORE_ALL:

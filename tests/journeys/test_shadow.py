@@ -267,7 +267,7 @@ def test_wrong_use_is_told(shop: Project, words: tuple[str, str]) -> None:
     assert WRONG[words] in ended.err
 
 
-def test_a_statement_that_fails_is_an_error_of_sql_and_ends_nothing(shop: Project, tmp_path: Path) -> None:
+def test_failing_statement_is_an_sql_error_and_ends_nothing(shop: Project, tmp_path: Path) -> None:
     text = (ROOT / "mappings" / "ecommerce.yaml").read_text(encoding="utf-8")
     text = text.replace(
         "SELECT id, email, name FROM users WHERE id = :user_id", "SELECT id FROM users WHERE id = :user_id", 1

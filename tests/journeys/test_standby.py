@@ -58,7 +58,7 @@ def test_a_standby_is_moved_and_verified_without_capture(
     assert {run["state"] for run in status["runs"]} == {"done"}
 
 
-def test_a_standby_of_a_captured_primary_is_verified_and_says_what_takes_writes(
+def test_standby_of_captured_primary_is_verified_and_names_it(
     primary: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     made = shop(tmp_path, primary, dynamodb_url)

@@ -89,7 +89,7 @@ def test_runs_and_the_journal_are_shown_with_runs(shop: Project) -> None:
     assert "\njournal: " in said
 
 
-def test_no_line_claims_captured_changes_while_some_leave_no_mark(shop: Project) -> None:
+def test_status_never_claims_capture_while_marks_are_missing(shop: Project) -> None:
     with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
         (name,) = source.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' LIMIT 1").fetchone()
         source.execute(f"DROP TRIGGER {name}")
@@ -157,7 +157,7 @@ def test_a_process_that_was_killed_is_dead_at_once(shop: Project) -> None:
     assert pins.said(shop.done("status", str(shop.job)).out)
 
 
-def test_a_question_of_load_that_is_wrong_or_missing_is_said_at_the_start(shop: Project) -> None:
+def test_wrong_or_missing_load_query_is_reported_at_the_start(shop: Project) -> None:
     there = shop.job.read_text()
     shop.job.write_text(
         there.replace("tuning: {", "tuning: {max_source_load: 1, source_load_query: SELECT x FROM nowhere, ")
@@ -204,7 +204,7 @@ def test_wrong_use_is_said_so(shop: Project) -> None:
 # ── --watch ──
 
 
-def test_a_watch_that_nobody_looks_at_prints_again_and_ends_with_0(shop: Project) -> None:
+def test_status_watch_without_a_terminal_reprints_and_exits_0(shop: Project) -> None:
     watch = shop.start("status", str(shop.job), "--watch", "0.2s")
     assert watch.stdout is not None
     heads = 0

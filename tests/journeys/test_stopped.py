@@ -113,7 +113,7 @@ def test_ctrl_c_at_a_question_changes_nothing(tmp_path: Path, dynamodb_url: str)
     assert len(shop.items()) == 150
 
 
-def test_ctrl_c_that_no_command_takes_says_nothing_of_what_was_not_changed(
+def test_ctrl_c_outside_a_command_claims_nothing_unchanged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before a command has begun to take it, or after its end, when something may have been written."""

@@ -37,7 +37,7 @@ def test_a_dry_run_prints_the_request_and_creates_nothing(shop: Project) -> None
     assert shop.table not in client.list_tables()["TableNames"]
 
 
-def test_the_table_has_every_option_and_check_finds_what_is_changed(shop: Project) -> None:
+def test_table_has_every_option_and_check_finds_changes(shop: Project) -> None:
     with_options(shop, OPTIONS)
     made = shop.done("table", "create", str(shop.job))
     assert "warning" not in made.err

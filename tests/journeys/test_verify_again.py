@@ -45,9 +45,7 @@ def corrupt(shop: Project) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--sample", "100%", "--seed", "1"]])
-def test_a_resumed_verify_says_since_when_it_looked_and_again_begins_anew(
-    shop: Project, words: list[str]
-) -> None:
+def test_resumed_verify_reports_its_start_and_restart_rereads(shop: Project, words: list[str]) -> None:
     job = str(shop.job)
     shop.done("backfill", job)
     shop.done("verify", job, *words)
@@ -91,7 +89,7 @@ def test_a_repair_can_be_tried(shop: Project) -> None:
     assert (refused.code, "--dry-run goes with --repair" in refused.err) == (2, True)
 
 
-def test_items_that_the_job_leaves_to_the_service_are_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:
+def test_items_left_to_the_service_are_not_foreign(tmp_path: Path, dynamodb_url: str) -> None:
     shop = small_shop(tmp_path, dynamodb_url).prepared("backfill")
     put_items(shop.store(), [{"PK": "COUNTER", "SK": "order", "last": 60}])
     assert shop.run("verify", str(shop.job), "--json").data["findings"] == {"foreign": 1}

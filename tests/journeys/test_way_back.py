@@ -106,7 +106,7 @@ def taken_out(shop: Project) -> None:
     shop.job.write_text(shop.job.read_text().replace(WRITES, ""))
 
 
-def test_complete_wants_reverse_and_the_way_back_wants_that_no_row_waits(
+def test_complete_needs_reverse_and_rollback_no_waiting_row(
     shop: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = str(shop.job)
@@ -172,7 +172,7 @@ def test_killed_at_every_step_it_goes_on_and_forward_capture_too(
     assert "clean" in shop.done("verify", job, "--settle", "0").out
 
 
-def test_two_patterns_that_are_complete_go_back_one_after_the_other(shop: Project) -> None:
+def test_two_complete_patterns_roll_back_one_after_the_other(shop: Project) -> None:
     """Nothing is direct on record, and a service wrote what the second pattern reads: the first rollback compares that, too."""
     job = str(shop.job)
     complete(shop, "--one-way", pattern=PATTERN)
@@ -242,7 +242,7 @@ def keeping(shop: Project, *names: str) -> None:
     shop.job.write_text(shop.job.read_text() + f"writes: {{keep: [{', '.join(names)}]}}\n")
 
 
-def test_what_services_added_to_items_outlives_the_rollback_or_goes_by_a_word(shop: Project) -> None:
+def test_added_attributes_survive_a_rollback_or_go_on_request(shop: Project) -> None:
     """Rows have no column for it: the first UPDATE in SQL would take it away."""
     job = str(shop.job)
     shop.done("reverse", "start", job, "--once", "--settle", "0s")

@@ -133,7 +133,7 @@ def test_a_row_of_up_to_100_items_is_written_in_one_request(race: Race, parts: i
 
 
 @pytest.mark.parametrize("parts", [99, 100])
-def test_a_row_that_shrinks_loses_its_other_items_in_the_same_request(race: Race, parts: int) -> None:
+def test_row_that_shrinks_loses_its_other_items_in_one_request(race: Race, parts: int) -> None:
     fill(race, parts)
     change(race, parts, "b", rest=False)
     assert watched(race).seen == [["b"] * (parts // 2)]
@@ -175,7 +175,7 @@ def test_a_crash_after_some_of_101_items_converges(race: Race, after: int) -> No
 
 
 @pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
-def test_a_crash_before_or_after_a_transaction_leaves_all_or_nothing(race: Race, cut: str) -> None:
+def test_crash_around_a_transaction_leaves_all_or_nothing(race: Race, cut: str) -> None:
     fill(race, 100)
     change(race, 100, "b", rest=False)
     with race.through(Faults(**{cut: 1.0})) as (cut_off, _):  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_every_order_of_page_change_and_mark_gives_the_row(race: Race, change: s
     assert len(race.live()) == expected[change]
 
 
-def test_a_fast_run_that_crashed_goes_on_conditionally_beside_the_relay(race: Race) -> None:
+def test_crashed_fast_run_continues_conditionally_with_a_relay(race: Race) -> None:
     race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
     writer_lease = race.heartbeats.enter("fast")
     race.copy("user", fast=True, keys=["[1]"], check=writer_lease.check)
@@ -88,7 +88,7 @@ def test_a_key_that_is_never_taken_leaves_its_mark(race: Race) -> None:
     race.comes_to_rest()
 
 
-def test_a_backfill_that_is_told_to_stop_between_reading_and_writing_has_written_nothing(race: Race) -> None:
+def test_backfill_stopped_between_read_and_write_writes_nothing(race: Race) -> None:
     race.sql(ANN)
 
     def stop() -> None:

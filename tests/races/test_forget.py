@@ -52,7 +52,7 @@ def test_a_slow_page_that_read_the_row_finds_that_it_is_late(race: Race) -> None
     race.comes_to_rest()
 
 
-def test_a_relay_that_goes_on_to_newer_work_keeps_no_forget_waiting(race: Race) -> None:
+def test_relay_that_begins_newer_work_does_not_delay_a_forget(race: Race) -> None:
     race.sql(*ROWS, TAG)
     race.fill()
     relay = race.heartbeats.enter("relay")
@@ -68,7 +68,7 @@ def test_a_relay_that_goes_on_to_newer_work_keeps_no_forget_waiting(race: Race) 
     race.heartbeats.leave(relay, clean=True)
 
 
-def test_a_row_that_comes_back_while_it_is_forgotten_stays_remembered(race: Race) -> None:
+def test_row_returning_while_it_is_forgotten_stays_remembered(race: Race) -> None:
     """It returns, is written, and moves on: only what is remembered of it tells where it was in between."""
     race.sql(*ROWS, TAG)
     race.fill()
@@ -85,7 +85,7 @@ def test_a_row_that_comes_back_while_it_is_forgotten_stays_remembered(race: Race
     assert [key for key in race.live() if key[0].startswith("TAGS")] == [("TAGS#1", "green#7")]
 
 
-def test_a_row_that_came_and_went_again_while_it_is_forgotten_stays_remembered(race: Race) -> None:
+def test_row_deleted_again_while_forgotten_stays_remembered(race: Race) -> None:
     race.sql(*ROWS, TAG)
     race.fill()
     race.sql("DELETE FROM tags")

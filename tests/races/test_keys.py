@@ -42,9 +42,7 @@ def test_a_unique_value_goes_round_three_rows_in_one_transaction(race: Race) -> 
 
 
 @pytest.mark.parametrize("how", ["changes", "is deleted"])
-def test_of_two_rows_that_claim_one_key_the_other_gets_it_when_the_first_gives_it_up(
-    race: Race, how: str
-) -> None:
+def test_key_of_two_rows_passes_to_the_second_once_given_up(race: Race, how: str) -> None:
     race.sql(*TWO, "UPDATE users SET handle = 'same' WHERE id = 1")
     race.work()
     race.sql("UPDATE users SET handle = 'same' WHERE id = 2")

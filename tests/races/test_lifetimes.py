@@ -32,7 +32,7 @@ def purge(race: Race, later_s: float = LATER_S) -> int:
 # ── the fence ──
 
 
-def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) -> None:
+def test_fenced_fast_worker_stops_before_its_next_request(race: Race) -> None:
     race.sql(ANN)
     faults = Faults()
     with race.through(faults) as (faulty, _):
@@ -48,7 +48,7 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
     race.comes_to_rest()
 
 
-def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes_on(
+def test_fast_worker_without_the_journal_stops_before_the_relay(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     race.sql(ANN)
@@ -98,7 +98,7 @@ def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race) -> None:
 
 
 @pytest.mark.parametrize("skew_s", [-3600, 3600])
-def test_the_clocks_of_machines_make_no_tombstone_older_than_a_slow_writer(
+def test_clock_skew_makes_no_tombstone_older_than_a_slow_writer(
     race: Race, monkeypatch: pytest.MonkeyPatch, skew_s: float
 ) -> None:
     """The journal's machine is an hour ahead of the relay's, or behind it."""
@@ -121,7 +121,7 @@ def test_the_clocks_of_machines_make_no_tombstone_older_than_a_slow_writer(
     assert purge(race, race.heartbeats.lifetimes.ripe_s + 2) == 2
 
 
-def test_a_relay_that_goes_on_keeps_no_tombstones_that_are_older_than_its_work(
+def test_continuing_relay_keeps_no_tombstones_from_older_work(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay = race.heartbeats.enter("relay")

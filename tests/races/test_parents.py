@@ -32,7 +32,7 @@ def test_a_child_that_moves_between_parents_refreshes_both(race: Race) -> None:
     assert ("TAGS#2", "red#9") in race.live()
 
 
-def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_no_writer(race: Race) -> None:
+def test_renamed_parent_of_thousands_is_paged_without_blocking(race: Race) -> None:
     # Thousands on one engine: on the others only the SQL differs, and three pages show it as well as ten.
     count = CHILDREN if race.shop.engine == "postgresql" else 450
     race.sql(*TWO[:2])
@@ -53,7 +53,7 @@ def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_no_writer(r
     assert set(orders(race).values()) == {"Bea"}
 
 
-def test_a_parent_that_is_renamed_again_while_its_pages_are_worked(race: Race) -> None:
+def test_parent_renamed_again_between_its_pages_is_refreshed(race: Race) -> None:
     race.sql(*TWO)
     race.fill()
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
@@ -65,7 +65,7 @@ def test_a_parent_that_is_renamed_again_while_its_pages_are_worked(race: Race) -
     assert set(orders(race).values()) == {"Cleo"}
 
 
-def test_a_crash_between_two_pages_of_a_parent_goes_on_where_it_was(race: Race) -> None:
+def test_crash_between_two_pages_of_a_parent_resumes_in_place(race: Race) -> None:
     race.sql(*TWO)
     race.fill()
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")

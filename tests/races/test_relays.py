@@ -67,7 +67,7 @@ def test_two_services_write_one_row_and_the_last_commit_stands(race: Race) -> No
 
 @SERVERS
 @pytest.mark.triggers
-def test_a_commit_that_comes_after_higher_marks_were_worked_is_not_missed(race: Race) -> None:
+def test_commit_after_higher_finished_marks_is_not_missed(race: Race) -> None:
     race.sql(ANN, BOB)
     race.fill()
     with race.shop.session() as slow:

@@ -53,7 +53,7 @@ def refusal(*, is_new: bool) -> int:
 
 @pytest.mark.parametrize("is_new", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_write_that_lands_after_its_time_out_and_twice_replaces_nothing_newer(
+def test_write_landing_late_and_twice_replaces_nothing_newer(
     race: Race, change: str, *, is_new: bool
 ) -> None:
     ann(race, is_new=is_new)

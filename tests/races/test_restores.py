@@ -39,7 +39,7 @@ def changed(race: Race) -> None:
     race.beside.guard()
 
 
-def test_a_source_restored_from_a_backup_is_refused_until_the_epoch_is_raised(race: Race) -> None:
+def test_restored_source_is_refused_until_the_epoch_is_raised(race: Race) -> None:
     changed(race)
     restore(race)
     before = race.stored()
@@ -75,7 +75,7 @@ def test_a_restored_source_is_refused_though_the_journal_is_lost(race: Race) -> 
     assert race.command("relay", "--once").code == 0
 
 
-def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps_its_marks(
+def test_relay_running_over_a_restore_writes_nothing_keeps_marks(
     race: Race,
 ) -> None:
     changed(race)
@@ -94,7 +94,7 @@ def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps
 
 
 @pytest.mark.triggers
-def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(race: Race) -> None:
+def test_write_refused_by_an_undrawn_ticket_reveals_a_restore(race: Race) -> None:
     """The journal went back with the source, and the table's control item was put back, too."""
     changed(race)
     restore(race)
@@ -124,7 +124,7 @@ class SilentListener:
 
 
 @pytest.mark.triggers
-def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race) -> None:
+def test_daemon_with_a_restored_source_ends_with_all_its_workers(race: Race) -> None:
     changed(race)
     restore(race)
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
@@ -141,7 +141,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
 # ── changes without a mark ──
 
 
-def test_an_item_of_a_rogue_writer_is_found_and_repaired_by_a_mark(race: Race) -> None:
+def test_item_of_a_rogue_writer_is_found_and_repaired_by_a_mark(race: Race) -> None:
     race.sql(*TWO)
     race.fill()
     put_items(race.target.store, [{**race.item("USER#1"), "name": "Rogue"}])
@@ -168,7 +168,7 @@ def test_a_repair_that_comes_too_late_changes_nothing_newer(race: Race) -> None:
     race.comes_to_rest()
 
 
-def test_verify_finds_nothing_where_marks_are_worked_and_all_where_they_are_not(race: Race) -> None:
+def test_verify_finds_differences_only_until_marks_are_processed(race: Race) -> None:
     race.sql(*TWO)
     race.fill()
     assert race.differences() == {}

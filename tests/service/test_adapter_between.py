@@ -77,9 +77,7 @@ _UPSERT = "INSERT INTO part VALUES {} ON DUPLICATE KEY UPDATE name = VALUES(name
         "REPLACE INTO part VALUES (1, 'a', 1), (3, 'x', 1)",
     ],
 )
-def test_an_upsert_of_many_rows_that_meets_one_that_came_in_between_is_refused(
-    parts: Capturing, statement: str
-) -> None:
+def test_upsert_of_many_rows_meeting_a_newer_one_is_refused(parts: Capturing, statement: str) -> None:
     with heard(parts, ["part"], isolation_level="READ COMMITTED") as (engine, seen):
         with engine.connect() as connection:
             with (
@@ -116,7 +114,7 @@ def test_an_upsert_beside_which_nothing_comes_is_not_refused(parts: Capturing, s
 
 
 @pytest.mark.parametrize("each", ["mariadb"], indirect=True)
-def test_a_connection_that_counts_in_another_way_makes_no_upserts_of_many_rows(parts: Capturing) -> None:
+def test_connection_without_found_rows_refuses_multi_row_upserts(parts: Capturing) -> None:
     with (
         heard(parts, ["part"], connect_args={"client_flag": 0}) as (engine, _),
         engine.connect() as connection,
@@ -134,9 +132,7 @@ def test_a_connection_that_counts_in_another_way_makes_no_upserts_of_many_rows(p
         "DELETE FROM part WHERE id IN (1, 3) AND name = 'new'",
     ],
 )
-def test_a_row_that_came_in_between_does_not_take_the_place_of_one_that_was_read(
-    parts: Capturing, statement: str
-) -> None:
+def test_row_inserted_meanwhile_does_not_replace_the_one_read(parts: Capturing, statement: str) -> None:
     with (
         heard(parts, ["part"], isolation_level="READ COMMITTED") as (engine, _),
         engine.connect() as connection,
@@ -147,7 +143,7 @@ def test_a_row_that_came_in_between_does_not_take_the_place_of_one_that_was_read
 
 
 @pytest.mark.parametrize("each", SERVERS, indirect=True)
-def test_a_delete_that_takes_another_row_than_those_that_its_where_chose_is_refused(parts: Capturing) -> None:
+def test_delete_of_rows_other_than_its_where_chose_is_refused(parts: Capturing) -> None:
     """What WHERE chooses may hang on a clock: here a row leaves it while another one comes."""
     parts.run(*_CLOCKS[parts.engine])
 

@@ -39,7 +39,7 @@ def test_an_answer_says_which_side_gave_it_in_each_phase(read_shop: ReadShop) ->
 
 
 @pytest.mark.engines("sqlite")
-def test_a_move_back_takes_the_origin_back_and_a_page_stays_where_it_began(read_shop: ReadShop) -> None:
+def test_rollback_resets_origin_and_a_page_stays_on_its_side(read_shop: ReadShop) -> None:
     read_shop.move("live", 0, "recent_orders")
     with read_shop.migration() as migration:
         first = migration.read_page("recent_orders", user_id=2, size=2)

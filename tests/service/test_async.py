@@ -57,7 +57,7 @@ def test_flush_goes_on_beside_the_loop(shop: Shop) -> None:
 
 
 @pytest.mark.engines("postgresql", "mariadb")
-def test_strict_mode_writes_before_the_commit_and_beside_the_loop(shop: Shop) -> None:
+def test_strict_mode_writes_before_the_commit_outside_the_loop(shop: Shop) -> None:
     async def work(sessions: Sessions) -> None:
         with shop.migration() as migration:
             migration.dual_write(sessions, mode="strict", longest_write_s=120)

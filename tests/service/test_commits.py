@@ -44,7 +44,7 @@ def behind(shop: Shop, faults: Faults) -> Iterator[Migration]:
 
 
 @SERVERS
-def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Shop) -> None:
+def test_refused_commit_is_rolled_back_on_a_reused_connection(shop: Shop) -> None:
     faults = Faults()
     with behind(shop, faults) as migration, shop.engine.connect() as connection:
         migration.dual_write(shop.engine, mode="strict", longest_transaction_s=5, longest_write_s=120)
@@ -73,7 +73,7 @@ def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Sho
 
 
 @SERVERS
-def test_an_outage_does_not_hold_a_transaction_longer_than_it_may_last(shop: Shop) -> None:
+def test_outage_holds_a_transaction_no_longer_than_its_limit(shop: Shop) -> None:
     faults, text = Faults(), shop.job.read_text()
     shop.job.write_text(
         text.replace("attempts: 4", "attempts: 50").replace("give_up_after_s: 3", "give_up_after_s: 60")
@@ -87,7 +87,7 @@ def test_an_outage_does_not_hold_a_transaction_longer_than_it_may_last(shop: Sho
         assert time.monotonic() - started < 40
 
 
-def test_a_change_whose_mark_failed_is_not_committed_where_the_error_is_caught(shop: Shop) -> None:
+def test_change_with_a_failed_mark_is_not_committed_if_caught(shop: Shop) -> None:
     with shop.migration() as migration:
         migration.dual_write(shop.engine)
         with shop.engine.begin() as connection:
@@ -217,7 +217,7 @@ def test_where_triggers_mark_a_connection_may_commit_by_itself(triggered_shop: S
 
 
 @SERVERS
-def test_what_is_marked_by_hand_is_written_before_a_strict_commit(shop: Shop) -> None:
+def test_change_marked_by_hand_is_written_before_a_strict_commit(shop: Shop) -> None:
     with shop.migration() as migration:
         migration.dual_write(shop.sessions, mode="strict", longest_write_s=120)
         with shop.sessions.begin() as session, migration.changing(session, "users", 1):

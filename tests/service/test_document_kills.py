@@ -15,9 +15,7 @@ from tests.service.test_strict_kills import MOST_STEPS, killed_at_each
 pytestmark = pytest.mark.slow
 
 
-def test_a_service_that_is_killed_between_any_two_requests_loses_nothing(
-    tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_service_killed_between_any_two_requests_loses_nothing(tmp_path: Path, dynamodb_url: str) -> None:
     with old_shop(tmp_path, dynamodb_url) as shop:
         firsts = [ROWS * number for number in range(1, 1 + len(CALLS) * MOST_STEPS)]
         for first in firsts:

@@ -172,7 +172,7 @@ def test_a_statement_that_writes_does_not_say_what_it_changes(
 
 
 @pytest.mark.parametrize("mode", ["strict", "outbox"])
-def test_a_new_table_that_is_gone_fails_a_strict_call_and_no_other(
+def test_missing_new_table_fails_only_a_strict_call(
     shop: Shop, client: Any, mode: Literal["strict", "outbox"]
 ) -> None:
     """The old table has the change in either case, and its stream tells of it."""

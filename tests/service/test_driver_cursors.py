@@ -48,7 +48,7 @@ def test_a_cursor_from_under_sqlalchemy_writes_no_watched_table(parts: Capturing
         assert_same(parts, seen, 4)
 
 
-def test_one_that_is_not_listened_to_any_more_writes_what_it_likes(parts: Capturing) -> None:
+def test_session_without_a_listener_writes_freely(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _):
         raw = engine.raw_connection()
         refused(raw.cursor())

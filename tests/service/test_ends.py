@@ -123,7 +123,7 @@ def _started(words: list[str], shop: ReadShop, out: IO[str]) -> subprocess.Popen
 pytestmark = [pytest.mark.slow, pytest.mark.engines("sqlite")]
 
 
-def test_a_program_that_just_ends_says_goodbye_and_keeps_its_last_counts(read_shop: ReadShop) -> None:
+def test_program_that_ends_deregisters_and_keeps_its_last_counts(read_shop: ReadShop) -> None:
     ended = ran(read_shop, f"{LOADED}\nfor _ in range(5):\n    answer()\n")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert known(read_shop) == []
@@ -140,7 +140,7 @@ def test_a_migration_without_a_reference_goes_on_to_the_end(read_shop: ReadShop)
     assert (known(read_shop), answered(read_shop)) == ([], 1)
 
 
-def test_a_program_that_fails_says_goodbye_and_shows_its_own_error_alone(read_shop: ReadShop) -> None:
+def test_program_that_fails_deregisters_and_shows_only_its_error(read_shop: ReadShop) -> None:
     ended = ran(read_shop, f"{LOADED}\nanswer()\nraise SystemExit('the service failed')\n")
     assert (ended.returncode, ended.stderr) == (1, pins.text())
     assert (known(read_shop), answered(read_shop)) == ([], 1)
@@ -180,7 +180,7 @@ def test_a_server_that_is_told_to_stop_says_goodbye(
 
 
 @pytest.mark.skipif(not visible_processes(), reason="this system does not say which processes one sees")
-def test_where_a_server_said_nothing_the_next_process_of_its_machine_says_it(read_shop: ReadShop) -> None:
+def test_silent_server_is_deregistered_by_the_next_process(read_shop: ReadShop) -> None:
     with served(read_shop, "without", "--factory") as (process, _):
         process.send_signal(signal.SIGTERM)
         process.wait(120)
@@ -190,7 +190,7 @@ def test_where_a_server_said_nothing_the_next_process_of_its_machine_says_it(rea
         assert [one.pid for one in known(read_shop)] == [os.getpid()]
 
 
-def test_workers_that_were_forked_are_instances_and_each_says_goodbye_for_itself(read_shop: ReadShop) -> None:
+def test_forked_workers_are_instances_that_each_deregister(read_shop: ReadShop) -> None:
     """As gunicorn --preload does: loaded, forked, `worker_exit` called in a worker that ends past the interpreter."""
     program = f"""{LOADED}
 import time

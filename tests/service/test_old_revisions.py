@@ -68,9 +68,7 @@ def go_on(shop: Shop, mapping: str = NEWER) -> None:
 
 @pytest.mark.engines("postgresql", "mariadb")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_service_at_work_leaves_its_items_to_the_relay_when_the_job_goes_on(
-    triggered_shop: Shop, mode: str
-) -> None:
+def test_running_service_leaves_items_to_relay_once_job_advances(triggered_shop: Shop, mode: str) -> None:
     shop = triggered_shop
     with of_before(shop, mode) as service:
         service.write(1)
@@ -93,9 +91,7 @@ def test_a_service_at_work_leaves_its_items_to_the_relay_when_the_job_goes_on(
 
 @pytest.mark.engines("postgresql", "mariadb")
 @pytest.mark.parametrize("mode", MODES)
-def test_one_that_is_started_again_by_the_mapping_of_before_leaves_marks(
-    triggered_shop: Shop, mode: str
-) -> None:
+def test_service_restarted_with_the_old_mapping_leaves_marks(triggered_shop: Shop, mode: str) -> None:
     shop = triggered_shop
     go_on(shop)
     (shop.folder / "mapping.yaml").write_text(MAPPING)
@@ -108,7 +104,7 @@ def test_one_that_is_started_again_by_the_mapping_of_before_leaves_marks(
 
 
 @pytest.mark.engines("postgresql")
-def test_a_service_that_marks_itself_goes_on_where_its_marks_hold_what_the_new_mapping_asks(
+def test_marking_service_continues_if_marks_fit_the_new_mapping(
     shop: Shop,
 ) -> None:
     with of_before(shop, "strict") as service:
@@ -125,7 +121,7 @@ def test_a_service_that_marks_itself_goes_on_where_its_marks_hold_what_the_new_m
 
 @pytest.mark.engines("postgresql")
 @pytest.mark.parametrize("mode", ["outbox", "strict"])
-def test_a_service_that_marks_itself_stops_where_the_new_mapping_asks_for_more(shop: Shop, mode: str) -> None:
+def test_marking_service_stops_if_the_new_mapping_needs_more(shop: Shop, mode: str) -> None:
     with shop.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE orders ADD COLUMN note VARCHAR(20)"))
     with of_before(shop, mode) as service:

@@ -51,7 +51,7 @@ def test_where_triggers_mark_the_adapter_marks_nothing_twice(triggered_shop: Sho
     assert shop.marks() == 2
 
 
-def test_a_statement_that_names_no_keys_is_refused_unless_told_to_lock(shop: Shop) -> None:
+def test_statement_without_keys_is_refused_unless_set_to_lock(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
         writing = migration.dual_write(sessions)

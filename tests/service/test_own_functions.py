@@ -137,7 +137,7 @@ def test_names_that_differ_are_said(read_shop: ReadShop) -> None:
         assert why == pins.text()
 
 
-def test_what_a_shadow_s_function_raises_is_counted_without_its_words(read_shop: ReadShop) -> None:
+def test_shadow_function_error_is_counted_without_its_message(read_shop: ReadShop) -> None:
     shop = read_shop
     shop.move("shadow")
 
@@ -205,7 +205,7 @@ def test_a_shadow_that_wants_to_end_the_process_ends_no_loop(read_shop: ReadShop
         assert "SystemExit was raised" in shop.samples("recent_orders")[0].why
 
 
-def test_an_asynchronous_pattern_can_be_called_before_its_loop_runs(read_shop: ReadShop) -> None:
+def test_asynchronous_pattern_can_be_called_before_its_loop_runs(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         recent = asynchronous(migration, read_shop)
         asked = recent(user_id=2)

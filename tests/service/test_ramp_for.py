@@ -35,7 +35,7 @@ def until(migration: Migration, pattern: str, state: str) -> None:
     raise AssertionError(migration.phases())
 
 
-def test_one_user_is_on_the_new_side_at_no_percent_and_a_rollback_takes_the_user_back(
+def test_ramp_for_one_user_at_no_percent_ends_with_a_rollback(
     read_shop: ReadShop,
 ) -> None:
     with read_shop.migration() as migration:
@@ -51,7 +51,7 @@ def test_one_user_is_on_the_new_side_at_no_percent_and_a_rollback_takes_the_user
 
 
 @pytest.mark.engines("sqlite")
-def test_those_of_the_share_and_those_by_name_are_on_the_new_side(read_shop: ReadShop) -> None:
+def test_users_of_the_share_and_named_ones_are_on_the_new_side(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         read_shop.move("ramp", 20, "user_and_orders")
         until(migration, "user_and_orders", "ramp 20 %")
@@ -64,7 +64,7 @@ def test_those_of_the_share_and_those_by_name_are_on_the_new_side(read_shop: Rea
 
 
 @pytest.mark.engines("sqlite")
-def test_a_tenant_is_named_by_any_parameter_and_optional_ones_do_not_matter(read_shop: ReadShop) -> None:
+def test_tenant_is_named_by_any_parameter_despite_optional_ones(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         aim(read_shop, "by_status", 0, ("status", "open"))
         aim(read_shop, "recent_orders", 0, ("user_id", "2"))

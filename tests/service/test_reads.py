@@ -154,7 +154,7 @@ def test_pages_of_both_sides_are_the_whole_answer(read_shop: ReadShop) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_a_cursor_keeps_to_the_side_that_began_and_is_read_by_every_process(read_shop: ReadShop) -> None:
+def test_cursor_stays_on_its_side_and_works_in_every_process(read_shop: ReadShop) -> None:
     read_shop.sql("UPDATE orders SET status = 'sql'")
     with read_shop.migration() as one, read_shop.migration() as other:
         first = one.read_page("recent_orders", user_id=2, size=2)

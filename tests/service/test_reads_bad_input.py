@@ -61,7 +61,7 @@ def test_sql_of_other_columns_than_the_pattern_returns(read_shop: ReadShop, colu
     assert said in str(error.value)
 
 
-def test_an_index_that_is_not_there_stops_the_start_of_its_reader(read_shop: ReadShop) -> None:
+def test_missing_index_stops_the_start_of_its_reader(read_shop: ReadShop) -> None:
     mapping = read_shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("GSI1", "GSI9"))
     with read_shop.migration() as migration:
@@ -88,7 +88,7 @@ def test_an_index_that_is_missed_later_is_an_error_of_the_shadow(read_shop: Read
         read_shop.until(migration, "by_status", lambda one: one.errors.get("table") == 1)
 
 
-def test_a_phase_that_was_edited_by_hand_stops_a_start_and_changes_nothing_later(read_shop: ReadShop) -> None:
+def test_phase_edited_by_hand_stops_a_start_and_no_running_one(read_shop: ReadShop) -> None:
     read_shop.move("shadow")
     with read_shop.migration() as migration:
         migration.begin_reading()
@@ -162,7 +162,7 @@ def _took(work: Any) -> float:
 # ── instances ──
 
 
-def test_a_reader_is_an_instance_and_says_by_which_versions_it_acts(read_shop: ReadShop) -> None:
+def test_reader_is_an_instance_and_confirms_its_phase_versions(read_shop: ReadShop) -> None:
     instances = SqlInstances(read_shop.journal.database, "reads")
     with read_shop.migration(version="1.4.2") as migration:
         assert instances.known() == []

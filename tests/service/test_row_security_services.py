@@ -55,7 +55,7 @@ def held(
 
 
 @pytest.mark.parametrize("held", ["services"], indirect=True)
-def test_a_service_that_leaves_marks_is_refused_where_rows_are_hidden_from_it(held: Held) -> None:
+def test_marking_service_is_refused_if_rows_are_hidden_from_it(held: Held) -> None:
     """DELETE of a user takes orders along that the service does not see: their marks would be missing."""
     held.sql(*HIDE)
     with held.shop.migration() as migration:
@@ -66,7 +66,7 @@ def test_a_service_that_leaves_marks_is_refused_where_rows_are_hidden_from_it(he
     assert ("USER#1", "ORDER#100") in held.shop.items()
 
 
-def test_a_strict_service_writes_nothing_by_rows_that_it_does_not_see(held: Held) -> None:
+def test_strict_service_writes_nothing_from_hidden_rows(held: Held) -> None:
     with held.shop.migration() as migration:
         migration.dual_write(held.engine, mode="strict", longest_write_s=120)
         with held.engine.begin() as connection:

@@ -63,7 +63,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[ReadShop], None], dict[DiffKey, int]]] = 
 
 
 @pytest.mark.engines("sqlite")
-def test_every_corruption_is_found_and_classed_and_none_on_a_clean_table(read_shop: ReadShop) -> None:
+def test_every_corruption_is_found_and_a_clean_table_has_none(read_shop: ReadShop) -> None:
     shop = read_shop
     shop.move("shadow")
     before = [item for page in shop.store.scan(0, 1) for item in page.items]
@@ -96,7 +96,7 @@ def test_every_corruption_is_found_and_classed_and_none_on_a_clean_table(read_sh
 
 
 @pytest.mark.engines("sqlite")
-def test_samples_show_both_sides_and_redact_what_must_not_be_seen(read_shop: ReadShop) -> None:
+def test_samples_show_both_sides_and_redact_hidden_attributes(read_shop: ReadShop) -> None:
     shop = read_shop
     shop.move("shadow")
     shop.sql("UPDATE users SET email = 'other@example.com', name = 'Eve' WHERE id = 1")

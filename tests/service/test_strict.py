@@ -55,7 +55,7 @@ def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
         assert shop.items() == {}
 
 
-def test_without_dynamodb_the_write_fails_and_nothing_is_half_done(shop: Shop) -> None:
+def test_write_without_dynamodb_fails_and_leaves_nothing(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
         migration.dual_write(sessions, mode="strict", longest_write_s=120)
@@ -67,7 +67,7 @@ def test_without_dynamodb_the_write_fails_and_nothing_is_half_done(shop: Shop) -
 
 
 @pytest.mark.engines("postgresql")
-def test_a_job_that_may_not_open_a_connection_for_each_session_is_refused_at_the_start(shop: Shop) -> None:
+def test_job_without_a_connection_per_session_is_refused(shop: Shop) -> None:
     url = shop.job.read_text().split("source: {")[1].split("}")[0]
     shop.job.write_text(shop.job.read_text().replace(url, f"{url}, max_connections: 15"))
     with shop.migration() as migration:

@@ -124,7 +124,7 @@ def test_a_write_that_dynamodb_does_not_take_is_rolled_back(shop: Shop, fault: s
 # ── time runs out ──
 
 
-def test_a_transaction_that_lasts_too_long_writes_no_item_and_commits_nothing(shop: Shop) -> None:
+def test_transaction_over_its_time_limit_commits_nothing(shop: Shop) -> None:
     with strict_service(shop) as sessions:
         with pytest.raises(StoppedError, match="longest_transaction_s"):
             add_slowly(sessions, a_user(1), LONGEST_S)
@@ -137,7 +137,7 @@ def test_a_transaction_that_lasts_too_long_writes_no_item_and_commits_nothing(sh
     comes_to_rest(shop)
 
 
-def test_writes_that_take_too_long_are_stopped_rolled_back_and_healed(shop: Shop) -> None:
+def test_slow_writes_are_stopped_rolled_back_and_repaired(shop: Shop) -> None:
     def many(first: int) -> list[Order]:
         return [Order(id=first + number, total=5) for number in range(300)]
 
@@ -167,7 +167,7 @@ def test_writes_that_take_too_long_are_stopped_rolled_back_and_healed(shop: Shop
 # ── others write ──
 
 
-def test_two_strict_services_write_one_row_and_its_item_is_the_last_commit(shop: Shop) -> None:
+def test_two_strict_services_on_one_row_end_with_the_last_commit(shop: Shop) -> None:
     with (
         strict_service(shop, name="one") as one,
         strict_service(shop, name="two") as two,
@@ -190,7 +190,7 @@ def test_two_strict_services_write_one_row_and_its_item_is_the_last_commit(shop:
     comes_to_rest(shop)
 
 
-def test_two_strict_services_change_one_item_by_rows_of_their_own(shop: Shop) -> None:
+def test_two_strict_services_change_one_item_by_their_own_rows(shop: Shop) -> None:
     with (
         strict_service(shop, name="one") as one,
         strict_service(shop, name="two") as two,
@@ -212,7 +212,7 @@ def test_two_strict_services_change_one_item_by_rows_of_their_own(shop: Shop) ->
 
 
 @POSTGRESQL
-def test_a_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) -> None:
+def test_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) -> None:
     before(shop.engine, [10 * number for number in range(1, 150)])
     with behind_a_proxy(shop) as faults:
         faults.late, faults.late_s = 1.0, 1.0

@@ -61,9 +61,7 @@ def killed_everywhere(shop: Shop, mode: str, stride: int) -> int:
 
 
 @pytest.mark.parametrize(("mode", "stride"), [("strict", 1), ("flush", 2)])
-def test_a_service_that_is_killed_between_any_two_steps_loses_nothing(
-    shop: Shop, mode: str, stride: int
-) -> None:
+def test_service_killed_between_any_two_steps_loses_nothing(shop: Shop, mode: str, stride: int) -> None:
     kills = killed_everywhere(shop, mode, stride)
     print(f"\n{shop.engine_name}, {mode}: {kills} kills, {shop.marks()} marks left")
     assert kills > 100 // stride

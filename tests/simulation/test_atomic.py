@@ -100,7 +100,7 @@ def test_a_mix_is_seen_where_a_group_is_written_item_by_item() -> None:
     assert any(map(partial(mixes, table=OneByOne), range(SCHEDULES)))
 
 
-def test_a_mix_is_seen_where_keys_that_other_marks_tell_are_not_remembered() -> None:
+def test_mix_is_detected_if_other_marks_keys_are_not_remembered() -> None:
     assert any(map(partial(mixes, memory=NoOldKeys), range(SCHEDULES)))
 
 
@@ -109,7 +109,7 @@ def test_a_mix_is_seen_where_no_pattern_is_atomic() -> None:
     assert any(world.table.mixes for world in worlds if isinstance(world.table, Watched))
 
 
-def test_a_row_whose_keys_two_others_have_is_done_though_one_of_them_is_read_before() -> None:
+def test_row_completes_when_two_rows_own_its_keys() -> None:
     world = World(Scheduler(0), unique=False, faults=0.0, atomic=True)
     names = {1: "bob", 2: "ann", 3: None}
     world.database.tables["owner"] = {number: {"id": number, "name": name} for number, name in names.items()}
@@ -144,7 +144,7 @@ class Beside(Memory):
         return super().highest()
 
 
-def test_a_request_that_was_withdrawn_is_made_anew_before_its_owner_is_read() -> None:
+def test_withdrawn_request_is_renewed_before_its_owner_is_read() -> None:
     """Row 2 wants the key of row 1, that of row 3, and that of row 1 again while it is refreshed; then row 1 gives it up."""
     world = World(Scheduler(0), unique=False, faults=0.0)
     first, second, third = (("owner", encode_key([number])) for number in OWNERS)

@@ -86,11 +86,11 @@ class LooksAgain(DocumentDatabase):
     again_after_s = 4 * INDEX_LAG_S
 
 
-def test_rows_that_an_index_shows_late_are_found_out_where_each_change_is_looked_at_once() -> None:
+def test_late_index_rows_are_detected_if_changes_are_read_once() -> None:
     found_out(ByIndex, DOCUMENTS)
 
 
-def test_rows_that_an_index_shows_late_come_right_where_each_change_is_looked_at_again() -> None:
+def test_late_index_rows_are_correct_if_changes_are_read_twice() -> None:
     twice = Parts(database=LooksAgain)
     assert [seed for seed in range(SCHEDULES) if run(seed, ByIndex, twice).differences()] == []
 

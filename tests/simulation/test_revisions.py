@@ -73,11 +73,11 @@ def found_out(cast_of: type[Going] = Going, **chosen: Any) -> None:
     pytest.fail(f"{MOST} schedules did not find it")
 
 
-def test_writers_of_an_older_mapping_that_are_not_refused_are_found_out() -> None:
+def test_unrefused_writers_of_an_older_mapping_are_detected() -> None:
     found_out(refuses=False)
 
 
-def test_a_change_that_does_not_wait_for_writers_of_the_older_mapping_is_found_out() -> None:
+def test_change_that_does_not_wait_for_older_writers_is_detected() -> None:
     found_out(waits=False, kind="an entity more")
 
 
@@ -141,7 +141,7 @@ def test_tombstones_without_a_condition_are_found_out() -> None:
     found_out(Unconditional, kind="no condition")
 
 
-def test_a_key_that_is_given_up_is_offered_to_no_row_of_an_entity_that_is_gone() -> None:
+def test_freed_key_is_offered_to_no_row_of_a_removed_entity() -> None:
     world = World(Scheduler(0), faults=0.0)
     owner, name = ("owner", encode_key([1])), ("NAME#ann", "NAME")
     world.database.tables["owner"][1] = {"id": 1, "name": "ann"}

@@ -46,7 +46,7 @@ class NoImageBefore(Cast):
         work.commit(lambda marks: [replace(mark, before=None) if mark.after else mark for mark in marks])
 
 
-def test_rule_1_a_mark_that_does_not_commit_with_its_change_is_found_out() -> None:
+def test_rule_1_mark_not_committed_with_its_change_is_detected() -> None:
     found_out(MarksAfterwards, first=700)
 
 
@@ -176,9 +176,7 @@ class BelievesRefusals(Credulous):
 
 
 @pytest.mark.parametrize(("broken", "first"), [(BelievesWrites, 100), (BelievesRefusals, 800)])
-def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
-    broken: type[tables.Table], first: int
-) -> None:
+def test_rule_5_trusting_an_empty_answer_is_detected(broken: type[tables.Table], first: int) -> None:
     found_out(parts=Parts(table=broken), first=first)
 
 
@@ -215,7 +213,7 @@ class Deaf(Memory):
         return []
 
 
-def test_rule_3_a_key_that_is_given_up_and_offered_to_no_row_is_found_out() -> None:
+def test_rule_3_freed_key_offered_to_no_row_is_detected() -> None:
     found_out(parts=Parts(memory=Deaf))
 
 
@@ -274,7 +272,7 @@ class KeysForgotten(Cast):
         return refresh
 
 
-def test_rule_4_keys_that_the_row_no_longer_has_and_keep_their_items_are_found_out() -> None:
+def test_rule_4_lost_keys_that_keep_their_items_are_detected() -> None:
     found_out(KeysForgotten)
 
 

@@ -30,7 +30,7 @@ class RaisedAtTimes(tables.Table):
         return super().raise_control(ticket) if self.schedule.chance(0.1) else 0
 
 
-def test_tickets_that_the_table_is_told_of_now_and_then_are_found_out() -> None:
+def test_tickets_reported_only_at_times_are_detected() -> None:
     found_out(parts=Parts(table=RaisedAtTimes))
 
 
@@ -63,7 +63,7 @@ def test_a_ticket_that_is_drawn_twice_is_found_out() -> None:
     found_out(OneTicketLost, Parts(table=EqualIsFine))
 
 
-def test_a_ticket_that_is_drawn_twice_does_no_harm_where_it_is_told() -> None:
+def test_ticket_drawn_twice_is_harmless_if_the_table_knows_it() -> None:
     assert [run(seed, OneTicketLost).differences() for seed in range(200)] == [[]] * 200
 
 
@@ -87,7 +87,7 @@ def test_a_journal_that_is_lost_and_not_missed_is_found_out() -> None:
     found_out(Unasked)
 
 
-def test_a_table_that_goes_back_and_is_not_looked_at_is_found_out() -> None:
+def test_table_restored_without_a_check_is_detected() -> None:
     found_out(UnaskedTable)
 
 
@@ -98,7 +98,7 @@ class Unremembered(Cast):
         return replace(super().adoption(), remembered=frozenset())
 
 
-def test_a_journal_that_takes_over_and_remembers_nothing_is_found_out() -> None:
+def test_journal_taking_over_without_memory_is_detected() -> None:
     found_out(Unremembered, first=1000)
 
 

@@ -99,7 +99,7 @@ def keys_after_a_writer_was_overtaken(memory: type[Memory]) -> set[ItemKey]:
     return set(world.table.live())
 
 
-def test_rule_7_a_writer_that_another_one_has_overtaken_reads_again() -> None:
+def test_rule_7_overtaken_writer_reads_again() -> None:
     assert keys_after_a_writer_was_overtaken(Memory) == {("TAG#bob", "PET#1")}
     assert keys_after_a_writer_was_overtaken(NeverBehind) == {("TAG#ann", "PET#1"), ("TAG#bob", "PET#1")}
 

@@ -147,5 +147,5 @@ class Unended(Life):
         """They do not."""
 
 
-def test_a_process_that_makes_rows_after_the_way_back_is_found_out() -> None:
+def test_process_making_rows_after_the_rollback_is_detected() -> None:
     found_out(OLDER, Unended)

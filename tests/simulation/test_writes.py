@@ -102,7 +102,7 @@ def test_keys_that_are_remembered_after_the_items_are_found_out(monkeypatch: pyt
     found_out()
 
 
-def test_keys_that_a_row_no_longer_has_and_that_are_left_are_found_out(
+def test_leftover_keys_that_a_row_no_longer_has_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = Round.read

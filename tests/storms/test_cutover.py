@@ -173,7 +173,7 @@ def would_strip(shop: Project) -> str:
     return ended.out
 
 
-def test_patterns_go_all_the_way_under_load_and_faults_and_back_from_every_phase(shop: Project) -> None:
+def test_patterns_complete_under_load_and_roll_back_at_any_phase(shop: Project) -> None:
     job = str(shop.job)
     with faulty(shop) as faults, serving(shop) as callers:
         with writing():
@@ -241,7 +241,7 @@ with Migration.load(sys.argv[1], service="shop-api") as migration:
 
 
 @pytest.mark.nightly
-def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project) -> None:
+def test_two_processes_follow_a_move_within_cache_time_plus_1_s(shop: Project) -> None:
     cache_s = 2.0
     shop.job.write_text(shop.job.read_text().replace("phase_cache_s: 0.2", f"phase_cache_s: {cache_s}"))
     words, pipe = ["-c", SERVICE, shop.job], subprocess.PIPE

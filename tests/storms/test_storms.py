@@ -100,7 +100,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def test_a_full_disk_under_the_journal_stops_the_run_and_room_lets_it_go_on(
+def test_full_journal_disk_stops_the_run_and_space_resumes_it(
     tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str, small_disk: Path
 ) -> None:
     made = project(

@@ -21,7 +21,7 @@ WIDE, NARROW = (1400, 900), (400, 844)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_it_is_there_in_both_schemes_and_scrolls_sideways_nowhere(
+def test_plan_page_fits_both_schemes_without_sideways_scroll(
     browser: Browser, artefacts: Path, scheme: Literal["light", "dark"], size: tuple[int, int]
 ) -> None:
     browser.look(size, scheme)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("chromium")
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_it_is_there_in_both_schemes_and_scrolls_sideways_nowhere(
+def test_report_page_fits_both_schemes_without_sideways_scroll(
     browser: Browser, artefacts: Path, scheme: Literal["light", "dark"], size: tuple[int, int]
 ) -> None:
     browser.look(size, scheme)
@@ -80,9 +80,7 @@ def test_the_button_paints_it_light_or_dark(browser: Browser) -> None:
     assert schemes == ["light", "dark", ""]
 
 
-def test_it_prints_the_wide_layout_on_a4_with_the_heads_of_its_tables(
-    browser: Browser, artefacts: Path
-) -> None:
+def test_report_prints_wide_on_a4_with_its_table_heads(browser: Browser, artefacts: Path) -> None:
     browser.open(MODEL)
     inches = {"paperWidth": 8.27, "paperHeight": 11.69}
     printed = base64.b64decode(browser.command("Page.printToPDF", printBackground=False, **inches)["data"])

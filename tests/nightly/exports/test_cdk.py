@@ -25,7 +25,7 @@ _LEFT_OFF = ("TTL", "pitr", "contributor_insights", "warm_throughput", "table_cl
 
 
 @pytest.mark.xdist_group("node")
-def test_the_constructs_make_the_template_that_cloudformation_is_given(
+def test_cdk_constructs_make_the_cloudformation_template(
     node: Path, tmp_path: Path, dynamodb_url: str
 ) -> None:
     jobs: list[Shipped] = []

@@ -79,7 +79,7 @@ def test_a_service_needs_the_calls_of_its_patterns(shop: Acting) -> None:
     each_taken_away(shop, "service-reading", read)
 
 
-def test_a_service_on_the_generated_module_needs_each_of_its_calls(shop: Acting) -> None:
+def test_service_on_a_generated_module_needs_each_right(shop: Acting) -> None:
     words = ("--allow-missing", "--out", "service", "--json")
     (file,) = shop.made.done("export", "--as", "boto3", str(shop.made.job), *words).data["files"]
     module = loaded(shop.made.folder / "service" / file["name"])

@@ -28,7 +28,7 @@ from tools.pages.golden import DESIGNS, NAMES, Golden, GoldenQuery
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_generated_module_makes_and_answers_what_the_design_says(
+def test_generated_module_writes_and_answers_as_designed(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
 ) -> None:
     # One test, so that a design is moved once.
@@ -155,7 +155,7 @@ entities:
 """
 
 
-def test_what_a_module_would_lack_is_an_error_that_names_all_of_it(tmp_path: Path) -> None:
+def test_unsupported_module_parts_are_listed_in_one_error(tmp_path: Path) -> None:
     tables = "CREATE TABLE document (id INTEGER PRIMARY KEY, body TEXT); CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT)"
     url = sqlite_with(tmp_path / "documents.db", tables)
     (tmp_path / "mapping.yaml").write_text(S3)

@@ -40,7 +40,7 @@ def terraform(tmp_path: Path) -> Path | None:
     return settings
 
 
-def test_every_shipped_mapping_is_applied_and_a_second_plan_is_empty(
+def test_shipped_mappings_apply_and_a_second_plan_is_empty(
     terraform: Path | None, tmp_path: Path, dynamodb_url: str
 ) -> None:
     jobs = all_shipped(tmp_path, dynamodb_url, "stream: new_image, tags: {team: shop}")

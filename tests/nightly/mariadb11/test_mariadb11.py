@@ -58,9 +58,7 @@ def test_vectors_uuids_and_what_returning_gives_are_followed(shop: Project, mysq
     assert {str(item["v"]) for item in shop.items() if item["type"] == "T"} == {"[1,2]", "[9,9]", "[0.5,-1]"}
 
 
-def test_a_row_that_is_newer_than_a_snapshot_is_refused_and_nothing_is_lost(
-    shop: Project, mysql_database: str
-) -> None:
+def test_row_newer_than_a_snapshot_is_refused_without_loss(shop: Project, mysql_database: str) -> None:
     """innodb_snapshot_isolation, which is on since 11.6."""
     with connect(mysql_database) as service, service.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")

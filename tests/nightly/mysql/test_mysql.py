@@ -192,7 +192,7 @@ def test_a_column_that_is_added_at_once_is_read_and_captured(mysql_database: str
     assert mark.after == {"id": 1, "a": 2, "b": "x"}
 
 
-def test_a_transaction_of_two_phases_leaves_its_mark_at_its_commit(mysql_database: str) -> None:
+def test_two_phase_transaction_leaves_its_mark_at_its_commit(mysql_database: str) -> None:
     run_script(mysql_database, "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1)")
     name = secrets.token_hex(4)
     with capturing("mariadb", mysql_database) as shop:

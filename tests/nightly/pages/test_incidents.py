@@ -48,13 +48,13 @@ def test_an_incident_is_told_and_mended_as_the_page_says(
 
 
 @pytest.mark.parametrize("symptom", sorted(ON_POSTGRESQL))
-def test_an_incident_of_a_server_is_told_and_mended_as_the_page_says(
+def test_server_incident_is_reported_and_fixed_as_documented(
     symptom: str, tmp_path: Path, dynamodb_url: str, postgres_database: str, postgres_url: str
 ) -> None:
     compare(symptom, tmp_path, dynamodb_url, (postgres_database, postgres_url))
 
 
-def test_the_page_has_each_incident_and_an_alert_leads_to_its_section() -> None:
+def test_every_incident_is_on_the_page_and_has_an_alert_link() -> None:
     assert list(SECTIONS) == list(INCIDENTS)
     assert with_blocks(TEXT, [block for blocks in SECTIONS.values() for block in blocks]) == TEXT
     rules = yaml.safe_load((ROOT / "docs" / "operations" / "alerts.yml").read_text())["groups"][0]["rules"]

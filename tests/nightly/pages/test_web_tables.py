@@ -92,7 +92,7 @@ def test_an_order_is_in_the_new_table_when_its_call_returns(web: Web) -> None:
     assert web.ask("GET", f"/orders/{order}/lines")[0] == 404
 
 
-def test_a_customer_comes_by_the_stream_and_so_do_all_of_her_orders(web: Web) -> None:
+def test_customer_change_arrives_by_stream_with_all_her_orders(web: Web) -> None:
     number = web.ask("POST", "/users", {"email": "ada@example.com", "name": "Ada"})[1]["user_id"]
     assert web.ask("PATCH", "/users/1", {"name": "Ada Lovelace"})[0] == 204
     web.relay()

@@ -88,7 +88,7 @@ def test_a_key_over_time_is_a_key(postgres_database: str, tmp_path: Path, dynamo
     is_followed(made)
 
 
-def test_a_constraint_that_does_not_hold_for_every_row_proves_nothing(postgres_database: str) -> None:
+def test_constraint_not_holding_for_every_row_proves_nothing(postgres_database: str) -> None:
     """NOT ENFORCED; a PERIOD, which a parent's covers and does not equal; NOT NULL for new rows alone."""
     run(
         postgres_database,
@@ -105,7 +105,7 @@ def test_a_constraint_that_does_not_hold_for_every_row_proves_nothing(postgres_d
     assert [column.name for column in table.columns if not column.nullable] == ["id", "c"]
 
 
-def test_rows_without_the_parent_that_nothing_enforces_are_followed_and_come_back(
+def test_rows_without_an_unenforced_parent_are_followed(
     postgres_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     """Of a key that is NOT ENFORCED, and of one with PERIOD; named by uuidv7."""

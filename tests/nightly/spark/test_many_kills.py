@@ -30,7 +30,7 @@ def executors(driver: int) -> Iterator[psutil.Process]:
                     yield child
 
 
-def test_executors_killed_at_random_lose_nothing_and_keep_the_budget(
+def test_executors_killed_at_random_lose_nothing_within_budget(
     tmp_path: Path, dynamodb_url: str, postgres_database: str, spark_environment: dict[str, str]
 ) -> None:
     print(f"\nMIGRATOR_TEST_SEED={SEED}")

@@ -74,7 +74,7 @@ def need_kills(made: Project, steps: Sequence[str]) -> None:
     made.environment["MIGRATOR_TEST_KILL"] = ""
 
 
-def test_executors_that_are_killed_at_every_step_of_a_page_leave_a_whole_run(shop: Project) -> None:
+def test_executors_killed_at_every_step_leave_a_complete_run(shop: Project) -> None:
     killing(shop, STEPS)
     ended = shop.done(*by_spark("backfill", shop, "--json"))
     assert ended.data["total"]["rows"] == 2 * (SHOP_ROWS - 1)
@@ -92,7 +92,7 @@ def test_a_verify_whose_executors_are_killed_is_whole(shop: Project) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, INTERRUPTED)])
-def test_a_driver_that_dies_or_is_stopped_goes_on_with_the_same_command(
+def test_driver_that_dies_or_stops_resumes_with_the_same_command(
     shop: Project, number: signal.Signals, code: int
 ) -> None:
     process = slow(shop).start(*by_spark("backfill", shop))
