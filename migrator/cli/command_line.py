@@ -271,7 +271,6 @@ class CommandLine:
         return " ".join([*names, *rest])
 
     def _arguments(self, command: click.Command) -> Iterator[str]:
-        """Values of the arguments; a missing one's name in capitals."""
         assert self.context is not None
         for param in command.params:
             value = self.context.params.get(str(param.name))
@@ -279,7 +278,6 @@ class CommandLine:
                 yield str(param.name).upper() if value is None else shlex.quote(str(value))
 
     def _options(self, besides: Sequence[str], but: Container[str]) -> Iterator[str]:
-        """Given options, except those that a message names itself, or must not name."""
         assert self.context is not None
         for param in self.context.command.params:
             name = str(param.name)

@@ -190,7 +190,6 @@ def history_lines(moves: Sequence[Move]) -> Iterator[str]:
 
 
 def _by_what(move: Move) -> str:
-    """Evidence for and against, '' without evidence; --json has its texts."""
     lines = lines_of(move.evidence)
     if lines is None:
         return " (its evidence cannot be read)"
@@ -231,7 +230,6 @@ def instance_label(instance: Instance) -> str:
 
 
 def marking_line(service_registry: ServiceRegistry) -> str:
-    """How many instances leave the marks of tables without triggers."""
     count = len(service_registry.marking)
     if not count:
         return "captured by services; no instance is running, so changes are not captured"
@@ -272,7 +270,6 @@ def instances_table(service_registry: ServiceRegistry, revision: str | None) -> 
 def instances_lines(
     service_registry: ServiceRegistry, revision: str | None, own_version: str
 ) -> Iterator[str]:
-    """Notes on differing mappings and versions, and on timed out instances."""
     if others := [
         instance
         for instance in service_registry.living

@@ -56,5 +56,4 @@ def _code(run: str) -> Markup:
 
 
 def _escaped(letter: str) -> str:
-    """JSON escape: two codes if one has too few digits."""
     return json.dumps(letter)[1:-1] if ord(letter) > _LAST_OF_ONE else f"\\u{ord(letter):04x}"

@@ -141,7 +141,6 @@ class RelayReport:
             return Advance(done, self.state.waiting, signs, self.trouble, items, lag_s=lag_s)
 
     def _look(self) -> bool:
-        """Read the marks' state if it is time; return whether it was."""
         with self._lock:
             if time.monotonic() - self.looked_at < LOOK_S:
                 return False

@@ -92,7 +92,6 @@ def _process() -> Iterator[Family]:
 
 
 def table_part(sent: SentRequests) -> Iterator[Family]:
-    """Units consumed by the table's requests, and throttled ones."""
     units, requests = (sent.throttled[(what,)] for what in ("units", "requests"))
     what = "Capacity units that DynamoDB said it consumed; index '' is the table."
     yield counter("migrator_consumed_units", what, sent.consumed.items(), ("operation", "index"))

@@ -29,7 +29,6 @@ def entities(ctx: click.Context, param: click.Parameter, typed: str) -> list[Com
 
 
 def runs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Numbers of the job's runs, the newest first, each with its kind."""
     # The command reports faults of the job or the journal, not its completion.
     with suppress(Exception):
         return [

@@ -119,14 +119,12 @@ def print_result(data: Any, lines: str | Iterable[str], *, as_json: bool) -> Non
 
 
 def progress() -> Bars | Lines:
-    """Bars on a terminal, JSON lines elsewhere."""
     if sys.stderr.isatty():
         return Bars(console_on(sys.stderr))
     return Lines(logs.get_logger("migrator"))
 
 
 def print_evidence(lines: Sequence[Line], *, every: bool, console: Console | None = None) -> None:
-    """Print the evidence and the fixing commands. `every`: also the ok lines."""
     (console or stdout()).print(
         evidence_shown([replace(line, mend=whole(line.mend)) for line in lines], every=every)
     )
@@ -252,7 +250,6 @@ def mapping_of(job: Job) -> mappings.Mapping | None:
 
 
 def tell_masked(printed: Sequence[Finding], unmasked: Sequence[Finding]) -> None:
-    """One line on standard error if a key was masked."""
     if list(printed) != list(unmasked)[: len(printed)]:
         click.echo("…: a part of a key that may name a person; --show-keys prints keys whole", err=True)
 
@@ -328,7 +325,6 @@ def refuse_strange(session: JobSession, *, older: bool, warns: bool, begins: boo
 
 @contextmanager
 def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
-    """Collect failures that do not stop the command."""
     failures: list[str] = []
     try:
         yield failures
@@ -375,7 +371,6 @@ def adopt(session: JobSession) -> None:
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
-    """Raises: SettingsError if the mapping lacks the entity."""
     entities = {entity.name: entity for entity in checked.entities}
     if name not in entities:
         raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, entities)}")
@@ -401,7 +396,6 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
 
 
 def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
-    """The key from the JSON array of a finding with --show-keys."""
     try:
         values = decode_key(text)
         key = encode_key(values)

@@ -26,7 +26,6 @@ from migrator.runtime.errors import SettingsError, amount
 
 
 def environment_of_pages() -> Environment:
-    """Templates of pages, with their shared texts and filters."""
     pages = Environment(
         loader=PackageLoader("migrator.cli"),
         autoescape=True,
@@ -184,8 +183,6 @@ class ChartColumn(Struct, frozen=True):
 
 
 class MoveMark(Struct, frozen=True):
-    """A pattern's move at its time."""
-
     x: float
     move: PhaseMove
 
@@ -204,7 +201,6 @@ class Columns(Struct, frozen=True):
 
 
 def columns_of(work: WorkSeries, moves: Sequence[PhaseMove]) -> list[Columns]:
-    """Items, write units and lag, one below the other, each with the moves of this time."""
     marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
     return [
         _columns(name, [(span, value(span)) for span in work.spans], marks)
@@ -286,7 +282,6 @@ def _across(percentile: float) -> float:
 
 
 def _powers(low: float, high: float) -> Iterator[float]:
-    """Round numbers around the range: powers of ten, with steps between if they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps: Sequence[int] = (1,) if last - first > 2 else _STEPS
     every = [step * 10.0**power for power in range(first, last + 1) for step in steps]

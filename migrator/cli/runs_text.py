@@ -140,8 +140,6 @@ class _Progress:
 
 
 class _DrawnProgress(_Progress):
-    """`_bars`: drawn until the block ends."""
-
     _bars: Progress
 
     def __enter__(self) -> Self:

@@ -73,7 +73,6 @@ class FittedTable(Table):
     def _part(
         self, widths: Sequence[int], cells: Sequence[Text] = (), style: StyleType | None = None
     ) -> Table:
-        """One row; without cells the title and the headings."""
         part = Table(
             title=None if cells else self.title, title_justify="left", show_header=not cells, box=None
         )
@@ -130,7 +129,6 @@ def _longest_word(text: Text) -> int:
 
 
 def _widths(narrowest: Sequence[int], widest: Sequence[int], room: int) -> list[int]:
-    """Widths of columns: the remaining room is shared among the wider ones."""
     widths = list(narrowest)
     while growing := [at for at, width in enumerate(widths) if width < widest[at]]:
         left = room - sum(widths)
@@ -252,7 +250,6 @@ def remaining_lines(remaining: Sequence[str]) -> Iterator[str]:
 
 
 def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
-    """Traces of the row elsewhere, which must be removed there."""
     remaining = [
         "point-in-time recovery of the table (up to 35 days), its backups, exports and stream (24 hours)",
         "backups, replicas and binary logs of the source, and of the journal's database; pages of them that are not"
@@ -358,7 +355,6 @@ _MB = 1024**2
 
 
 def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any]:
-    """Dollars are None if the region's price is unknown."""
     return {
         "rows": cost_estimate.rows,
         "items": cost_estimate.items,
@@ -405,7 +401,6 @@ def sql_text(steps: Sequence[Step]) -> str:
 
 
 def alembic_text(steps: Sequence[Step], job: str) -> str:
-    """A migration file. Its reader fills in down_revision."""
     from migrator.cli.template import text_template  # here: no other text waits for Jinja
 
     up = [statement for step in steps for statement in step.statements]

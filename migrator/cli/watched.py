@@ -68,7 +68,6 @@ class Readiness:
         self._lock = Lock()
 
     def faults(self) -> dict[str, str]:
-        """'ok' or the fault, by store name."""
         with self._lock:
             if time.monotonic() - self._asked_at >= KNOWN_FOR_S:
                 for name, ask in self._asks.items():
@@ -120,7 +119,6 @@ class Monitored(Struct, frozen=True):
         return (503 if fault else 200), {"status": "stuck" if fault else "ok", "reason": fault}
 
     def readyz(self) -> tuple[int, dict[str, object]]:
-        """503 if a required store does not answer."""
         stores = self.readiness.faults()
         is_ready = all(said == "ok" for said in stores.values()) and not self.signs.fault()
         body: dict[str, object] = {

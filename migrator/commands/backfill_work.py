@@ -128,7 +128,6 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
 
 
 def _refuse_unfit(flags: BackfillFlags) -> None:
-    """Raises: click.UsageError for incompatible options."""
     if flags.explain and not flags.dry_run:
         raise click.UsageError("--explain goes with --dry-run")
     unfit = {"--dry-run": flags.dry_run, "--restart": flags.restart, "--into-existing": flags.into_existing}
@@ -144,7 +143,6 @@ def _refuse_unfit(flags: BackfillFlags) -> None:
 def _with_others(
     stack: ExitStack, stage: Backfill, run: Run, watched: Watched, flags: BackfillFlags, rows: int, whole: Job
 ) -> Backfill:
-    """The stage with the run's other processes. `whole`: the job with all its limits."""
     session, scope = watched.session, runs.scope_of_run(run)
     job = session.job
     processes = runs.processes_of(whole, rows, (job.tuning.max_write_units, job.source.max_rows_per_s))

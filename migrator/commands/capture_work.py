@@ -290,7 +290,6 @@ class CaptureCheck:
     _partitions: set[str] = field(default_factory=set)
 
     def __call__(self) -> None:
-        """Raises: SettingsError if changes no longer leave marks; the errors of `status`."""
         started = self.clock()
         if self._next_at is None:
             # The start has looked already.

@@ -17,7 +17,6 @@ PHASES = ("off", "shadow", "ramp", "live", "complete")
 
 
 def own_name() -> str:
-    """User and host of this command, as far as known."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

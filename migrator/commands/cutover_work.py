@@ -56,11 +56,9 @@ _LETTERS = 500
 
 
 class MoveOptions(Struct, frozen=True):
-    """Options of a move forward.
-
-    `override`: the reason for a move against the evidence.
+    """`override`: the reason for a move against the evidence.
     `shown`: the phase that the pattern must still be in.
-    `one_way`: whether complete may be without a rollback.
+    `one_way`: complete may be without a rollback.
     """
 
     shown: str | None
@@ -86,7 +84,6 @@ class MoveOptions(Struct, frozen=True):
             raise SettingsError(f"{what}; give one of them")
 
     def goes(self, judged: Judgement) -> bool:
-        """Whether to move, as far as the evidence decides."""
         return not self.dry_run and (judged.ok or self.override is not None)
 
     def need_yes(self, judged: Judgement) -> None:
@@ -105,13 +102,11 @@ class MoveOptions(Struct, frozen=True):
 
 
 def fit_reason(reason: str) -> None:
-    """Raises: SettingsError if the reason is too long for the audit."""
     if len(reason) > _LETTERS:
         raise SettingsError(f"a reason has at most {_LETTERS} letters")
 
 
 def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
-    """Raises: MovedError if the pattern is no longer in the expected phase."""
     if expected is not None and phase.state.phase != expected:
         raise MovedError(
             f"pattern {phase.pattern}: it is in {phase.state}, no longer in {expected}; check it again"
@@ -125,7 +120,6 @@ def need_pattern(name: str, patterns: Sequence[str]) -> None:
 
 
 def instances_to_evict(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
-    """Silent instances to evict. Raises: SettingsError for one that is not silent."""
     by_id = {instance.id: instance for instance in service_registry.known}
     for id_ in ids:
         if id_ not in by_id:
@@ -156,8 +150,6 @@ _LOOK_S = 0.2
 
 
 class MovedPattern(Struct, frozen=True):
-    """`data`: the move as JSON."""
-
     data: dict[str, Any]
     phase: PatternPhase
 
@@ -271,7 +263,6 @@ def ramp(
 
 
 def _audience(job: Job, pattern: str, given: Sequence[str]) -> set[Member]:
-    """Raises: SettingsError if the pattern lacks one of the parameters."""
     if not given:
         return set()
     patterns = sound_mapping(job.mapping).mapping.patterns

@@ -97,7 +97,6 @@ def _hidden(
     parsed: ParsedMapping,
     plans: Sequence[EntityPlan],
 ) -> Iterator[Fault]:
-    """A fault for each table with rows hidden from this user, at the first entity that reads it."""
     entities: dict[str, tuple[EntityPlan, TableFacts]] = {}
     for plan in plans:
         for table in plan.tables:
@@ -124,7 +123,6 @@ def _of_rows(workload: Workload, doubts: Sequence[_Doubt | None]) -> list[Fault]
 
 
 def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
-    """A warning for each TTL column with a 0 that the mapping does not define."""
     for plan in plans:
         for item in plan.entity.items:
             if item.expiry is None or item.expiry.zero:
@@ -137,7 +135,6 @@ def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doub
 
 
 def _unpadded(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
-    """A warning for each format too narrow for some row's number."""
     for plan in plans:
         references: dict[tuple[str, str], Reference] = {}
         for reference in references_of(plan.entity):
@@ -215,7 +212,6 @@ def check_on_declarations(parsed: ParsedMapping, leave: Sequence[str] = ()) -> t
 
 
 def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
-    """A warning naming the tables that no entity reads: their rows stay behind."""
     if not unread:
         return []
     named = ", ".join(unread[:_TABLES_NAMED])

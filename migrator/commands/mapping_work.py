@@ -39,7 +39,6 @@ def check(files: tuple[Path, ...], source: str | None, invertible: bool, as_json
 
 
 def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
-    """All faults of the file, and a summary if there are none ('' otherwise)."""
     try:
         faults, verdict = _faults_and_summary(file, source)
     except MappingError as error:

@@ -117,7 +117,6 @@ class Children:
         self._ticker.stop(_LOOK_S)
 
     def _keep(self, part: ProcessPart) -> None:
-        """Keep one process running, restarting it if needed."""
         while not self._over.is_set():
             try:
                 process = self._processes[part.id] = self._started(part)
@@ -156,7 +155,6 @@ class Children:
                     process.stdin.close()
 
     def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
-        """Wait for its end; return whether it ended well."""
         lines = deque(process.stderr or (), maxlen=3)
         # At most a line of JSON: less than the buffer of an unread pipe.
         self.printed.append(process.stdout.read() if process.stdout else "")
@@ -243,8 +241,6 @@ class RunWork:
 
 
 class PageEngine(Protocol):
-    """An open cluster whose executors can work on the job."""
-
     def driver_job(self, job: Job) -> Job: ...
 
     def pages(self, work: RunWork) -> OpenPages: ...
@@ -271,9 +267,7 @@ def open_engine(
 
 
 class Joining(Struct, frozen=True):
-    """The run to join, by the command's options.
-
-    `who`: a unique name.
+    """`who`: a unique name.
     `connections`: to the source; None: those that the others have left.
     `is_counted`: count the remaining rows for `status`.
     """

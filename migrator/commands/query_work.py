@@ -89,7 +89,6 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 
 
 def print_answer(console: Console, answer: Answer) -> None:
-    """Print the first rows of both answers, part by part."""
     for part in answer.parts:
         console.print(_answer_table(answer, part))
         if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
@@ -394,7 +393,6 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
 
 
 def _param_texts(params: tuple[str, ...]) -> dict[str, str]:
-    """Raises: SettingsError if a parameter is not name=value, or has two values."""
     texts: dict[str, str] = {}
     for name, value in map(_pair, params):
         if name in texts:
@@ -460,7 +458,6 @@ def _show(result: ReplayResult, *, as_json: bool) -> None:
 
 
 def _no_lag() -> float:
-    """No change is in flight between SQL and SQL."""
     return 0.0
 
 

@@ -200,7 +200,6 @@ def back_from_complete(
 
 
 def _refuse_strange(unwritten: Collection[str], may_be: Collection[str]) -> None:
-    """Raises: SettingsError if the operator vouches for entities not in doubt, or written by a service."""
     if strange := sorted(set(unwritten) - set(may_be)):
         known = f"it may be {', '.join(sorted(may_be))}" if may_be else "here it goes with no entity"
         raise SettingsError(f"--unwritten {', '.join(strange)}: {known}")

@@ -225,7 +225,6 @@ def _failure(
 
 
 def _is_over(failure: Failure, at_work: Sequence[ProcessStanding], ended_at: Mapping[str, float]) -> bool:
-    """Whether work of its kind has advanced since, and nothing of that kind is retried now."""
     same_kind = [one.process for one in at_work if one.process.kind == failure.kind]
     if any(process.trouble for process in same_kind):
         return False
@@ -310,8 +309,6 @@ def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json
 
 
 class StatusSnapshot(Struct, frozen=True):
-    """The stores' data at one moment."""
-
     lag: Lag
     operations: Operations
     standing: list[ProcessStanding]

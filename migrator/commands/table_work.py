@@ -123,7 +123,6 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
 
 
 def edits_of(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
-    """The definition's lines for each differing part, once."""
     for part in dict.fromkeys(parts):
         lines = DEFINITIONS[form](part, designed)
         yield f"# {part}" if lines else f"# {part}: take it out"
@@ -312,7 +311,6 @@ def _print(checks: list[Check]) -> None:
 
 
 def _plain(text: str) -> str:
-    """Escape the text against the table's styles."""
     return text.replace("[", "\\[")
 
 
@@ -325,13 +323,10 @@ def refuse_readers(
     patterns: Mapping[str, Pattern],
     label: Callable[[Instance], str],
 ) -> None:
-    """Raise if something known uses the indexes.
+    """Raises: SettingsError with each known user of the indexes, and what to do about it.
 
-    `revision`: of the current mapping, which no longer has them.
+    `revision`, `patterns`: of the current mapping, which no longer has the indexes.
     `instances`: those that have not deregistered.
-    `phases`: on record.
-    `patterns`: of the current mapping.
-    Raises: SettingsError with each user of them, and what to do about it.
     """
     reasons = [
         *_older_file(revision, newest),
@@ -423,7 +418,6 @@ def _print_changed(table: str, planned: IndexChanges, removed: Sequence[str], *,
 
 
 def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, names: Sequence[str]) -> None:
-    """Raises: TargetError; as refuse_readers, if something known still uses the indexes."""
     if away := cli.refuse_strange(session, older=True, warns=False, begins=True):
         raise TargetError(f"no index is removed if the table does not name its journal: {away}")
     refuse_readers(
@@ -438,7 +432,6 @@ def refuse_asked(session: JobSession, mapping: MappingModel, revision: str, name
 
 
 def may_remove(names: tuple[str, ...], *, yes: bool) -> bool:
-    """Raises: RefusedError if the user does not confirm."""
     if not yes and sys.stdin.isatty():
         cli.need_yes(f"Remove index {', '.join(names)}? What is in it is gone; the table's items stay.")
         return True

@@ -55,8 +55,6 @@ DEFAULT_SETTLE_S = 10.0
 
 
 class _VerifyRequest(Struct, frozen=True):
-    """`rows_of`: the job with the settings for reading its rows."""
-
     rows_of: Job
     workers: int | None
     sample: SampleSize | None
@@ -101,7 +99,6 @@ def verify(
 
 
 def _refuse_unfit(options: Mapping[str, Any]) -> None:
-    """Raises: SettingsError, click.UsageError for incompatible options."""
     if options["dry_run"] and not options["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     unfit = ("repair", "restart", "settle_s", "as_json")
@@ -172,7 +169,6 @@ def _with_others(
     asked: _VerifyRequest,
     words: Sequence[str],
 ) -> Verify:
-    """The stage with the requested or worthwhile number of processes, which end with it."""
     source = session.source
     rows = 0 if asked.sample else sum(source.rows_expected(one.plan) for one in session.checked.entities)
     processes = runs.processes_of(session.job, rows, (session.job.source.max_rows_per_s,))
@@ -193,7 +189,6 @@ def _join(session: JobSession, asked: _VerifyRequest) -> int:
 
 
 def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
-    """Progress of a stopped verify, and how to resume it with the same rows."""
     compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
     drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""

@@ -91,8 +91,7 @@ def dry_edges(stack: ExitStack, design: TableDesign) -> RunEdges:
 def leased_edges(stack: ExitStack, session: JobSession, *, into_existing: bool) -> RunEdges:
     """Edges of a run that holds the job's lease until the stack unwinds.
 
-    Raises: TargetError if the table is missing, another one or another job's; SettingsError if another run is
-    active.
+    Raises: TargetError if the table is missing or another job's; SettingsError if another run is active.
     """
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
@@ -164,7 +163,6 @@ def identity_of(
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
-    """Return the run's scope; two runs with the same scope do the same work."""
     names = ",".join(entity.name for entity in entities) if named else ""
     return f"{names};limit={limit}" if limit is not None else names
 
@@ -214,7 +212,6 @@ def is_over(journal: SqlJournal, lease: Held, identity: RunIdentity) -> bool:
 
 
 def need_done(journal: SqlJournal, identity: RunIdentity) -> None:
-    """Raises: StoppedError."""
     run = journal.find_run(identity)
     if run is None or run.state != "done":
         raise StoppedError("the run has been stopped before its end; run its command again to resume")
@@ -431,7 +428,6 @@ def tell_by_python(entities: Iterable[CompiledEntity], tell: Tell) -> None:
 
 
 def tell_unverified(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Warn if changes between a backfill and the install of capture were never verified."""
     if what := session.unverified(installation):
         tell(f"warning: {what}")
 
@@ -569,7 +565,6 @@ def tell_registered(before: Standing, tell: Tell) -> None:
 
 
 def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -> None:
-    """Warn if services should leave the marks, and no service is registered for it."""
     if installation.marked_by != "services":
         return
     if not session.service_registry().marking:

@@ -91,11 +91,7 @@ class ItemLines:
 
 
 class ExportPath(Struct, frozen=True):
-    """A backfill's path that writes pages as files.
-
-    `alone`: how items are made, claimed and checked before that.
-    `folder`: prefix of this run's pages.
-    """
+    """`alone`: how items are made, claimed and checked. `folder`: prefix of this run's pages."""
 
     alone: FastPath
     files: Files
@@ -136,7 +132,6 @@ def _nothing(part: PartFile) -> None:
 class Publication(Struct, frozen=True):
     """Makes an export of a run whose pages are all written. Holds one uncompressed part in memory.
 
-    `check`: raises when the run must stop.
     `told`: called for each part.
     `unproved`: by entity, the types with claimed keys.
     """
@@ -232,7 +227,6 @@ class Publication(Struct, frozen=True):
         return kept
 
     def _claimant(self, line: bytes, types: frozenset[str]) -> str:
-        """The row that claimed the item's key; '' if keys of its type are not claimed."""
         wired = orjson.loads(line[_DIGEST:])["Item"]
         if decode(wired[self.table.type_attribute]) not in types:
             return ""
@@ -290,8 +284,7 @@ _log = get_logger("export")
 
 
 class Opened(Struct, frozen=True):
-    """Edges of an export and an import, with the journal under the job's lease. `installation`: of capture;
-    '' if changes leave no marks."""
+    """Edges of an export and an import. `installation`: of capture; '' if changes leave no marks."""
 
     session: JobSession
     files: Files

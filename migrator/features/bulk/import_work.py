@@ -58,8 +58,6 @@ FAULTS = 1000
 
 
 class Export(Struct, frozen=True):
-    """An importable export, and its run."""
-
     manifest: Manifest
     run: Run
 
@@ -121,7 +119,6 @@ def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
 
 
 def need_importable(design: TableDesign) -> None:
-    """Raises: SettingsError if ImportTable cannot make such a table."""
     if local := [index.name for index in design.indexes if index.local]:
         what = f"table {design.name} has local indexes ({', '.join(local)}), which an import cannot make"
         raise SettingsError(f"{what}; use `migrator table create` and `migrator backfill`")
@@ -158,8 +155,9 @@ class Import:
     def run(self, run: Run) -> Imported:
         """Import, or resume the run's import.
 
-        Raises: RefusedError, with findings, if DynamoDB did not import all; TargetError if this run did not
-        make the existing table; Interrupted, StoppedError: the same run continues later.
+        Raises: RefusedError, with findings, if DynamoDB did not import all; TargetError for a table of
+        another run;
+        Interrupted, StoppedError: the same run continues later.
         """
         admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)
@@ -338,7 +336,6 @@ def _identity(opened: Opened, design: TableDesign) -> RunIdentity:
 
 
 def _is_done(opened: Opened, latest: Run | None, there: TableState) -> bool:
-    """Whether the last import made the table."""
     if latest is None or latest.state != "done":
         return False
     return state_of(opened.session.journal, latest).get("table_id") == there.table_id

@@ -87,7 +87,6 @@ def cloudformation(part: str, definition: Definition) -> list[str]:
 
 
 def _properties(definition: Definition) -> dict[str, Any]:
-    """CreateTable's form, except for a stream, which is enabled by its presence."""
     properties = dict(definition)
     if stream := properties.get("StreamSpecification"):
         properties["StreamSpecification"] = {"StreamViewType": stream["StreamViewType"]}
@@ -95,7 +94,6 @@ def _properties(definition: Definition) -> dict[str, Any]:
 
 
 def _yaml(value: Any) -> list[str]:
-    """Lines of YAML."""
     if isinstance(value, Mapping):
         return [line for name, entry in value.items() for line in _entry(f"{name}:", entry)]
     return [

@@ -95,7 +95,6 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def property_(name: str) -> str:
-    """A property name in an object or an interface."""
     return name if _PLAIN_NAME.fullmatch(name) else quoted(name)
 
 
@@ -156,7 +155,6 @@ _MODULE_NAMES = "KEY TYPE TTL PLACES createHash DynamoDBClient Entity entities E
 
 @functools.lru_cache(maxsize=1)
 def _declarations() -> dict[str, str]:
-    """The declarations of runtime.ts by name, in its order."""
     text = resources.files(__package__).joinpath("runtime.ts").read_text(encoding="utf-8")
     return {found[1]: part for part in text.strip().split("\n\n") if (found := _DECLARED.search(part))}
 
@@ -368,7 +366,6 @@ class ItemCode(TypeScript):
 
     @property
     def required(self) -> set[str]:
-        """Inputs that its key needs."""
         return {name for part in self.made.key for name in self.parts[part.name][1]}
 
     def _part(self, part: Key, row: RowModel, refusals: list[str]) -> tuple[str, list[str]]:

@@ -163,7 +163,6 @@ def _literal(text: str) -> str:
 
 
 def _looks(row: RowModel, ref: Ref) -> str:
-    """A pattern of the reference's texts, as narrow as is certain."""
     if ref.format is not None and not ref.filters:
         width, decimals = format_width(ref.format)
         return rf"\d{{{width - decimals - 1}}}\.\d{{{decimals}}}" if decimals else rf"\d{{{width}}}"

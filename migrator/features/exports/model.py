@@ -76,7 +76,6 @@ class ItemAttribute(Struct, frozen=True):
 
     @property
     def stored(self) -> bool:
-        """Whether a large value is in S3, with a pointer in the item."""
         return isinstance(self.expression, Stored)
 
 
@@ -110,7 +109,7 @@ class RowModel(Struct, frozen=True):
 
     `name`: the entity's, with @schema if the mapping reads several.
     `key`: paths of the values that name the row, in order.
-    `values`: all that keys, attributes and conditions need, those of `key` first.
+    `values`: those of `key`, then all others in keys, attributes and conditions.
     """
 
     name: str
@@ -121,7 +120,6 @@ class RowModel(Struct, frozen=True):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Conditions of the row, its items, and their places in indexes."""
         of_items = [(item.when, *(entry.when for entry in item.entries)) for item in self.items]
         return (*self.entity.where, *(one for item in of_items for when in item for one in when))
 
@@ -182,8 +180,6 @@ class PatternModel(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """`around`: context of filters."""
-
     table: TableDesign
     revision: str
     rows: tuple[RowModel, ...]
@@ -220,7 +216,6 @@ def _row(mapping: MappingModel, plan: EntityPlan) -> RowModel:
 
 
 def _paths(plan: EntityPlan, key: Iterable[str]) -> list[str]:
-    """Unique paths of the values that the row's items need; a list is one of them."""
     entity = plan.entity
     named = [*key, *(condition.path for condition in entity.where)]
     for item in entity.items:
@@ -327,7 +322,6 @@ def _required(plan: EntityPlan, value: Expression, sure: set[str]) -> bool:
 
 
 def _set(plan: EntityPlan, ref: Ref, sure: set[str]) -> bool:
-    """Whether the reference has a value in every row."""
     if takes_null(ref):
         return True
     if any(spec.of_array for spec in specs_of(ref)):
@@ -393,9 +387,7 @@ class Piece(Struct, frozen=True):
 
 
 class RequestCode(Struct, frozen=True):
-    """A pattern's request, as code over its parameters.
-
-    `keys`: values by key attribute, for each of `elements`.
+    """`keys`: values by key attribute, for each of `elements`.
     `sort`, `filters`: attribute, operator and values of each condition.
     """
 
@@ -445,8 +437,7 @@ class Expressions(ABC):
         return self.needed(name)
 
     @abstractmethod
-    def unit(self, used: Filter) -> str:
-        """Time unit of a filter's buckets, as the module's functions take it."""
+    def unit(self, used: Filter) -> str: ...
 
     @abstractmethod
     def key(self, template: Template, attribute: KeyAttribute, up: bool | None = None) -> str:
@@ -501,7 +492,6 @@ class Expressions(ABC):
     # ── a pattern's request ──
 
     def request(self, asked: PatternModel) -> RequestCode:
-        """Raises: UnsaidError."""
         pattern, limit = asked.pattern, asked.pattern.limit
         sort = [
             (key.name, one.operator, self._bounds(key.name, one.values, self._sort(key, one)))

@@ -92,7 +92,6 @@ def export(
 
 
 def _roles(kind: str, roles: tuple[str, ...], known: Collection[str]) -> Collection[str]:
-    """Raises: click.UsageError for a role of the other side."""
     if unknown := [role for role in roles if role not in known]:
         raise click.UsageError(f"--as {kind} has no role {', '.join(unknown)}; its roles: {', '.join(known)}")
     return roles or known
@@ -159,7 +158,6 @@ def _workbench(job: Path, show_values: bool) -> _Files:
 
 
 def _rows(session: JobSession, table: TableDesign) -> dict[str, list[Item]]:
-    """Items of the source's first rows, by type."""
     redaction = redaction_of(session.checked.mapping, session.plans)
     found: dict[str, list[Item]] = {}
     for entity in session.checked.entities:
@@ -283,7 +281,6 @@ def _state(path: Path, text: str) -> str:
 
 
 def _write(out: Path, files: dict[str, str], states: dict[str, str], *, force: bool) -> None:
-    """Write missing or outdated files. Raises: SettingsError if something else would be lost."""
     foreign = [str(out / name) for name, state in states.items() if state == "foreign"]
     if foreign and not force:
         what = f"{', '.join(foreign)}: not written by this command"

@@ -239,6 +239,5 @@ _MADE: Mapping[str, Callable[[int], Any]] = {
 
 
 def _made(kind: Kind, name: str, number: int) -> Any:
-    """A value as from a driver; for text, the column's name with the number."""
     maker = _MADE.get(kind.name)
     return f"{name}-{number}"[-(kind.length or 40) :] if maker is None else maker(number)

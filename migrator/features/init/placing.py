@@ -146,8 +146,6 @@ def singular(name: str) -> str:
 
 
 class EntityNames(Struct, frozen=True):
-    """Names of one table."""
-
     entity: str
     type: str
     word: str
@@ -238,7 +236,6 @@ class Needs(Struct, frozen=True):
     figures: Figures
 
     def of(self, question: StatementQuestion) -> Need:
-        """Raises: NoKey."""
         if len(question.of("in")) > 1:
             raise NoKey("list", "several lists")
         leading = _leading(self.facts.tables[question.table])
@@ -269,7 +266,6 @@ class Needs(Struct, frozen=True):
     def _when(
         self, question: StatementQuestion
     ) -> Iterator[tuple[str, tuple[str | int | bool | None, ...] | None]]:
-        """One condition per column, sorted."""
         made: dict[str, tuple[str | int | bool | None, ...] | None] = {}
         for condition in question.constants:
             name = ".".join(filter(None, condition.path))
@@ -351,7 +347,6 @@ class Needs(Struct, frozen=True):
     def _is_key(
         self, question: StatementQuestion, ordered: list[tuple[Path, bool]], fixed: set[Path]
     ) -> bool:
-        """Whether these columns are unique within the answer."""
         names = {path[1] for path in (*(path for path, _ in ordered), *fixed) if not path[0]}
         table = self.facts.tables[question.table]
         nullable = {column.name for column in table.columns if column.nullable}
@@ -659,7 +654,6 @@ class _Placing:
         self._index(table, needs, shared)
 
     def design(self, questions: Sequence[StatementQuestion]) -> PlacedTables:
-        """The design, with named accesses, ordered by question."""
         places = {id(question): place for place, question in enumerate(questions)}
         named: dict[str, Access] = {}
         for access in sorted(self.accesses, key=lambda access: places[id(access.question)]):
@@ -855,7 +849,6 @@ class _Placing:
         return Access("", question, "query", key, condition, 0, need.descending, need.order, need.notes)
 
     def _with_parent(self, access: Access, home: Home, params: Dict[str, str]) -> Access:
-        """The children of a partition, with the parent if the question needs its columns."""
         if not (parts := self._parts(access.question, home, params)):
             return access
         differs = f"the {parts[0].name} is returned also if it has no {parts[1].name}"

@@ -85,9 +85,7 @@ _SHOWN = 300
 
 
 class Sheet(Struct, frozen=True):
-    """Content of the worksheet.
-
-    `unserved`: statements that no pattern answers, also those without a question.
+    """`unserved`: statements that no pattern answers, also those without a question.
     `reads`: of a call of each pattern, by name.
     `left_out`: tables without an entity, and why.
     """
@@ -271,7 +269,6 @@ def _rows(sheet: Sheet) -> list[tuple[str, str]]:
 
 
 def _indented(sql: str) -> str:
-    """SQL as a Markdown block, shortened if long."""
     text = plain(sql if len(sql) <= 10 * _SHOWN else f"{sql[:_SHOWN]} …", lines=True)
     return "\n".join(f"    {line}" for line in text.splitlines() if line.strip())
 
@@ -316,7 +313,6 @@ def init_documents(job: Job, out: Path, table: str, *, force: bool, as_json: boo
 
 
 def varies(table: SampledTable) -> list[str]:
-    """Paths with values of several types."""
     return [path for path, seen in seen_in(table).items() if len(set(seen.types) - {"NULL"}) > 1]
 
 
@@ -394,7 +390,6 @@ class WrittenFiles(Struct, frozen=True):
             return {}
 
     def write(self, proposal: Proposal, sheet: str) -> None:
-        """Raises: SettingsError if one cannot be written."""
         texts = proposal.text, _JOB.format(mapping=self.mapping.name), sheet
         for path, text in zip(self.all, texts, strict=True):
             try:
@@ -445,7 +440,6 @@ def init(
 
 
 def _statements_and_list(named: Sequence[str]) -> tuple[str | None, Path | None]:
-    """Raises: click.UsageError for two of a kind."""
     lists = [name for name in named if Path(name).suffix.lower() in (".csv", ".md")]
     others = [name for name in named if name not in lists]
     if len(lists) > 1 or len(others) > 1:
@@ -535,7 +529,6 @@ class _Asking(Struct, frozen=True):
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))
 
     def sheet(self) -> tuple[ProposalInput, Sheet]:
-        """The proposal's input and its worksheet, without unreadable parts."""
         try:
             return self._sheet()
         except SourceError:
@@ -570,7 +563,6 @@ class _Asking(Struct, frozen=True):
         return asked, Sheet(self.file, proposal, unserved, figures, reads=reads, left_out=left_out)
 
     def _asked(self) -> tuple[list[Statement], list[Unserved]]:
-        """Statements, and the questions in words of a team's list."""
         if self.listed is None:
             return self._statements(self.statements or "auto"), []
         questions = self.workload.listed(self.listed)
@@ -583,7 +575,6 @@ class _Asking(Struct, frozen=True):
         return self.workload.recorded() if where == "auto" else self.workload.of_file(Path(where))
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
-        """Reads per call of each pattern, for items made from some rows of each table."""
         if not proposal.design.accesses:
             return {}
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
@@ -596,7 +587,6 @@ class _Asking(Struct, frozen=True):
             return {}
 
     def _faults(self, text: str) -> Sequence[Fault]:
-        """Faults of a mapping's text: by form, by schema, and of its SQL by the source."""
         parsed = examine_mapping(text, self.file)
         try:
             checked = check_mapping(parsed, self.facts)

@@ -201,7 +201,6 @@ class _Reading:
         return self._names([attribute.get("AttributeName") for attribute in found], "NonKeyAttributes")
 
     def _names(self, names: Sequence[Any], place: str) -> list[str]:
-        """Names valid for attributes, each once."""
         wrong = [name for name in names if not _is_name(name)]
         if wrong:
             found = amount(len(wrong), "attribute name")
@@ -246,7 +245,6 @@ def _word(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value shortened to one line."""
     text = (
         json.dumps(value, ensure_ascii=True, default=str)
         if not isinstance(value, (dict, list))

@@ -310,7 +310,6 @@ def proposal_of(asked: ProposalInput) -> Proposal:
 
 
 def remarked(proposal: Proposal, asked: ProposalInput, remarks: Dict[str, str]) -> Proposal:
-    """The proposal with a comment at each pattern that has a remark."""
     text = mapping_of(proposal.design, asked.facts, asked.figures, asked.table, asked.quote, remarks)
     return replace(proposal, text=text)
 
@@ -378,7 +377,6 @@ def _of_columns(table: TableFacts) -> Iterator[str]:
 
 
 def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
-    """Warnings of texts that may be too long for keys."""
     for name, entries in sorted(design.entries.items()):
         table = asked.facts.tables[name]
         pieces = {piece.path for entry in entries for piece in entry.partition[1] if not piece.path[0]}

@@ -34,8 +34,6 @@ _FIELDS = 20
 
 
 class HttpPage(Struct, frozen=True):
-    """`code`: HTTP's."""
-
     code: int
     page: str
 

@@ -118,7 +118,6 @@ class Look(Struct, frozen=True):
     items_at_most: int = 100
 
     def look(self, asked: AskedKey, now_s: float) -> Looked:
-        """Raises: StoppedError or SourceError if a side is unreachable."""
         stored = self._stored(asked)
         made = Partitions(self.source, self.mapping, self.entities).made(
             asked, now_s, self._named(stored.items.values())
@@ -142,10 +141,7 @@ class Look(Struct, frozen=True):
         )
 
     def examples(self, showing: Showing) -> list[ExampleItem]:
-        """An item of each type that the first rows make: a stored one if possible.
-
-        Raises: StoppedError or SourceError if a side is unreachable.
-        """
+        """An item of each type that the first rows make: a stored one if possible. Raises: as `look`."""
         made: dict[str, list[tuple[str, str, ItemKey]]] = defaultdict(list)
         for entity in self.entities:
             for row in self.source.read_page(entity.plan, None, None, _FIRST_ROWS):
@@ -344,7 +340,6 @@ def _differs(compared: ComparedItem, name: str) -> bool:
 
 
 def _type_cell(compared: ComparedItem, table: TableDesign) -> list[Cell]:
-    """The item's type, if it differs; the stored one may be anything."""
     if table.type_attribute not in compared.differing or compared.stored is None or compared.made is None:
         return []
     stored = compared.stored.get(table.type_attribute)

@@ -157,7 +157,6 @@ def monthly(capacity: Capacity, reads: PatternReads) -> str:
 
 
 def measured_text(reads: PatternReads) -> str:
-    """Number of calls behind the figures, or why there are none."""
     if not reads.calls:
         return f"not measured: {reads.why}"
     return f"{known(reads.exact)}, {reads.calls} calls"
@@ -297,7 +296,6 @@ def _less(first: Any, second: Any) -> str:
 
 
 def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
-    """The first design; with a second one, both side by side after it."""
     capacity = capacities[0]
     console.print(Text(would_do(capacity)))
     for part in (_patterns, _places, _hot, _rewrites, _costs, _advice, _left_out):
@@ -573,10 +571,6 @@ def _session(job: Job, stop: Event | None = None) -> JobSession:
 
 
 def _job_of(path: Path, asked: PlanOptions) -> Job:
-    """The job; for a mapping, one with only a source.
-
-    Raises: SettingsError, MappingError.
-    """
     if is_job(path):
         return read_job(path)
     if asked.source is None:

@@ -39,21 +39,16 @@ _NOT_THERE = frozenset(
 """Codes by which a server names a request that it does not know; '' of one that does not know the service."""
 
 
-class ExhaustedError(Exception):
-    """The bound on requests is reached."""
+class ExhaustedError(Exception): ...
 
 
 class UntriedError(Exception):
-    """An assumption that cannot be tried: state and reason."""
-
     def __init__(self, state: State, why: str) -> None:
         super().__init__(why)
         self.state = state
 
 
 class Bucket(Struct, frozen=True):
-    """Place of a file for ImportTable."""
-
     client: Any
     name: str
     key: str
@@ -97,7 +92,6 @@ class Probe:
         return f"{self.table}-imported"
 
     def refusal(self, operation: str, client: Any = None, **words: Any) -> Any:
-        """The request's error; None if it succeeds."""
         try:
             self.call(operation, client, **words)
         except self.client.exceptions.ClientError as error:
@@ -395,7 +389,6 @@ def _recovery(probe: Probe) -> str:
 
 
 def _stream(probe: Probe) -> str:
-    """Both images of a change in the table's stream."""
     key = probe.key()
     probe.put({**key, "v": {"N": "1"}})
     probe.put({**key, "v": {"N": "2"}})
@@ -505,7 +498,6 @@ def _asked(probe: Probe) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _need_policies(probe: Probe) -> None:
-    """Raises: UntriedError without a role, and on a server without session policies."""
     if probe.acting is None:
         raise UntriedError("not tried", "the job has no role for it; write target: {role_arn: …}")
     error = probe.refusal("describe_table", _acting(probe, _NOTHING), TableName=probe.table)
@@ -655,7 +647,6 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
 
 
 def _place(bucket: str) -> tuple[str, str]:
-    """The bucket's name, and the prefix. Raises: SettingsError."""
     scheme, _, path = bucket.partition("://")
     name, _, prefix = path.strip("/").partition("/")
     if scheme != "s3" or not name:
@@ -675,7 +666,6 @@ def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None
 
 @contextmanager
 def _without_import(probing: Probe) -> Iterator[None]:
-    """Delete the import's table and file at the end in any case."""
     try:
         yield
     finally:
@@ -705,7 +695,6 @@ def _wait(stop: Event, wait_s: float) -> None:
 
 @contextmanager
 def _table(client: Any, stop: Event) -> Iterator[str]:
-    """A table, deleted at the end in any case."""
     name = f"migrator-probe-{secrets.token_hex(6)}"
     attributes = [{"AttributeName": one, "AttributeType": "S"} for one in ("pk", "sk", "gpk")]
     client.create_table(

@@ -30,9 +30,7 @@ _REPAIR = (("verify", "--repair"), ("relay", "--once"))
 
 
 class Recovery(Struct, frozen=True):
-    """Steps of a recovery.
-
-    `first`: describes the first step.
+    """`first`: describes the first step.
     `work`: that step; returns its result.
     `then`: commands to run after it.
     `advice`: steps left to the operator.
@@ -104,7 +102,6 @@ def _run(words: list[str], *, as_json: bool) -> tuple[int, Any]:
 
 
 def _asked(session: JobSession) -> str:
-    """Raises: SettingsError without a terminal."""
     guessed = _suspected(session)
     if not sys.stdin.isatty():
         seen = f"it looks like {guessed}" if guessed else "nothing that went back was found"

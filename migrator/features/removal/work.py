@@ -366,14 +366,12 @@ def _forget_stage(
     *,
     alone: bool,
 ) -> Forget:
-    """`alone`: hold the job's lease, so that no run begins meanwhile."""
     is_captured = session.installation() is not None
     check = stack.enter_context(session.lease()).check if alone else session.target.store.check
     return session.forgetting(roots, check=check, live=session.live if is_captured else None)
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
-    """The row, once for each entity made from its table."""
     plan = compiled.plan
     others = [
         other.name

@@ -141,7 +141,6 @@ class Differences(Struct, frozen=True):
     # ── differences of shadow reads and replays ──
 
     def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
-        """A group for each kind of difference of a pattern, and separate ones for history."""
         by_age = {age: windows.differences(age) for age in _AGES}
         of_age: dict[tuple[_Kind, Age], list[Sample]] = defaultdict(list)
         for sample in samples:
@@ -372,8 +371,6 @@ class ReportContext(Struct, frozen=True):
 
 
 class Report:
-    """Gathers one report, without writes."""
-
     def __init__(
         self, records: ReportRecords, sides: ReportSides, around: ReportContext, options: ReportOptions
     ) -> None:
@@ -480,7 +477,6 @@ class Report:
         return sorted(named, key=lambda group: (group.is_history, -group.count))
 
     def _places(self, run: Run) -> set[Place]:
-        """Places of the run's first findings, for comparison with another run."""
         groups = self.records.groups
         findings = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
         return {place_of(finding) for some in findings for finding in some}
@@ -590,7 +586,6 @@ class Report:
 
 
 def _verified_s(runs: Sequence[RunReport]) -> float:
-    """Start of the last verify, if it found nothing, else 0."""
     clean = [run.started for run in runs if run.kind == "verify" and found_nothing(run)]
     return datetime.fromisoformat(clean[0]).timestamp() if clean else 0.0
 

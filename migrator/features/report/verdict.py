@@ -61,8 +61,6 @@ class Circumstances(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """`likely`: '' if no cause is known."""
-
     likely: str
     advice: str
 
@@ -96,7 +94,6 @@ _OF_RUNS: dict[str, Cause] = {
 
 
 def cause_of(kind: str, attribute: str, pairs: Sequence[Pair], around: Circumstances) -> Cause:
-    """Likely cause of all differences of a group. `pairs`: the attribute's, in the available examples."""
     if kind in _OF_RUNS:
         return _OF_RUNS[kind]
     if kind == "error":
@@ -199,8 +196,6 @@ class Standings(Struct, frozen=True):
 
 
 class _Point(Struct, frozen=True):
-    """A reason against a move, and the command that helps."""
-
     reason: str
     command: str
     purpose: str
@@ -257,7 +252,6 @@ def _foreign(standings: Standings) -> Iterator[_Point]:
 
 
 def _differing_answers(standings: Standings) -> str:
-    """Number of different answers that patterns count, else of recorded differences."""
     names = standings.differing
     if not names:
         return ""

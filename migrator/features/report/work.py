@@ -124,7 +124,6 @@ def kind_of_question(coverage: Coverage) -> str:
 
 
 def lag_words(lag: LagReport) -> str:
-    """Sentences on marks and on relays' open findings."""
     return "; ".join(filter(None, (_marks_words(lag), open_line(lag.open_findings))))
 
 
@@ -160,7 +159,6 @@ def next_steps(model: ReportModel) -> Iterator[str]:
 
 
 def moved_words(model: ReportModel) -> Iterator[str]:
-    """Comparisons left out of the report."""
     if moved := [
         f"{pattern.name} ({pattern.before_move:,})" for pattern in model.patterns if pattern.before_move
     ]:

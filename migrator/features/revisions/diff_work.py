@@ -230,8 +230,6 @@ _GIT_S = 30.0
 
 
 class Side(Struct, frozen=True):
-    """One revision, planned on the source if one is given."""
-
     parsed: ParsedMapping
     checked: Checked | None = None
     source: Rows | None = None
@@ -297,7 +295,6 @@ def old_mapping(old: str, new: Path) -> ParsedMapping:
 
 
 def _text_of(folder: Path, revision: str, path: str) -> str:
-    """The file at that revision. Raises: SettingsError."""
     named = f"{_GIT}{revision}:{path}"
     if not revision or revision.startswith("-"):
         raise SettingsError(
@@ -326,7 +323,6 @@ def _text_of(folder: Path, revision: str, path: str) -> str:
 
 
 def _job_of(source: str | None, new: Path) -> Job | None:
-    """The job of the rows; None if unknown."""
     if source is None:
         return None
     if (path := Path(source)).suffix in (".yaml", ".yml") and path.is_file():
@@ -336,7 +332,6 @@ def _job_of(source: str | None, new: Path) -> Job | None:
 
 
 def _side(until: ExitStack, parsed: ParsedMapping, job: Job | None) -> Side:
-    """Raises: MappingError if the mapping does not fit the source."""
     if job is None:
         return Side(parsed)
     work = SourceWork(secret_providers=secret_providers(job.path.parent, job.target))
@@ -421,7 +416,6 @@ def _work_data(work: Work) -> dict[str, Any]:
 
 
 def difference_lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
-    """Lines for people; equal parts share one."""
     return (plain(line) for line in _lines(found, work, steps))
 
 

@@ -202,7 +202,6 @@ class Revising:
 
     @property
     def usd(self) -> Decimal | None:
-        """Cost of the write units; None if no price is known."""
         price = bill_of(self.job, Estimate()).price
         return None if price is None else price.write * Decimal(self.units) / 1_000_000
 
@@ -291,7 +290,6 @@ class Revising:
             return f"the job works by mapping {self.session.checked.mapping.revision}; {captured}"
 
     def _installation(self) -> Installation:
-        """Raises: SettingsError if changes leave no mark."""
         return owned(self.edges.live.capture.installation(), self.job.name)
 
     # ── items ──
@@ -371,7 +369,6 @@ class Revising:
         return f"{amount(replaced, 'item')} of {', '.join(sorted(names))} replaced by tombstones"
 
     def _refuse_shared(self, names: frozenset[str]) -> None:
-        """Raises: SettingsError if another job also wrote items of these entities."""
         for other, entities in sorted(self.session.journal.writers(self.session.table_id).items()):
             if other != self.job.name and entities & names and not self.flags.force:
                 what = f"job {other} wrote {', '.join(sorted(entities & names))} into this table also"
@@ -404,7 +401,6 @@ class Revising:
         return f"{amount(verified.items, 'item')} of the table, {kinds or 'clean'}{written}"
 
     def _differing(self, rows: int) -> Iterator[str]:
-        """Rows that the last verify found different, with masked keys, and what to do."""
         journal, mapping = self.session.journal, self.session.checked.mapping
         found = journal.findings(self._last_verify(), SHOWN)
         yield from map(finding_line, cli.findings_to_print(found, mapping, whole_keys=False))
@@ -516,7 +512,6 @@ class _Sides(Struct, frozen=True):
 
 
 def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
-    """Raises: SettingsError if the job must not change to the file's mapping."""
     changes = file.changes
     newest, standing = file.revisions.newest_and_standing()
     named = "" if newest is None else newest.revision.mapping
@@ -571,7 +566,6 @@ def _written(session: JobSession) -> str:
 
 
 def _gated(sides: _Sides, way: ChangeDirection, flags: Flags) -> MappingDifference:
-    """Raises: MappingError, SettingsError, RefusedError with all objections to the change."""
     new = sides.new
     difference = need_both(sides.compared(), cli.say)
     refuse_direct(difference, new.job.direct)

@@ -165,8 +165,6 @@ _kept: dict[tuple[str, int, str], _Process] = {}
 
 
 class _Process:
-    """A process of a run, from its first task until the run is over."""
-
     def __init__(self, given: TaskInput) -> None:
         self.given = given
         self.stop = Event()
@@ -202,7 +200,6 @@ class _Process:
         return False
 
     def close(self, error: MigratorError | None) -> None:
-        """`error`: the one that ended its work; None if it was idle."""
         self.stop.set()
         # The error that ended the work is more useful than one of its end.
         with suppress(MigratorError):

@@ -53,8 +53,6 @@ _ADVICE = "tuning.processes needs no Spark"
 
 
 class Cluster(Struct, frozen=True):
-    """An open SparkContext."""
-
     context: Any
 
     @property
@@ -64,7 +62,6 @@ class Cluster(Struct, frozen=True):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether its settings limit the slots."""
         conf = self.context.getConf()
         is_dynamic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
         return not is_dynamic or bool(conf.get("spark.dynamicAllocation.maxExecutors", ""))
@@ -161,7 +158,6 @@ def need_server_journal(job: Job, session: JobSession) -> None:
 
 
 def need_java() -> None:
-    """Raises: SettingsError if Spark's JVM is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     told = ""
@@ -180,7 +176,6 @@ def need_java() -> None:
 
 
 def spark_module() -> Any:
-    """Raises: SettingsError if it is not installed."""
     try:
         return importlib.import_module("pyspark")
     except ImportError as error:
@@ -279,7 +274,6 @@ def need_executors(cluster: Cluster, text: JobText, source_url: str = "") -> Non
 
 
 def faults_of(probes: Sequence[ExecutorReport], own_version: str) -> list[str]:
-    """Why executors cannot work; each reason once."""
     faults = dict[str, None]()
     for told in probes:
         if told.version != own_version:
@@ -378,8 +372,6 @@ def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[i
 
 @dataclass
 class Failures:
-    """Failures since the last finished page."""
-
     rounds: int = 0
 
     def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:

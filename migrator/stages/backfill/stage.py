@@ -322,7 +322,6 @@ class Backfill:
         nap(REST_S, self.stop.is_set, time.sleep)
 
     def _need_all(self, run: Run, entities: Sequence[CompiledEntity]) -> None:
-        """Raises: StoppedError if open pages are left."""
         counts = [self.journal.page_counts(run, entity.name) for entity in entities]
         if all(done == planned for done, planned in counts):
             return
@@ -387,8 +386,7 @@ def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[Row
 # ── A store that stores nothing: it measures the cost of a write ──
 
 
-def sends_nothing() -> None:
-    """Check of a dry run, which sends nothing."""
+def sends_nothing() -> None: ...
 
 
 class DryStore:

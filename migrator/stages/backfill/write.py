@@ -36,7 +36,7 @@ class Only(Struct, frozen=True):
     """The part of a page to write.
 
     `types`: of the items to send; None for all.
-    `is_new`: whether their keys are expected to be free.
+    `is_new`: their keys are expected to be free.
     `had`: reads the page's keys by an older mapping; those no longer made become tombstones.
     """
 
@@ -83,7 +83,6 @@ def only_changed(
 
 
 def may_give_up(changed: EntityDifference) -> bool:
-    """Return whether rows of the entity may have lost keys."""
     types = changed.types
     return bool(changed.rows) or any(type_.effect in ("gone", "moved") or type_.some for type_ in types)
 
@@ -144,7 +143,7 @@ class ConcurrentWriter:
 
 
 def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> ConcurrentWriter:
-    """Read a page with its own ticket, and insert the missing items (rules 2, 3 and 7)."""
+    """Read a page with its own ticket, and insert missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
     ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
@@ -212,7 +211,6 @@ def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Roo
 def _roots_to_refresh(
     refresh: Refresh, live: LiveEntity, ticket: int, items: Sequence[EncodedItem]
 ) -> set[Root]:
-    """Roots another writer read later, and roots of transactions that need tombstones next to their puts."""
     if not live.remembered or not items:
         return set()
     intended = keys_by_root(items)
@@ -332,8 +330,6 @@ def _collision(item: EncodedItem, owner: str, reason: str) -> Finding:
 
 
 class PageReading(Protocol):
-    """Reads one page of an entity's rows."""
-
     @property
     def page(self) -> Page: ...
 
@@ -347,11 +343,8 @@ NO_TICKET = 0
 
 @dataclass(frozen=True)
 class Copied:
-    """Results of a page.
-
-    `expired`: items left out because their TTL has passed.
-    `written`: keys of the items now in the table, as far as this path knows.
-    """
+    """`expired`: items left out because their TTL has passed. `written`: keys of the items now in the
+    table."""
 
     rows: int
     expired: int
@@ -471,5 +464,4 @@ def encoders_of(
     entities: Iterable[CompiledEntity],
     compiled: Callable[[CompiledEntity, frozenset[int]], Made],
 ) -> dict[str, Made]:
-    """Encoders by entity, for rows as raw as the source gives them."""
     return {entity.name: compiled(entity, source.raw_places(entity.plan)) for entity in entities}

@@ -137,7 +137,6 @@ def _refuse_other_names(
     recorded: Mapping[NameKind, Collection[str]],
     journal: str,
 ) -> None:
-    """Raises: AnotherJobError if the names of the job's table and source differ from `recorded`."""
     for kind, name in names.items():
         if recorded.get(kind):
             refuse_other_job(job, file, kind, name, recorded[kind], journal)
@@ -188,7 +187,6 @@ def refuse_unknown(
 
 
 def refuse_unknown_job(job: str, journal: str) -> None:
-    """Raises: AnotherJournalError, for a journal without this job whose source is captured."""
     what = f"the source is captured for job {job}, and journal {journal} knows nothing of that"
     why = "another one has its phases, services and remembered keys"
     first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
@@ -196,7 +194,6 @@ def refuse_unknown_job(job: str, journal: str) -> None:
 
 
 def refuse_renamed_job(job: str, former: str, journal: str) -> None:
-    """Raises: AnotherJobError, for a journal without this job whose source is captured for another one."""
     what = f"the source is captured for job {former}, and journal {journal} knows nothing of job {job}"
     raise AnotherJobError(
         f"{what}; {_renamed(former)}; if it is not, take that capture away with that job first"
@@ -235,7 +232,6 @@ def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
 
 
 def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
-    """Raises: AnotherJobError if another job moved these patterns to lasting phases."""
     for former, kept in sorted(state.jobs.items()):
         if former != job and (moved := sorted(kept.phases.keys() & set(patterns))):
             what = f"table {table} keeps the phase of {', '.join(moved)} for job {former}"
@@ -250,8 +246,6 @@ def _renamed(former: str) -> str:
 
 
 def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: AnotherJournalError if the table was written with another journal, with the table's records of
-    it."""
     kept = state.jobs.get(job)
     if kept is None or kept.journal == journal.journal:
         return
@@ -269,7 +263,6 @@ LOST_ADVICE = (
 
 
 def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: OlderError if the journal is older than the table's record of it."""
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
         raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
@@ -369,7 +362,6 @@ class Keeping(Struct, frozen=True):
         return is_asked or not self.is_empty()
 
     def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
-        """Raises: OlderError or AnotherJournalError if the table has higher tickets than the journal."""
         if state.ticket <= reached:
             return
         if seen is not None:

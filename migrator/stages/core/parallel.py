@@ -33,8 +33,8 @@ def in_parallel(
 ) -> Iterator[Result]:
     """Yield results in the order of completion, with at most `workers` pieces running.
 
-    The first failure, or `stop`, ends it: running pieces finish, no new one begins.
-    Raises: that failure; Interrupted after `stop`.
+    The first failure, or `stop`, ends it after the running pieces. Raises: that failure; Interrupted after
+    `stop`.
     """
     waiting = iter(pieces)
     with ThreadPoolExecutor(workers) as executor:
@@ -130,7 +130,6 @@ class PageClaims:
             after, found = (pages[-1].number, True) if pages else (0, False)
 
     def claimed(self, name: str, first: int, last: int) -> list[Page]:
-        """Claim the open, unclaimed pages with these numbers in one step."""
         n = last - first + 1
         return self.journal.claim_pages(self.run, name, self.who, n, LEASE_S, first - 1, last)
 
@@ -163,10 +162,8 @@ class TableWalk(Struct, frozen=True):
     stopped: str
 
     def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        """Yield the results of `work` for each segment's number, in the order of completion.
-
-        Raises: the first failure, after the running ones have ended; Interrupted after `stop`.
-        """
+        """Yield the results of `work` for each segment's number, in the order of completion. Raises: as
+        in_parallel."""
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
     def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:

@@ -44,8 +44,6 @@ class NoLimit:
 
 
 class Strain(Struct, frozen=True):
-    """One measure of the source, with its current value. Above `most`, the process waits."""
-
     name: str
     unit: str
     most: float
@@ -54,7 +52,7 @@ class Strain(Struct, frozen=True):
 
 @dataclass
 class Pace:
-    """Holds new pages and turns of marks while the source is strained. Running ones continue.
+    """Holds new pages and turns of marks while the source is strained.
 
     A context manager if there are `strains`: a thread polls them. A source that cannot be polled also holds,
     since load may be the reason.

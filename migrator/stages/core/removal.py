@@ -160,7 +160,6 @@ class Strip(OwnItems):
         )
 
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
-        """Items of the job, items of migrator itself, and the number of others."""
         own = [item for item in items if self.table.is_hidden(item)]
         ours = [item for item in items if not self.table.is_hidden(item) and self.root(item) is not None]
         return ours, own, len(items) - len(own) - len(ours)
@@ -182,11 +181,9 @@ OF_LATE_WRITERS = frozenset({"remembered keys"})
 class Forget:
     """Removes all traces of a deleted row.
 
-    `roots`: the row, once for each entity made from it.
-    `entity`: that of the first root.
+    `roots`: the row, once for each entity made from it; `entity`: that of the first root.
     `marks`: None without capture.
     `now_s`: the journal's time.
-    `highest`: the journal's highest ticket.
     `check`: raises when the run must stop.
     """
 

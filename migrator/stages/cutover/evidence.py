@@ -36,8 +36,7 @@ from migrator.stages.patterns.latencies import Latencies
 class Aggregate(Struct):
     """Sums of windows.
 
-    `unsettled`: calls that differed and were not compared again, for lack of time or an error; not in
-      `compared`.
+    `unsettled`: differing calls not compared again, for lack of time or an error; not in `compared`.
     `ended`: the same, because the process ended.
     `newest_at`: start of the newest window; None without windows.
     """
@@ -131,8 +130,6 @@ def _log_term(count: int, of: int, share: float) -> float:
 
 
 class Unknown(Struct, frozen=True):
-    """Why a fact is unknown."""
-
     why: str
 
 
@@ -154,8 +151,6 @@ class Facts(Struct, frozen=True):
 
     `answer`: digest of its answer in the judged mapping.
     `table_fault`, `capture_fault`: '' for none.
-    `verified`: None without a verify.
-    `relays`: number alive.
     `confirmed`: versions by instance.
     """
 
@@ -310,7 +305,6 @@ _SLOW = 0.01
 
 
 def answers_needed(limits: CutoverSettings) -> int:
-    """Compared answers that a move needs if none differs, fails or is slow."""
     shares = (limits.mismatch_max, limits.error_max, _SLOW)
     return max(limits.comparisons_min, *(_lacking(0, 0, share) for share in shares))
 

@@ -74,9 +74,7 @@ class OpenTable(Protocol):
 
 
 class EvidenceGatherer(Struct, frozen=True, dict=True):
-    """Gathers evidence for one job.
-
-    `own`: the judged revision.
+    """`own`: the judged revision.
     `writers`, `purge`: by the table's id; `purge` only counts tombstones.
     `gone_s`: silence after which a writer counts as gone.
     """
@@ -188,7 +186,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
         return _fault(lambda: self.table_id)
 
     def _capture_fault(self, registry: ServiceRegistry, *, is_paused: bool) -> str:
-        """Why a change could leave no mark, '' if all do."""
         try:
             status = self.capture.need_captured(self._plans, self.installation)
         except (SettingsError, TargetError) as error:
@@ -299,7 +296,6 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     # ── verify ──
 
     def _verified(self, pattern: str | None, newest: Newest | None, now_s: float) -> VerifyOnRecord | None:
-        """The last full verify, with findings of the pattern's entities; of all entities for None."""
         identity = self._identity()
         first = newest.runs_before if newest is not None else 0
         all_runs = self.records.journal.runs(self.job)

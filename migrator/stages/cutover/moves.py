@@ -45,8 +45,6 @@ FIRST_PERCENT = 1
 
 
 class Cutover(Struct, frozen=True):
-    """`who`: the operator's name in the audit."""
-
     phases: Phases
     who: str
     revision: str = ""
@@ -125,7 +123,6 @@ class Cutover(Struct, frozen=True):
 
 
 def next_step(state: State) -> State:
-    """The state that `advance` moves to. Raises: SettingsError if it is complete."""
     if state.phase == "complete":
         raise SettingsError("it is complete: there is nothing beyond")
     after = FORWARD[state.phase]
@@ -203,7 +200,6 @@ class WriteOwnership(Struct, frozen=True):
             raise SettingsError(f"{what}: their items would no longer follow the rows; complete them first")
 
     def refuse_taken_out(self) -> None:
-        """Raises: SettingsError if the service writes an entity itself that is not direct in the job."""
         if taken_out := sorted(self.direct_on_record() - set(self.direct)):
             names = ", ".join(taken_out)
             what = f"the service writes {names} itself, and writes.direct of this job does not name it"
@@ -213,7 +209,6 @@ class WriteOwnership(Struct, frozen=True):
             )
 
     def refuse_all_direct(self) -> None:
-        """Raises: SettingsError if no entity is left whose items are made from rows."""
         if self.mapping.entities and set(self.direct) >= self.mapping.entities.keys():
             what = "writes.direct names every entity, and nothing is left to migrate"
             raise SettingsError(
@@ -386,7 +381,6 @@ def is_passed(count: int, of: int, limit: float) -> bool:
 
 
 def _limit_ms(pattern: Pattern | None, counts: Aggregate, limits: WatchSettings) -> float | None:
-    """Limit of the table's p99: SQL's times the factor, but at least the mapping's budget."""
     old = counts.latency["sql"]
     by_sql = old.p99_ms * limits.p99_factor if old.answers >= SIDES_MIN else None
     budget = pattern.p99_ms if pattern is not None else None
@@ -406,11 +400,9 @@ class LagWatch:
     _told_at: float | None = None
 
     def once(self) -> None:
-        """Raises: SourceError if the source is unreachable."""
         self.see(self.marks())
 
     def see(self, state: MarksState) -> None:
-        """Like `once`, with a state already read."""
         if state.oldest_age_s <= self.lag_max_s:
             self._told_at = None
         elif self._told_at is None or self.clock() - self._told_at >= LAG_AGAIN_S:

@@ -213,7 +213,6 @@ class Quiet(Struct, frozen=True):
     what_next: str
 
     def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Raises: RefusedError; the errors of the work."""
         told = [record for record in records if self._theirs(record.old) != self._theirs(record.new)]
         images = [[image for image in (record.old, record.new) if image is not None] for record in told]
         written = sum(any(self.design.type_of(image) in self.types for image in of) for of in images)
@@ -301,7 +300,6 @@ def _drained_in_vain() -> str:
 
 
 def _refuse_undrained(status: ReverseStatus) -> None:
-    """`status`: of the rows that go back, once all earlier changes are processed. Raises: RefusedError."""
     if status.waiting:
         what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; see `migrator reverse status`"
         raise RefusedError(f"{what}. {_drained_in_vain()}")

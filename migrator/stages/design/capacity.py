@@ -59,13 +59,10 @@ _MILLION = 1_000_000
 
 
 class CapacityContext(Struct, frozen=True):
-    """Basis for judging a design, in addition to its items.
-
-    `triggers`: those that capture would install.
+    """`triggers`: those that capture would install.
     `page_rows`: of a backfill.
     `units_per_s`: write limit of the table, set by `limit`.
     `unpriced`: why no price is known.
-    `host`: the machine that would fill it.
     """
 
     mapping: str
@@ -144,7 +141,6 @@ class _Joining:
         return [index.name for index in self.mapping.table.indexes]
 
     def _units(self, index: str) -> float:
-        """Write units of putting every item once, in the table or in one index."""
         every = self.sized.types.values()
         return sum(totals.index_units.get(index, 0.0) if index else totals.table_units for totals in every)
 

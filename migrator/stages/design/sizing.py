@@ -100,9 +100,7 @@ class TypeTotals:
 
 
 class Sized(Struct, frozen=True):
-    """Measured sizes of a design.
-
-    `rows`, `read`, `refused`: number of rows per entity.
+    """`rows`, `read`, `refused`: number of rows per entity.
     `reasons`: of refusals, by entity.
     `with_local`: the table's item collections, with entries of local indexes.
     """

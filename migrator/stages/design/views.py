@@ -107,8 +107,6 @@ class RowItems:
 
 
 class Partitions(Struct, frozen=True):
-    """Reads a bounded number of rows and makes their items by `items_for`."""
-
     source: Rows
     mapping: MappingModel
     entities: Sequence[CompiledEntity]
@@ -159,7 +157,6 @@ class Partitions(Struct, frozen=True):
     def _kept(
         self, entity: CompiledEntity, items: Sequence[Item], asked: AskedKey, keys: Collection[SourceKey]
     ) -> list[tuple[str, Item]]:
-        """Items in the collection, and all items of the rows with these keys."""
         source, whole = entity.table.source_attribute, frozenset(keys)
         return [
             (entity.name, item)
@@ -306,7 +303,6 @@ class Views:
         return [name for name in names if name in index.projection] if index.projection != "keys" else []
 
     def _collections(self, index: Index, items: Sequence[tuple[str, Item]]) -> dict[tuple[str, ...], _Found]:
-        """The items that are in the index, by partition, each in the order of its sort key."""
         names = [attribute.name for attribute in index.attributes]
         partition = [attribute.name for attribute in index.partition]
         by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)

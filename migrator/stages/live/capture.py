@@ -68,7 +68,6 @@ class CaptureStatus(Struct, frozen=True):
 
     @property
     def marked_by(self) -> MarkedBy | None:
-        """None if capture is not installed."""
         return None if self.installation is None else self.installation.marked_by
 
     @property
@@ -78,7 +77,6 @@ class CaptureStatus(Struct, frozen=True):
 
     @property
     def unmarked_tables(self) -> list[str]:
-        """Tables whose changes leave no mark at all."""
         return [table.table for table in self.tables if table.state in _UNMARKED]
 
     def unmarked(self) -> list[str]:
@@ -144,7 +142,6 @@ class CaptureStage(Struct, frozen=True):
         return CaptureStatus(installation, tuple(states), self.capture.means)
 
     def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
-        """None if not installed. Raises: as need_captured."""
         installation = self.capture.installation()
         return None if installation is None else self.need_captured(plans, installation).installation
 
@@ -222,7 +219,6 @@ def unverified(installation: Installation | None, begun_before: Callable[[str], 
 
 
 def owned(installation: Installation | None, job: str) -> Installation:
-    """Return the installation. Raises: SettingsError if not installed, or if it is another job's."""
     if installation is None:
         what = "capture is not installed in this source, so changes are not recorded"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")

@@ -81,7 +81,6 @@ class ServiceRole:
     fault: MigratorError | None = field(default=None, init=False)
 
     def refuse(self) -> None:
-        """Raises: the fault of the last look."""
         if self.fault is not None:
             # Without the old traceback, which each failing call would make longer.
             raise self.fault.with_traceback(None)

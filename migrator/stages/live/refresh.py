@@ -80,7 +80,6 @@ def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
 
 
 def behind(ticket: int, known_ticket: int) -> str:
-    """Why nothing is written: the source's counter, and the higher ticket of items."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
     why = "the source was restored to an older state, or capture was uninstalled and installed again"
     return f"{what}: {why}; run `migrator recover JOB source-restored`"
@@ -139,7 +138,6 @@ class Refresh:
         return {name: entity.together for name, entity in self.entities.items() if entity.together}
 
     def tombstone(self, root: Root, key: ItemKey, ticket: int) -> EncodedItem:
-        """Tombstone without index keys."""
         item: Item = {part.name: value for part, value in zip(self.table.key, key, strict=True)}
         item[self.table.type_attribute] = TOMBSTONE
         item[self.table.source_attribute] = source_text(*root)
@@ -345,7 +343,6 @@ class _Refreshing:
             self.answered = {answer for answer in self.answered if answer[:2] not in gone}
 
     def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
-        """Forget tombstoned keys."""
         states = refresh_round.states
         # Mostly every remembered key is current: then there is nothing to write.
         done = {
@@ -372,7 +369,6 @@ class _Refreshing:
 
 
 def collision_findings(refreshed: Refreshed) -> list[Finding]:
-    """A finding for each root that wants another row's key."""
     return [
         _collision(request)
         for request in sorted(refreshed.collisions, key=lambda request: source_text(*request.root))

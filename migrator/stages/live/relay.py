@@ -115,7 +115,6 @@ class Ahead:
         self._upto = self._read = self._spared = 0
 
     def keys(self, roots: Iterable[Root]) -> dict[Root, set[ItemKey]]:
-        """Item keys of these roots in pending marks."""
         return {
             root: {key for number in numbers for key in self._pending[number].left[root]}
             for root in roots
@@ -295,7 +294,6 @@ class Relay:
         return min(self._size * 2, self.options.marks) if is_full and took_s * 4 < longest_s else self._size
 
     def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
-        """All roots that a mark touches, with the item keys from its images."""
         root_keys: dict[Root, set[ItemKey]] = {}
         while True:
             work = self._next_roots(
@@ -428,7 +426,6 @@ class Relay:
     # ── which roots ──
 
     def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
-        """Rows that the mark touches; None, with a finding, if it cannot be processed."""
         reach = self._reach(mark)
         if isinstance(reach, str):
             self._put_back(mark, reach, worked)
@@ -532,7 +529,6 @@ class Relay:
                 yield from self._find(part[half:], roots)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
-        """A parent of many children is processed in pages."""
         under_way, own = self._is_under_way(mark), self._revision
         number, after = _parsed(mark.cursor) if under_way else (0, None)
         root_keys: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)
@@ -587,7 +583,6 @@ def live_entities(
 
 
 def remembered(entities: Mapping[str, LiveEntity]) -> frozenset[str]:
-    """Names of the entities whose keys cannot be computed from one row."""
     return frozenset(name for name, entity in entities.items() if entity.remembered)
 
 

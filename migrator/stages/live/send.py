@@ -189,8 +189,6 @@ def _too_big(items: Group) -> str:
 
 
 class LiveEntity(Struct, frozen=True, dict=True):
-    """An entity for concurrent writers."""
-
     compiled: CompiledEntity
     remembered: bool
     """Whether its keys cannot be computed from one row, so that they are remembered (rule 7)."""
@@ -223,9 +221,7 @@ def refuse_unwritten(written: Sequence[Outcome]) -> None:
 
 @dataclass
 class Round:
-    """One round of a refresh.
-
-    `had_keys`: keys each root had before.
+    """`had_keys`: keys each root had before.
     `states`: its items now.
     `recalled`: keys intended for it before.
     `rolled_back`: writable keys in transactions that failed.

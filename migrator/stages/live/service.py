@@ -138,8 +138,6 @@ REST_S = 10.0
 
 @dataclass
 class Rest:
-    """Pause after a failure."""
-
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = float("-inf")
 
@@ -200,8 +198,6 @@ class Strict(Struct, frozen=True):
 
 
 class Session(Protocol):
-    """A service's connection inside its transaction."""
-
     def get_isolation_level(self) -> str: ...
 
 

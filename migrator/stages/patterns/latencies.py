@@ -33,7 +33,6 @@ class Latencies:
             self._answers[shown_us] += 1
 
     def add(self, text: str) -> None:
-        """Add the counts of another histogram's `text`."""
         counts = json.loads(zlib.decompress(b64decode(text, validate=True)))
         self._answers.update({int(shown_us): count for shown_us, count in counts.items()})
 
@@ -49,14 +48,12 @@ class Latencies:
 
     @property
     def p99_ms(self) -> float:
-        """0 if empty."""
         return self._percentiles([99.0])[0]
 
     def above(self, limit_ms: float) -> int:
         return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
 
     def curve(self) -> Curve | None:
-        """None if empty."""
         with self._lock:
             if not self._answers:
                 return None
@@ -76,7 +73,6 @@ class Latencies:
 
 
 def added(texts: Sequence[str]) -> Latencies:
-    """Sum of the histograms in these texts."""
     latencies = Latencies()
     for text in texts:
         latencies.add(text)

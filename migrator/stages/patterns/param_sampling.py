@@ -262,7 +262,6 @@ class _Drawing:
         return self._spelled(param.name, param_text(value, param.type))
 
     def _alike_of(self, name: str) -> tuple[Alike, ...]:
-        """Ways to spell a text differently that stay equal in SQL."""
         origin, plan = self.origins.of[name], self.origins.plan
         column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
         if column is None or origin.role != "equal" or self._params[name].type != "text":
@@ -279,7 +278,6 @@ class _Drawing:
         return other if other.lower().rstrip(" ") == text.lower().rstrip(" ") else text
 
     def _value(self, name: str, row: Row) -> Any:
-        """Raises: RowError if the row has none."""
         value = self._getters[name](row)
         if value is None:
             raise RowError("the row has no value")
@@ -300,7 +298,6 @@ class _Drawing:
         return list(dict.fromkeys(param_text(value, param.type) for value in values))
 
     def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
-        """A value that no column gives: the end of a bucket, the entity's schema, or a synthetic one."""
         if param.name == self.pattern.schema and self.origins.plan.entity.schema is not None:
             return self.origins.plan.entity.schema
         begun = self._bucket()

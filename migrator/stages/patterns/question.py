@@ -35,8 +35,6 @@ AT_ONCE = 8
 
 
 class Fetched(Struct, frozen=True):
-    """`round_trips`: requests, retries included."""
-
     items: list[Item]
     round_trips: int
     read_units: float
@@ -248,7 +246,6 @@ class ReadMeter:
         return self._kept(request, self._store.batch_get(request))
 
     def units(self, table: TableDesign) -> float:
-        """DynamoDB's read units for items of these sizes."""
         return sum(_read_units(request, page, table) for request, page in self.read)
 
     @property
@@ -315,7 +312,6 @@ class Question:
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        """Rows by part, from one side. Raises: the side's errors."""
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
@@ -340,7 +336,6 @@ class Question:
         return SqlSide(rows, took)
 
     def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
-        """Both answers by part, under the pattern's rules of comparison."""
         return tuple(
             compared(self.pattern, part, items[part.name], rows[part.name], self.keys[part.name])
             for part in self.pattern.parts
@@ -359,7 +354,6 @@ class Question:
 def compared(
     pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
 ) -> PartAnswer:
-    """Compare one part by the pattern's rules. `key`: from row_key."""
     several = part.one and max(len(items), len(rows)) > 1
     context = ruled(part.attributes, rows, items, pattern.compare)
     differences = diffs(

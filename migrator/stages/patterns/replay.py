@@ -151,7 +151,6 @@ class PendingMismatch:
         return (part, "many", 0) in self.lasting or any(sign in self.lasting for sign in signs_of(part, diff))
 
     def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKey, Example]]:
-        """Differences that lasted. `texts`: parameters that show them."""
         for side, why in self.look.errors.items():
             yield DiffKey("error", attribute=side), Example(texts, why=why)
         for answer in self.look.parts:

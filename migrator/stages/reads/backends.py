@@ -32,7 +32,6 @@ class Bounds:
         self.late = late
 
     def check(self, read: int = 0) -> None:
-        """Raises: TooManyError, StoppedError."""
         if read > self.at_most:
             raise TooManyError(f"too many: more than {self.at_most:,} rows, which are not compared")
         if self.late():
@@ -40,8 +39,6 @@ class Bounds:
 
 
 class BoundedSource:
-    """Answers queries within bounds."""
-
     def __init__(self, source: Questions, bounds: Bounds) -> None:
         self._source = source
         self._bounds = bounds
@@ -98,8 +95,6 @@ _LOOP_TICK_S = 0.05
 
 
 class SideError(MigratorError):
-    """`side` gave an answer that cannot be compared."""
-
     def __init__(self, side: Side, why: str) -> None:
         super().__init__(why)
         self.side = side
@@ -128,8 +123,7 @@ class ShadowedCall(Protocol):
     def ask(self, side: Side, bounds: Bounds) -> Any:
         """Request the side's answer again in the background. Raises: the side's errors."""
 
-    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        """Compare both sides part by part. Raises: SideError."""
+    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]: ...
 
 
 # ── by the mapping ──
@@ -221,7 +215,6 @@ class OwnCall(Struct, frozen=True):
             raise gone from None
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
-        """Raises: SideError if one side's records have other names."""
         for part in self.pattern.parts:
             for side, ours, others in (("sql", rows, items), ("table", items, rows)):
                 fault = names_fault(part, ours[part.name], others[part.name])

@@ -121,7 +121,6 @@ class RoutedPattern:
 
 
 def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
-    """Raises: SettingsError if the function's parameters are not the pattern's."""
     params = {param.name: param for param in pattern.params}
     what = f"{pattern.name}: the function {getattr(function, '__name__', 'given')}"
     if not callable(function):

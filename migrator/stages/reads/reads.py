@@ -66,14 +66,11 @@ class PagePosition(Struct, frozen=True):
 
 
 class PageRows(Struct, frozen=True):
-    """`next`: None at the end."""
-
     rows: Rows
     next: PagePosition | None
 
 
 def refuse_unpaged(pattern: Pattern) -> None:
-    """Raises: SettingsError for a pattern whose answer has no pages."""
     taken = {"cursor", "size"} & {param.name for param in pattern.params}
     why = ""
     if pattern.operation != "query" or pattern.near is not None:
@@ -129,7 +126,6 @@ class _Pager(Struct, frozen=True):
 
 
 def _names(question: Question) -> tuple[str, ...]:
-    """Attributes of an item's position: those of the table's and the index's key."""
     table = question.mapping.table
     index = table.asked(question.pattern.index)
     assert index is not None
@@ -572,7 +568,6 @@ class PageCall:
 
 
 def question_named(questions: Mapping[str, AnyQuestion], name: str) -> AnyQuestion:
-    """Raises: SettingsError for a pattern outside the mapping."""
     if not isinstance(name, str):
         raise SettingsError(f"an access pattern is named by a text; this {type(name).__name__} is none")
     question = questions.get(name)

@@ -280,8 +280,6 @@ OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 
 class AnsweredCall(Struct, frozen=True):
-    """`values`: parameters as from `checked_params`."""
-
     call: ShadowedCall
     side: Side
     answer: Any
@@ -477,7 +475,6 @@ class Shadow:
         return lambda: self._judge_again(pending, comparison, is_last=is_last)
 
     def _is_on_its_way(self, pending: _Pending) -> bool:
-        """Whether a change from before the first look has not reached the table."""
         waited_s = self.clock() - pending.since
         return waited_s < LONGEST * self.settings.settle_s and self.lag_s() >= waited_s
 

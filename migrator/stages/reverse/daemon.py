@@ -56,7 +56,6 @@ def hindrances(
 
 
 def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_rows: bool) -> Iterator[str]:
-    """Why the items do not determine their rows."""
     if not takes_rows:
         yield "rows are made of items for databases alone, and the old side is tables of DynamoDB's"
         return
@@ -80,7 +79,6 @@ def unreadable(inverse: Inverse, entities: Sequence[CompiledEntity], *, takes_ro
 
 
 def made_one_way(tables: Mapping[str, WrittenTable], others: Sequence[EntityPlan]) -> dict[str, WrittenTable]:
-    """Tables that none of `others` reads."""
     roots = _root_tables(others)
     return {name: table for name, table in tables.items() if captured_name(table.facts) not in roots}
 
@@ -212,8 +210,6 @@ class WhileDirect(Struct, frozen=True):
     written: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, records: Sequence[StreamRecord], check: Check) -> None:
-        """Raises: DirectChangedError; the errors of `check`."""
-
         def is_still_direct() -> None:
             check()
             self.need_direct()

@@ -67,14 +67,12 @@ ItemsByRow = Callable[[str, Collection[SourceKey]], Mapping[SourceKey, Collectio
 
 
 class RowsByKey(Protocol):
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the existing keys."""
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
 
 
 def items_by_row(
     source: RowsByKey, entities: Sequence[CompiledEntity], table: str, keys: Collection[SourceKey]
 ) -> dict[SourceKey, list[Item]]:
-    """Items by row, of a table's current rows that take part."""
     made: dict[SourceKey, list[Item]] = defaultdict(list)
     for entity in entities:
         if entity.plan.table.name == table:
@@ -353,7 +351,6 @@ class Reverse:
         self.journal.wait([WaitingRow(row, "changing", now) for row in rows if row not in waiting])
 
     def states(self, rows: Collection[RowId]) -> dict[RowId, RowState]:
-        """Intended rows by the items that hold them, or held them."""
         made = self._made(rows)
         keys = self._keys(rows, made)
         items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
@@ -374,7 +371,6 @@ class Reverse:
             return error
 
     def _made(self, rows: Collection[RowId]) -> dict[RowId, Collection[Item]]:
-        """Items of the source's rows that take part."""
         by_table: dict[str, list[SourceKey]] = defaultdict(list)
         for table, key in rows:
             if table != ITEM_ALONE:
@@ -436,7 +432,6 @@ class Reverse:
         check: Check,
         looks: _Looks,
     ) -> dict[RowId, WaitingRow]:
-        """Deleted rows, each as it waited for that."""
         before = self.journal.waiting_of(states)
         now = self.journal.now()
         waiting = self._put(states, before, now, check, looks)

@@ -222,7 +222,6 @@ class RowVerify:
                 counts[table.type_of(item), one.attribute] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
-        """Rows on which the two items differ."""
         wanted, there = self._told(made), self._told(stored)
         if there is None:
             return {row: {key} for row in wanted or {}} | {(ITEM_ALONE, item_key_text(key)): {key}}
@@ -230,7 +229,6 @@ class RowVerify:
         return {row: {key} for row in rows if not _says_same((wanted or {}).get(row), there.get(row))}
 
     def _told(self, item: Item | None) -> Mapping[RowId, Told] | None:
-        """The row's part in the item; None if no row makes it."""
         if item is None or not self.stage.is_ours(item):
             return {}
         try:

@@ -152,7 +152,6 @@ class Adoption(Struct, frozen=True):
         return sum(keys.remember(ticket, page) for page in self.pages())
 
     def _take_over(self, before: Kept, reason: str) -> None:
-        """Copy the table's records that are newer than those of a lost or restored journal."""
         journal = self.on_record()
         is_another = before.journal != journal.journal
         for name, kept in before.phases.items():

@@ -156,7 +156,6 @@ def answered_by_table(job: Job) -> list[str]:
 
 
 def _names(job: Job) -> dict[NameKind, str]:
-    """Names of table and source, '' if unknown. Sends no request."""
     # A journal in the source moves with the source: it need not distinguish it from others.
     return {"table": table_of(job), "source": "" if job.journal == IN_SOURCE else source_name(job)}
 
@@ -203,8 +202,6 @@ class Target(Struct, frozen=True):
 
 
 class RequestLimits(Struct, frozen=True):
-    """`backoff`: between retries of a request."""
-
     connections: int
     timeout_s: float
     backoff: Backoff
@@ -310,7 +307,6 @@ def _role(job: Job) -> AssumedRole | None:
 
 
 def region_of(job: Job) -> str | None:
-    """The table's region; None if none is set."""
     return default_region(job.target.region, job.target.profile)
 
 
@@ -382,8 +378,6 @@ ONCE = Backoff(attempts=1)
 
 
 class Live(Struct, frozen=True):
-    """Capture's edges in one source."""
-
     capture: Capture
     marks: TriedMarks
     tickets: TriedTickets
@@ -391,12 +385,10 @@ class Live(Struct, frozen=True):
 
     @property
     def sql_capture(self) -> SqlCapture:
-        """Raises: SettingsError if the source is not a database."""
         return of_kind(self.capture, SqlCapture)
 
     @property
     def sql_marks(self) -> SqlMarks:
-        """Raises: SettingsError if the source is not a database."""
         return of_kind(self.marks, SqlMarks)
 
     @property
@@ -463,7 +455,6 @@ def _is_over(job: Job) -> bool:
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
-    """Capture's edges of old DynamoDB tables. The journal keeps the state that these do not."""
     with open_journal(job, retry.stop, retry.backoff) as journal, ExitStack() as stack:
 
         def is_over() -> bool:

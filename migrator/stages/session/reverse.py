@@ -120,7 +120,6 @@ class ReverseEdges(Struct, frozen=True, dict=True):
 
     @cached_property
     def inverse(self) -> Inverse:
-        """Inverse with the job's name for the table."""
         return inverse_of(self.session, self.plans)
 
     @cached_property

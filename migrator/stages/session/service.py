@@ -143,7 +143,6 @@ class WritingOptions(Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """Whether the service makes items itself."""
         return self.flush or self.mode == "strict"
 
 
@@ -157,7 +156,8 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 
 @contextmanager
 def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
-    """Raises: SettingsError if capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
+    """Raises: SettingsError if capture, source or settings do not fit; StoppedError, TargetError,
+    SourceError."""
     session = service.session
     installation = _begun(session)
     role = marking_role(service, installation, options)
@@ -192,7 +192,6 @@ def _begun(session: JobSession) -> Installation:
 
 
 def marking_role(service: Service, installation: Installation, options: WritingOptions) -> ServiceRole:
-    """Role of a service that writes to SQL."""
     session = service.session
     unmarked = partial(session.unmarked_by, session.own_revision())
     at_once = session.live.sql_capture.at_once()
@@ -236,7 +235,6 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Serv
 def _open_shared_leases(
     session: JobSession, kind: WriterKind, job: Job | None = None
 ) -> Iterator[tuple[ConcurrentEdges, SharedLeases]]:
-    """Edges of the service's writers, which run with others. `job`: with its sessions' limits."""
     with session.open_concurrent(job) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
         edges = opened.under(refuse_late)
@@ -252,7 +250,7 @@ def _open_shared_leases(
 def open_document_writing(service: Service, clients: Any, options: WritingOptions) -> Iterator[None]:
     """Make items right after the clients' writes to old DynamoDB tables, with marks in their streams.
 
-    Raises: SettingsError if no client is given, or capture does not fit; StoppedError, TargetError.
+    Raises: SettingsError if no client is given or capture does not fit; StoppedError, TargetError.
     """
     session = service.session
     refuse_marks_alone(options.mode, flush=options.flush)
@@ -377,7 +375,6 @@ def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
 
 
 def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    """Limits of shadows: their deadline for each."""
     shadow = job.reads.shadow
     connection_options = ConnectionOptions(
         name=name_of(job.name, "shadow"),

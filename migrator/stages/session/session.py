@@ -150,7 +150,7 @@ class JobSession:
         """A session of the job, or of a changed `job`, with this session's journal but its own source and
         table.
 
-        Raises: as checked_on, if the mapping does not fit the source.
+        Raises: as checked_on.
         """
         opened = JobSession(
             job or self.job,
@@ -179,7 +179,6 @@ class JobSession:
 
     @property
     def mapping(self) -> MappingModel:
-        """The mapping of its file. Raises: MappingError if its form has faults."""
         if self.parsed.faults:
             raise MappingError(self.parsed.faults)
         return self.parsed.mapping
@@ -209,7 +208,6 @@ class JobSession:
 
     @property
     def sql(self) -> SqlSource:
-        """The source, for reads by SQL. Raises: SettingsError if it is not a database."""
         from migrator.source.reader import SqlSource  # only commands that read rows need it
 
         return of_kind(self.source, SqlSource)
@@ -269,7 +267,6 @@ class JobSession:
 
     @cached_property
     def journal(self) -> SqlJournal:
-        """Raises: as open_journal does."""
         if self._outer is not None:
             return self._outer.journal
         return self._open_until.enter_context(
@@ -366,7 +363,6 @@ class JobSession:
         return known.without(self.gone) if self.gone else known
 
     def runs_as_they_stand(self, *, relays_work: bool = True) -> list[Run]:
-        """The job's runs, with abandoned ones marked."""
         return runs_as_they_stand(self.journal, self.job.name, relays_work=relays_work)
 
     def newest(self) -> Newest | None:
@@ -474,7 +470,6 @@ class JobSession:
         )
 
     def refuse_strange(self, target: Target, *, older: bool = True) -> None:
-        """Raises: as the stage's does."""
         self._refuse_strange(control_state(target.store), older=older)
 
     def refuse_strange_start(self) -> None:

@@ -32,15 +32,12 @@ from migrator.source.workload.statistics import fan_outs, figures_of
 
 
 class Workload(Struct, frozen=True):
-    """Reads statements by the schema, `facts`, and the source's figures of its rows."""
-
     source: Database
     facts: SchemaFacts
 
     # ── statements ──
 
     def of_file(self, path: Path) -> list[Statement]:
-        """Raises: SettingsError if the file has none."""
         statements = self._written(path)
         if not statements:
             raise SettingsError(f"{path}: the file has no statement; {STATEMENTS_TAKE}")
@@ -60,7 +57,6 @@ class Workload(Struct, frozen=True):
         return recorded_statements(ask, self.facts.dialect)
 
     def listed(self, path: Path) -> Listed:
-        """Statements of a team's list. Raises: SettingsError."""
         text = file_text(path, "--statements takes CSV or Markdown")
         return listed_questions(text, path, self.facts.dialect)
 
@@ -115,7 +111,6 @@ class Workload(Struct, frozen=True):
     def fan_outs(
         self, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
     ) -> Sequence[FanOut]:
-        """Number of rows of each entity that a change of a captured table concerns."""
         ask = partial(self.source.query, what="how many rows a change concerns")
         return fan_outs(ask, self.facts.dialect, plans, rows, rows_exact)
 

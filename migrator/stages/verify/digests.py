@@ -115,7 +115,6 @@ class Canonical:
             self.is_learned = True
 
     def is_in_order(self, item: WiredItem) -> bool:
-        """Whether all names are known and in order."""
         for where, order in self.orders.items():
             places = {name: place for place, name in enumerate(order)}
             for names in _names_at(item, where):
@@ -251,7 +250,6 @@ class Digests:
         return missing
 
     def match_places(self, places: Places) -> None:
-        """Add matches of another process with the same digests."""
         matched = self._matched
         for place in places:
             matched[place] = 1
@@ -370,7 +368,6 @@ class DigestScan(TableScan):
         return _Page(self._totals(seen), [digest for _, _, digest in seen])
 
     def _number(self, name: str) -> re.Pattern[bytes]:
-        """Pattern of an attribute's numbers."""
         pattern = self._numbers.get(name)
         if pattern is None:
             pattern = self._numbers[name] = re.compile(re.escape(_begin_of_number(name)) + rb'([^"]*)"')
@@ -476,7 +473,6 @@ class DigestScan(TableScan):
 
     @cached_property
     def _canonical(self) -> dict[_Kind, Canonical]:
-        """By kind, for items that the entities' rows make."""
         encoders = {name: compile_texts(entity, frozenset(), {}) for name, entity in self.entities.items()}
         return {
             (name, design.type): Canonical(entity, design, encoders[name])

@@ -63,7 +63,6 @@ class PageCheck(Struct, frozen=True):
         return page, tally, round((time.monotonic() - started) * 1000)
 
     def _differing(self, projected: Projection[Item], places: Places) -> list[Finding]:
-        """Findings of items read by key and compared attribute by attribute."""
         entity, look = self.entity, self.look
         expected = projected.items
         if look is not None:
@@ -76,7 +75,6 @@ class PageCheck(Struct, frozen=True):
 
 
 def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]) -> list[Finding]:
-    """A finding for each difference between the stored and the expected item."""
     table = entity.table
     item = stored.get(table.key_of(expected))
     if item is None or table.is_hidden(item):
@@ -153,7 +151,6 @@ class Recheck(Struct, frozen=True):
     objects: ObjectStore | None = None
 
     def confirm(self, run: Run) -> dict[Root, set[ItemKey]]:
-        """Rows that still differ from their items, with the item keys."""
         keys_of_root: dict[Root, set[ItemKey]] = defaultdict(set)
         before: dict[Root, list[Finding]] = defaultdict(list)
         for finding in self.journal.findings(run):
@@ -195,7 +192,6 @@ class Recheck(Struct, frozen=True):
         return findings
 
     def _stale(self, root: Root, key: ItemKey, item: Item | None) -> Finding | None:
-        """A finding if the item belongs to the root, but its row no longer makes it."""
         own = f"{root[0]}:{root[1]}"
         if item is None or self.table.is_hidden(item) or item.get(self.table.source_attribute) != own:
             return None

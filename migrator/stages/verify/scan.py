@@ -71,8 +71,6 @@ def exact_sum(numbers: Sequence[bytes]) -> Decimal:
 
 
 class ScanTotals(Struct, frozen=True):
-    """Totals of a scan, made without `items_for`."""
-
     items: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     sums: Mapping[tuple[str, str, str], Decimal] = {}
@@ -100,8 +98,6 @@ class ScanTotals(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class TableScan:
-    """Scans segments and looks for the row of each item."""
-
     source: Rows
     walk: TableWalk
     journal: SqlJournal
@@ -151,8 +147,6 @@ class TableScan:
 
 
 class Tracer(Struct, frozen=True):
-    """Looks for the row of each stored item."""
-
     source: Rows
     entities: Mapping[str, CompiledEntity]
     table: TableDesign

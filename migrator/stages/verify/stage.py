@@ -112,7 +112,6 @@ class SegmentLook(Struct, frozen=True):
         return page, _seen(totals), _took_ms(started)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
-        """Digests of all segments; None if too many."""
         totals = {}
         for number, parts in groupby(self.journal.page_parts(self.run, DIGESTS), itemgetter(0)):
             if number > 0:
@@ -199,7 +198,6 @@ def plan_sample(
 
 
 def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Page]:
-    """Pages of the sample, in order. The same seed chooses the same pages on any machine."""
     # The rows may be more than were expected.
     number = -(-len(pages) * wanted // rows) if rows else len(pages)
     return [pages[place] for place in _some(len(pages), number, random.Random(seed))]
@@ -208,7 +206,6 @@ def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Pa
 def _by_chance(
     source: Rows, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
 ) -> Iterator[Page]:
-    """Pages of `size` rows that begin after random rows, and do not overlap."""
     chance = random.Random(seed)
     pages = -(-wanted // size)
     starts: list[SourceKey | None] = [*_starts(source, plan, min(pages, _PLACES), rows, chance)]
@@ -238,7 +235,6 @@ def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: rand
 
 
 def _some(of: int, number: int, chance: random.Random) -> list[int]:
-    """`number` random numbers below `of`, ascending, or all of them."""
     return sorted(chance.sample(range(of), min(number, of)))
 
 
@@ -437,7 +433,6 @@ class Verify:
         return [*left_out, *check_totals(self.source, self.journal, run, entities, scanned)]
 
     def _plan(self, run: Run, entity: CompiledEntity, rows: int, total: int) -> None:
-        """Plan the entity's pages, or the sample's. `total`: rows of all entities."""
         sample, page_rows = self.options.sample, self.options.page_rows
         edges = (self.source, self.journal, run, entity.plan)
         if sample is None:
@@ -478,7 +473,6 @@ class Verify:
         return look_of(self.source, scan, totals, is_shared=False)
 
     def _unfit(self, run: Run, items: int) -> str:
-        """Why digests cannot be used; '' if they can."""
         if self.options.sample is not None:
             return "a sample is read by its keys"
         segments = range(self._segments_of(run))
@@ -509,7 +503,6 @@ class Verify:
         claims: RunPages,
         is_over: Callable[[], bool],
     ) -> StoredDigests | None:
-        """Scan segments that no other process has claimed; when all are done, return their digests."""
         look = self._agreed(run, entities)
         if look is None:
             return None
@@ -520,7 +513,6 @@ class Verify:
         return look.loaded(self.source)
 
     def _agreed(self, run: Run, entities: Sequence[CompiledEntity]) -> SegmentLook | None:
-        """How segments are scanned; None before the run's processes agree."""
         found = agreed(self.journal, run)
         if found is None:
             return None
@@ -590,7 +582,6 @@ class Verify:
         return self.source, walk, self.journal, run, by_name, self.direct
 
     def _segments_of(self, run: Run) -> int:
-        """The run's initial number of segments."""
         for name, others in ((DIGESTS, 1), (TABLE, 0)):
             _, planned = self.journal.page_counts(run, name)
             if planned > others:

@@ -73,7 +73,6 @@ def function_name(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A name for a comment or a docstring."""
     return json.dumps(text, ensure_ascii=False).replace("\\", "/").replace('"', "'")
 
 
@@ -199,7 +198,6 @@ class PythonCode(Expressions):
         return Piece(", ".join(piece.code for piece in found), found[0].kind, guards), ref.filters
 
     def _decoded(self, given: NamedValue) -> Piece:
-        """The exact value, as in keys and items."""
         code, kind = given.code, given.kind
         moment = ("_zoned" if kind.zone else "_unzoned") if self.of_row else "_moment"
         forms = {

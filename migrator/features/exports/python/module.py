@@ -69,7 +69,6 @@ class Record(Struct, frozen=True):
 
 
 def item_records(model: Model, names: Names) -> Iterator[Record]:
-    """A class for each item type, with a function that makes one from an item."""
     for type_, items in model.types.items():
         doc = f"What an item of type {shown(type_)} says."
         # Several entities may write items of one type.
@@ -85,7 +84,6 @@ _Stored: TypeAlias = tuple[str, str, str]
 
 
 def _merged(name: str, several: Sequence[ItemAttribute], items: int) -> _Stored:
-    """An attribute of several item types."""
     if several[0].stored:
         return name, "Any", f"item.get({literal(name)})"
     kinds = {one.kind for one in several}
@@ -118,7 +116,6 @@ def readers() -> str:
 
 
 def _code(named: Any) -> str:
-    """Module name of a type, or of a class method of `datetime`."""
     return f"dt.{named.__qualname__}" if hasattr(named, "__self__") else str(named.__name__)
 
 
@@ -184,7 +181,6 @@ class RowCode:
 
     @cached_property
     def of_arguments(self) -> PythonCode:
-        """Code over the row's values as builder arguments."""
         return PythonCode(
             {value.path: self._given(value, "") for value in self.row.values}, self.model.around
         )
@@ -220,7 +216,6 @@ class RowCode:
         return Field(name, f"Sequence[{called}]" if called else _annotation(value), remark)
 
     def takes(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[Field]:
-        """Arguments of a builder of these keys."""
         return [self._field(self.row.value(path)) for path in self.paths(parts, when)]
 
     def paths(self, parts: Sequence[Key], when: Sequence[Condition] = ()) -> list[str]:
@@ -314,7 +309,6 @@ def _all_held(code: RowCode, item: ItemType, read: str) -> Iterator[tuple[str, s
 
 
 def _held(code: RowCode, attribute: ItemAttribute, got: str) -> Iterator[tuple[str, str]]:
-    """Row values that an attribute contains as a whole, with the code that restores them."""
     value = attribute.expression
     if isinstance(value, Ref) and (value.column or _whole_enough(code.row, value)):
         yield value.paths[0], restoring(code.row.value(value.paths[0]).kind, got)
@@ -345,7 +339,6 @@ def _whole_enough(row: RowModel, ref: Ref) -> bool:
 
 
 def _used(row: RowModel, path: str) -> bool:
-    """Whether more than the items' TTL is made from the value."""
     return path in {one.path for one in row.conditions} or path in set(paths_in(row.expressions))
 
 
@@ -370,9 +363,7 @@ class PartCode(Struct, frozen=True):
 
 
 class PatternCode:
-    """One pattern, with code over its parameters.
-
-    `method`: of the table's class.
+    """`method`: of the table's class.
     `answer`: class of a record, or of all parts.
     `question`: the function that makes the request.
     `cut`: by parameter, how much of it a key holds.
