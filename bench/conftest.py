@@ -1,4 +1,4 @@
-"""What several benches need, and the tables that they print at the end."""
+"""Fixtures of several benches, and the tables printed at the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IN_PYTHON = (sys.executable, "-m", "bench.sink")
 
 @contextmanager
 def started(command: Sequence[str]) -> Iterator[str]:
-    """The URL of an endpoint that prints its port."""
+    """URL of an endpoint that prints its port."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
@@ -45,7 +45,7 @@ def started(command: Sequence[str]) -> Iterator[str]:
 
 
 def compiled(folder: Path) -> str:
-    """The path of the C sink, compiled there; '' where no compiler is."""
+    """Path of the compiled C sink; '' without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return ""
@@ -57,7 +57,7 @@ def compiled(folder: Path) -> str:
 
 @pytest.fixture(scope="session")
 def sink_command(tmp_path_factory: pytest.TempPathFactory) -> Sequence[str]:
-    """What starts the sink: that in C, or, where no compiler is, that in Python, which takes a core for itself."""
+    """Command of the sink: in C, or without a compiler in Python, which uses a core of its own."""
     if made := compiled(tmp_path_factory.mktemp("sink")):
         return [made]
     print("\nno C compiler (cc, gcc): the sink is the one in Python, and items/s are its own")
@@ -72,7 +72,6 @@ def sink(sink_command: Sequence[str]) -> Iterator[str]:
 
 @pytest.fixture(params=SHAPES)
 def name(request: pytest.FixtureRequest) -> str:
-    """Of a shape."""
     return str(request.param)
 
 
@@ -85,7 +84,7 @@ _SERVERS = [
 
 @pytest.fixture(params=_SERVERS)
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
+    """URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/bench.db"
     fixture = "postgres_database" if request.param == "postgresql" else "mysql_database"
@@ -94,13 +93,12 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def url(empty: str, name: str) -> str:
-    """The URL of a database with rows of the shape."""
     return fill(empty, name, ROWS)
 
 
 @pytest.fixture
 def tables(pytestconfig: pytest.Config) -> Tables:
-    """What is printed at the end, as Markdown."""
+    """Markdown tables printed at the end."""
     return pytestconfig.stash.setdefault(_TABLES, Tables())
 
 

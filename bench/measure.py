@@ -1,4 +1,5 @@
-"""How benches measure: ways in turn in one run, medians, the peak of memory in a process of its own; and tables of it."""
+"""How benches measure: alternating ways in one run, medians, peak memory in a separate process; and tables of
+it."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ ROUNDS = int(os.environ.get("MIGRATOR_TEST_ROUNDS", 3))
 
 @dataclass(frozen=True)
 class Took:
-    """Microseconds an item: CPU of this process, and time. Other processes' CPU is theirs."""
+    """Microseconds per item: CPU of this process alone, and time."""
 
     cpu_us: float
     us: float
 
 
 def took(work: Callable[[], int]) -> Took:
-    """`work` returns how many items it was."""
+    """`work`: returns its number of items."""
     began, clock = time.process_time(), time.perf_counter()
     items = work()
     return Took((time.process_time() - began) / items * 1e6, (time.perf_counter() - clock) / items * 1e6)
@@ -32,7 +33,7 @@ def took(work: Callable[[], int]) -> Took:
 
 @dataclass(frozen=True)
 class InTurn:
-    """Each way once a round, so that ratios are of the same minute of the machine."""
+    """Each way once per round, so that ratios are of the same minute of the machine."""
 
     rounds: list[dict[str, Took]]
 
@@ -47,13 +48,14 @@ class InTurn:
         return 1e6 / statistics.median(each[way].us for each in self.rounds)
 
     def ratio(self, way: str, other: str) -> float:
-        """How many times the other's CPU, the median of the rounds."""
+        """The other's CPU as a multiple of this one's, median of the rounds."""
         return statistics.median(each[way].cpu_us / each[other].cpu_us for each in self.rounds)
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A way in a process of its own. `cpu_us` and `us`: an item, without the process's start; `peak_mb`: with it."""
+    """A way in a separate process. `cpu_us` and `us`: per item, without the process's start; `peak_mb`: with
+    it."""
 
     items: int
     cpu_us: float
@@ -74,16 +76,16 @@ def alone(way: str, shape: str, url: str, endpoint: str) -> Alone:
 
 @dataclass
 class Tables:
-    """By title, rows of named cells, in the order in which they came."""
+    """Rows of named cells by title, in order."""
 
     rows: dict[str, list[dict[str, str]]] = field(default_factory=dict)
 
     def add(self, title: str, **cells: str) -> None:
-        """A row; `_` in a cell's name is a blank of its column's."""
+        """Add a row; `_` in a cell's name is a blank in its column's."""
         self.rows.setdefault(title, []).append({name.replace("_", " "): text for name, text in cells.items()})
 
     def lines(self) -> list[str]:
-        """Markdown, behind a line on the machine and what else it did."""
+        """Markdown, after a line on the machine and its other load."""
         if not self.rows:
             return []
         found = [f"{time.strftime('%d %B %Y')}, Python {platform.python_version()}, {_load()}"]

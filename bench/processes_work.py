@@ -1,7 +1,8 @@
-"""One process of a run that is measured: opens everything, says so, and works pages from the moment that it is told to.
+"""A measured process of a run: opens everything, reports that it is ready, and processes pages once told to
+start.
 
-`python -m bench.processes_work KIND SOURCE JOURNAL ENDPOINT [join]` begins a run and ends it, or joins the one that was
-begun. Its last line is what it took, as JSON.
+`python -m bench.processes_work KIND SOURCE JOURNAL ENDPOINT [join]` begins a run and ends it, or joins the
+active one. Its last line is its cost, as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An endpoint that answers every DynamoDB write at once and keeps the bytes of each request, and what sends them again."""
+"""An endpoint that answers every DynamoDB write at once and keeps each request's bytes; and their replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.sink import answer_to
 
 
 class _Recorder(socketserver.StreamRequestHandler):
-    """Keeps each request as it came, and answers at once."""
+    """Records each request, and answers at once."""
 
     kept: list[bytes]
 
@@ -30,7 +30,7 @@ class _Recorder(socketserver.StreamRequestHandler):
 
 @contextmanager
 def recording() -> Iterator[tuple[str, list[bytes]]]:
-    """Its URL, and the requests so far, in the order in which they came."""
+    """URL, and the requests so far, in order."""
     kept: list[bytes] = []
     handler = type("Handler", (_Recorder,), {"kept": kept})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
@@ -41,7 +41,8 @@ def recording() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def replay(endpoint: str, requests: Sequence[bytes]) -> None:
-    """Sends them on one connection, each when the one before is answered; of an answer only its end is looked for."""
+    """Send them on one connection, each after the previous answer; only the end of an answer is looked
+    for."""
     where = urlsplit(endpoint)
     with socket.create_connection((str(where.hostname), where.port or 80)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,8 +1,8 @@
-"""An endpoint for relays that answers writes of items at once and keeps none of them, only migrator's control item.
+"""An endpoint for relays that answers item writes at once and keeps only migrator's control item.
 
-`python -m bench.relay_sink URL`: what is no write of items goes to the DynamoDB at that URL; with `--through` all
-goes there. Its own operation `Written` says of each item that was put by a request of its own when that was answered:
-[key, number of the change, seconds since 1970]; `Answered`, how many requests of each operation there were.
+`python -m bench.relay_sink URL`: other requests go to the DynamoDB at that URL; with `--through` all go
+  there. Its own operation `Written` returns, for each item put by a separate request: [key, number of the
+  change, seconds since 1970]. `Answered` returns the number of requests by operation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass
 class Sink:
-    """`upstream`: what answers the other requests. `control`: the control item as it was put last."""
+    """`upstream`: answers other requests. `control`: the control item last put."""
 
     upstream: str
     is_through: bool = False
@@ -87,7 +87,7 @@ class Sink:
         return self._forwarded(request)
 
     def _put_control(self, item: dict[str, Any]) -> tuple[int, bytes]:
-        """Rule 8 asks for no more than this of the table: its ticket only grows."""
+        """Rule 8 only requires that the table's ticket never falls."""
         with self.lock:
             if self.control is not None and int(item["_tk"]["N"]) < int(self.control["_tk"]["N"]):
                 return 400, _REFUSED
@@ -102,7 +102,6 @@ class Sink:
         return response.status, response.read()
 
     def _connection(self) -> http.client.HTTPConnection:
-        """This thread's own."""
         kept: http.client.HTTPConnection | None = getattr(_OF_THREAD, "connection", None)
         if kept is None:
             at = urlsplit(self.upstream)

@@ -1,4 +1,4 @@
-"""Rows of three forms, as SQLAlchemy's ORM has them, the mapping of each, and what a naive script makes of them."""
+"""Rows of three forms as SQLAlchemy's ORM has them, the mapping of each, and the items of a naive script."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Line(Base):
 
 @dataclass(frozen=True)
 class Shape:
-    """Rows of one form. `naive`: the rows that the naive script asks the ORM for, and what it makes of each."""
+    """Rows of one form. `naive`: the naive script's query, and its item for each row."""
 
     mapping: str
     rows: sa.Select[Any]
@@ -178,18 +178,17 @@ SELECT seq, concat('user', seq, '@example.com'), 'Ann Example', CASE WHEN MOD(se
 
 
 def engine_of(url: str) -> str:
-    """The name of a database's engine, as a table has it."""
     backend = sa.make_url(url).get_backend_name()
     return {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(backend, "MariaDB")
 
 
 def more_users(url: str, first: int, last: int) -> str:
-    """The INSERT by which the server itself makes users of these numbers."""
+    """INSERT by which the server itself makes users with these numbers."""
     return f"INSERT INTO users {_USERS_OF[sa.make_url(url).get_backend_name()].format(first=first, last=last).strip()}"
 
 
 def fill(url: str, shape: str, rows: int) -> str:
-    """The URL, after all tables and so many rows of what the shape reads were made."""
+    """Create all tables and so many rows of the shape; return the URL."""
     if shape != "two joins and a collection":
         return fill_users(url, rows)
     engine = _with_tables(url)
@@ -201,7 +200,6 @@ def fill(url: str, shape: str, rows: int) -> str:
 
 
 def fill_users(url: str, rows: int) -> str:
-    """The URL, after the server itself has made all tables and so many users."""
     engine = _with_tables(url)
     with engine.begin() as connection:
         connection.execute(sa.text(more_users(url, 1, rows)))

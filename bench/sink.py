@@ -1,4 +1,5 @@
-"""An endpoint that answers every DynamoDB write at once and keeps nothing: what is left is the sender's own cost."""
+"""An endpoint that answers every DynamoDB write at once and keeps nothing, which leaves the sender's own
+cost."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _OF_ITEM = _written({"ConsumedCapacity": _CONSUMED[0]})
 
 @cache
 def inserted(statements: int) -> bytes:
-    """The answer that says of so many statements that each took place."""
+    """Answer for so many successful statements."""
     return _written({"Responses": [{"TableName": "T"}] * statements})
 
 
@@ -57,7 +58,7 @@ def _serve(connection: socket.socket) -> None:
 
 
 def serve(answer: Callable[[socket.socket], None]) -> NoReturn:
-    """Prints its port, and has each connection answered by a thread of its own until it is ended."""
+    """Print the port, and answer each connection in a thread until killed."""
     with socket.create_server(("127.0.0.1", 0), backlog=256) as server:
         print(server.getsockname()[1], flush=True)
         while True:

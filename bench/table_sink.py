@@ -1,8 +1,8 @@
-"""An endpoint that keeps items in memory and answers BatchWriteItem, BatchGetItem and Scan with pages made beforehand.
-Its own operation `Answered` says how many requests of each operation there were.
+"""An endpoint that keeps items in memory and answers BatchWriteItem, BatchGetItem and Scan with prepared
+pages.
 
-Its CPU is another process's, so that a bench measures what reads the table. Attributes come in another order than they were
-sent in, as DynamoDB promises none.
+Its own operation `Answered` returns the number of requests by operation. It is a separate process, so that a
+bench measures the reader's CPU. Attributes come in another order than sent, as DynamoDB guarantees none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _read(request: Any) -> Any:
 
 @cache
 def _pages(segment: int, segments: int, count: int) -> dict[bytes, bytes]:
-    """Answers by what their request begins behind; made anew when the number of items is another."""
+    """Answers by the prefix of their request; rebuilt when the number of items changes."""
     own = [item for key, item in _ITEMS.items() if zlib.crc32(key) % segments == segment]
     pages, start, begin = {}, b"", 0
     while True:

@@ -1,4 +1,4 @@
-"""What a service's commit takes longer for: triggers, the adapter in both modes, the adapter where triggers mark."""
+"""How much longer a service's commit takes: with triggers, with the adapter in both modes, and with both."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ VARIANTS = (
 def sessions_of(
     variant: Variant, engine_name: str, url: str, endpoint: str, folder: Path
 ) -> Iterator[Sessions]:
-    """Sessions of a service on a database of its own, in which there is one user."""
+    """Sessions of a service on a separate database with one user."""
     folder.mkdir()
     with ExitStack() as stack:
         if variant.marked_by:
@@ -104,7 +104,7 @@ def took_ms(transaction: Callable[[Sessions], None], sessions: Sessions) -> floa
 def medians_ms(
     transaction: Callable[[Sessions], None], all_sessions: dict[str, Sessions], rounds: int
 ) -> dict[str, float]:
-    """Each variant in turn, so that what else the machine does meets all of them alike."""
+    """Alternate the variants, so that other load affects all of them."""
     for sessions in all_sessions.values():
         transaction(sessions)
     times: dict[str, list[float]] = {name: [] for name in all_sessions}
@@ -125,7 +125,7 @@ def line_of(name: str, found: dict[str, float]) -> str:
 
 @pytest.fixture
 def new_url(request: pytest.FixtureRequest, engine_name: str, tmp_path: Path) -> NewUrl:
-    """A function that makes one more database of the engine."""
+    """A function that makes another database of the engine."""
     if engine_name == "sqlite":
         files = count()
         return lambda: new_sqlite(tmp_path / f"shop{next(files)}.db")

@@ -1,4 +1,5 @@
-"""What capture costs a service: the time of a transaction of pgbench's with triggers, with the log, and with neither."""
+"""Cost of capture for a service: the time of a pgbench transaction with triggers, with the log, and with
+neither."""
 
 from __future__ import annotations
 
@@ -26,7 +27,6 @@ UPDATE = f"\\set id random(1, {ROWS})\nUPDATE users SET visits = visits + 1 WHER
 
 
 def times_ms(url: str, connections: int, folder: Path) -> list[float]:
-    """Of each transaction that this many connections made at once, in milliseconds."""
     (folder / "update.sql").write_text(UPDATE)
     pgbench = shutil.which("pgbench") or str(postgres_binaries()[-1] / "pgbench")
     words = ["-n", "-f", "update.sql", "-l", "-c", str(connections), "-T", str(FOR_S)]
@@ -40,7 +40,7 @@ def times_ms(url: str, connections: int, folder: Path) -> list[float]:
 
 
 def test_a_transaction_of_a_service(tmp_path: Path, dynamodb_url: str, tables: Tables) -> None:
-    """With a relay at work the machine's cores are its own, too."""
+    """With an active relay, which shares the cores."""
     rates: dict[int, float] = {}
 
     def measured(capture: str, relay: str, folder: Path, url: str) -> None:

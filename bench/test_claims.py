@@ -1,5 +1,3 @@
-"""Ten million claimed keys: how fast, how much memory, how large the journal's file, and whether every collision is found."""
-
 from __future__ import annotations
 
 import hashlib
@@ -24,7 +22,7 @@ def digest(number: int) -> bytes:
 
 
 def claim_all(path: Path, keys: int) -> None:
-    """Prints what it took: planted, found, seconds, the most memory in MB before and in all, the file in MB."""
+    """Print the results: planted, found, seconds, peak MB before and in total, the file in MB."""
     journal = journal_in_file(path)
     before_mb, started = peak_mb(), time.monotonic()
     # Row n makes key n; each planted row, all of them in the second half, makes the key of a row in the first.
@@ -45,13 +43,12 @@ def peak_mb() -> float:
 
 
 def measured(folder: Path, keys: int) -> list[int]:
-    """What claim_all says, from a process of its own."""
     words = [sys.executable, "-m", "bench.test_claims", str(folder / f"{keys}.db"), str(keys)]
     return [int(word) for word in subprocess.run(words, capture_output=True, check=True).stdout.split()]
 
 
 def held(folder: Path, keys: int) -> None:
-    """Nothing; asserts that every collision is found and that memory is bounded, and prints the figures."""
+    """Assert that every collision is found and that memory is bounded; print the figures."""
     planted, found, took_s, before_mb, most_mb, file_mb = measured(folder, keys)
     rate = keys // max(took_s, 1)
     print(

@@ -1,6 +1,6 @@
-"""CPU of this process for a request of 25 items, into a sink that answers at once, by each way that sends them.
+"""CPU of this process for a request of 25 items, into a sink that answers at once, by each way of sending.
 
-Ways are measured in turn in one run; figures are medians. What makes items of rows is not among it.
+Ways alternate in one run; figures are medians. Making items from rows is not included.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How CPU an item and peak memory of a backfill grow with a table: each size in a process of its own, into a sink.
+"""How CPU per item and peak memory of a backfill grow with a table: each size in a separate process, into a
+sink.
 
-MIGRATOR_TEST_SIZES=100000,10000000 names other sizes. A naive script beside it takes up to NAIVE_AT_MOST rows: it costs an item
-what it costs at any size.
+MIGRATOR_TEST_SIZES=100000,10000000 sets other sizes. The naive script takes up to NAIVE_AT_MOST rows: its
+cost per item is the same at any size.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAIVE_AT_MOST = 100_000
 
 
 def filled(file: Path, rows: int) -> str:
-    """The URL of a SQLite database of so many users."""
+    """URL of a SQLite database of so many users."""
     return fill_users(f"sqlite:///{file}", rows)
 
 

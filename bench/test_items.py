@@ -1,7 +1,7 @@
-"""CPU of a backfill's process for each item, fast and conditional, against a naive script and against a replay of its requests.
+"""CPU per item of a backfill, fast and conditional, against a naive script and a replay of its requests.
 
-All go into a sink that answers at once, in turn in one run, and the figures are medians of their ratios; only this process's
-CPU counts, so a busy machine does little harm. The replay sends bytes that were made before on a bare socket.
+All alternate in one run into a sink that answers at once; figures are medians of their ratios. Only this
+process's CPU counts, so a busy machine does little harm. The replay sends prepared bytes on a bare socket.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def peak_mb(title: str, name: str, url: str, endpoint: str, monkeypatch: pytest.
 
 @contextmanager
 def by_lane(lane: str, sink: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The endpoint to ask, so that requests reach the sink by this lane."""
+    """The endpoint, so that requests reach the sink by this lane."""
     with monkeypatch.context() as patch:
         patch.setenv("MIGRATOR_LANE", "" if lane == PROXY else lane)
         if lane == PROXY:

@@ -1,4 +1,4 @@
-"""How far the items of a relay are behind rows that change at a steady rate: the time from a commit to its item's write."""
+"""Lag of a relay's items behind rows that change at a steady rate: from a commit to its item's write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ CHANGE = (
 
 
 def changed(url: str, rate: float, for_s: float) -> list[tuple[int, int, float]]:
-    """The changes that were committed at that rate: (number, row, seconds since 1970), each row a mark of its own."""
     changes: list[tuple[int, int, float]] = []
     with psycopg.connect(url, autocommit=True) as connection:
         started = time.monotonic()
@@ -66,7 +65,8 @@ def written(endpoint: str) -> list[tuple[str, int, float]]:
 
 
 def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, float]]) -> list[float]:
-    """Of each change, until its row was written as it was then or later; infinite where it was not."""
+    """Seconds from each change until its row was written in that or a later state; infinite if it never
+    was."""
     of_key: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for key, number, at in writes:
         of_key[key].append((number, at))
@@ -82,7 +82,6 @@ def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, f
 
 @contextmanager
 def source_of(marked_by: MarkedBy, database: str) -> Iterator[str]:
-    """The database, or one of an own server whose log holds rows."""
     if marked_by != "log":
         yield database
         return

@@ -1,4 +1,4 @@
-"""What a parent with many children costs on MariaDB, and what taking marks costs beside a snapshot that stays open."""
+"""Cost on MariaDB of a parent with many children, and of taking marks during an open snapshot."""
 
 from __future__ import annotations
 

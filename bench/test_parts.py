@@ -1,9 +1,9 @@
-"""Of what the CPU of a backfilled item consists: planning pages, reading, encoding and sending, and the start of a run.
+"""CPU of a backfilled item by part: planning pages, reading, encoding and sending, and the start of a run.
 
-Parts are measured one after the other over the same pages, and the start as a run over a hundred rows. Beside encoding and
-sending stands what they take at least in this Python: one % of text a row, and bytes made before on a bare socket. Of
-sending, two shares are measured again by themselves: requests signed and written out, the hashes of their bodies alone, and
-answers checked and read. The journal is that of a page's claim and its checkpoint.
+Parts are measured one after the other over the same pages, and the start as a run over a hundred rows.
+Encoding and sending are shown with their minimum in this Python: one % of text per row, and prepared bytes on
+a bare socket. Two shares of sending are measured separately: requests signed and written out (also the hashes
+of their bodies alone), and answers checked and read. The journal's part is a page's claim and checkpoint.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ITEM = (
 
 
 def one_percent_a_row(rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
-    """Texts as long as the items, without escapes, sizes or any check."""
+    """Texts as long as the items, without escapes, sizes or checks."""
     return [(_ITEM % (row[0], row[1], row[0], row[0], *row)).encode() for row in rows]
 
 
@@ -108,7 +108,6 @@ def parts_of(url: str, endpoint: str) -> dict[str, float]:
 
 
 def requests_of(table: str, items: Sequence[EncodedItem]) -> list[dict[str, Any]]:
-    """Requests of 25 items each, as a store makes them."""
     puts = [orjson.Fragment(b'{"PutRequest":{"Item":%b}}' % item.json) for item in items]
     return [
         {"RequestItems": {table: puts[at : at + 25]}, "ReturnConsumedCapacity": "INDEXES"}
@@ -117,14 +116,12 @@ def requests_of(table: str, items: Sequence[EncodedItem]) -> list[dict[str, Any]
 
 
 class Answered:
-    """A socket that has received the sink's answer."""
-
     def recv(self, _: int) -> bytes:
         return answer_to(b"BatchWriteItem", b"")
 
 
 def answer_read(client: Any, request: dict[str, Any]) -> object:
-    """What an answer says that its request consumed, after all that is checked of it."""
+    """Consumed capacity in an answer, after all checks."""
     answer = client.exchange.answer(client, "BatchWriteItem", request, received(Answered()))
     return consumed_by_meter(answer)
 

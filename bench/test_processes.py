@@ -1,8 +1,8 @@
-"""A backfill and a verify by one process and by two, in one run, from the moment on which all are ready.
+"""A backfill and a verify by one process and by two, in one run, from the moment when all are ready.
 
-CPU-bound: rows with two joins and a collection, an SQLite source, an endpoint on this machine that answers at once. That
-endpoint takes a part of the second core, and so does whatever else runs; so the cores that were free are measured, too, and
-what the ratio could be at most with them. MIGRATOR_TEST_PROCESSES_ROWS says how many rows (300,000).
+CPU-bound: rows with two joins and a collection, an SQLite source, a local endpoint that answers at once. The
+endpoint and other load use part of the second core, so the free cores and the highest possible ratio are
+measured also. MIGRATOR_TEST_PROCESSES_ROWS sets the number of rows (300,000).
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def endpoint(kind: str) -> Iterator[Endpoint]:
 
 @dataclass(frozen=True)
 class Took:
-    """`wall_s`: until the run was done; `cpu_s`: of all processes; `sink_s`: CPU of the endpoint; `free`: cores that
-    nothing else used meanwhile."""
+    """`wall_s`: until the run was done. `cpu_s`: of all processes. `sink_s`: CPU of the endpoint. `free`:
+    otherwise idle cores."""
 
     wall_s: float
     cpu_s: float
@@ -94,12 +94,11 @@ class Took:
 
     @property
     def used(self) -> float:
-        """Cores, of processes and endpoint together."""
         return (self.cpu_s + self.sink_s) / self.wall_s
 
 
 def busy_s() -> float:
-    """CPU of everything on this machine."""
+    """CPU of the whole machine."""
     times = psutil.cpu_times()
     return float(times.user + times.system + times.nice + times.irq + times.softirq + times.steal)
 
@@ -121,7 +120,6 @@ def taken(kind: str, number: int, url: str, journal: str, sink: Endpoint) -> Too
 
 
 def started_one(words: Sequence[str]) -> subprocess.Popen[str]:
-    """When it is ready."""
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -129,7 +127,7 @@ def started_one(words: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def need_all(journal_url: str) -> None:
-    """Each page was checkpointed once."""
+    """Check that each page was checkpointed once."""
     journal = SqlJournal(journal_url)
     run = journal.runs("bench")[-1]
     done, planned = journal.page_counts(run, "orders")

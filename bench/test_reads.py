@@ -1,6 +1,7 @@
-"""CPU of a read through `Migration.read` against asking the same side bare, and what its callers notice of a shadow that agrees.
+"""CPU of a read through `Migration.read` against a bare read of the same side, and the effect of an agreeing
+shadow on callers.
 
-Ways are measured in turn in one run; the figures are medians. Only this process's CPU counts: what the servers take is theirs.
+Ways alternate in one run; figures are medians. Only this process's CPU counts.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def compared(
 
 
 def bare_query(shop: ReadShop, dynamodb_url: str) -> Callable[[], Any]:
-    """The pattern's question, asked by boto3 alone."""
+    """The pattern's request with boto3 alone."""
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
     table = boto3.resource("dynamodb", endpoint_url=dynamodb_url, **keys).Table(shop.store.design.name)
     condition = Key("PK").eq("USER#1") & Key("SK").begins_with("ORDER#")
@@ -78,7 +79,7 @@ def test_complete(shop: ReadShop, dynamodb_url: str, tables: Tables) -> None:
 
 
 def test_off(shop: ReadShop, tables: Tables) -> None:
-    """Against the statement as a service sends it, by SQLAlchemy with a transaction of its own."""
+    """Against the statement as a service sends it, by SQLAlchemy with its own transaction."""
     statement = sa.text(
         "SELECT id, total, status, placed_at, paid FROM orders WHERE user_id = :user_id AND"
         " (SELECT count(*) FROM orders newer WHERE newer.user_id = :user_id AND newer.id > orders.id) < 100000"
@@ -95,7 +96,7 @@ def test_off(shop: ReadShop, tables: Tables) -> None:
 
 
 def test_p99_with_a_shadow_that_agrees(shop: ReadShop, dynamodb_url: str, tables: Tables) -> None:
-    """Of callers that come at a rate, as those of a service do, beside nothing, a shadow, and bare questions."""
+    """With callers at a rate like a service's: alone, with a shadow, and with bare questions."""
     shop.move("shadow", 0, PATTERN)
     text = shop.job.read_text().replace("per_s: 10000", f"per_s: {SHADOWS_A_SECOND}")
     shop.job.write_text(text)
@@ -125,7 +126,7 @@ def test_p99_with_a_shadow_that_agrees(shop: ReadShop, dynamodb_url: str, tables
 
 @contextmanager
 def asked_beside(question: Callable[[], Any]) -> Iterator[None]:
-    """As often as a shadow asks, by a thread of this interpreter."""
+    """At a shadow's rate, in a thread of this interpreter."""
     ended = threading.Event()
 
     def ask() -> None:

@@ -1,6 +1,7 @@
-"""How many marks a relay works in a second of its own CPU, into a sink that answers at once and into an embedded server.
+"""Marks that a relay processes per second of its own CPU, into a sink that answers at once and into an
+embedded server.
 
-Each figure is of the command in a process of its own, less what it takes where no mark waits.
+Each figure is of the command in a separate process, less its cost without pending marks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ entities:
 
 @dataclass(frozen=True)
 class Load:
-    """`change`: the statement for a database's URL, which leaves a mark for each row that it changes; run `times` times."""
+    """`change`: the statement for a database's URL, which leaves a mark per changed row; run `times`
+    times."""
 
     mapping: str
     change: Callable[[str], str]
@@ -92,7 +94,7 @@ def sink_before(upstream: str, *options: str) -> Iterator[str]:
 def filled(
     folder: Path, mapping: str, source: str, endpoint: str, marked_by: MarkedBy = "triggers"
 ) -> Project:
-    """A job with its table, capture installed and no mark left."""
+    """A job with its table, installed capture and no marks."""
     (folder / "bench.yaml").write_text(mapping)
     made = project(folder, source, endpoint, f"B{secrets.token_hex(4)}", own_process=True)
     lines = made.job.read_text().splitlines()
@@ -105,7 +107,7 @@ def filled(
 
 @dataclass(frozen=True)
 class Relayed:
-    """What a relay took that ran until no mark was left; `cpu_s`: of its process."""
+    """Result of a relay that ran until no mark was left. `cpu_s`: of its process."""
 
     items: int
     cpu_s: float

@@ -1,4 +1,5 @@
-"""Items a second into the embedded server, against the same requests sent raw: what is between them is ours to mend."""
+"""Items per second into the embedded server, against the same requests sent raw: the difference is ours to
+reduce."""
 
 from __future__ import annotations
 
@@ -21,7 +22,6 @@ KEYS = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_
 
 @pytest.fixture
 def table(dynamodb_url: str) -> Iterator[str]:
-    """The endpoint, with the bench's table in it."""
     client = boto3.client("dynamodb", endpoint_url=dynamodb_url, **KEYS)
     names = ["PK", "SK", "GSI1PK", "GSI1SK"]
     keys = [

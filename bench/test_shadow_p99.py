@@ -1,4 +1,4 @@
-"""What callers notice of a shadow that hangs, raises, differs, or is given a million rows: nothing."""
+"""What callers notice of a shadow that hangs, raises, differs, or gets a million rows: nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def p99(took: Measured) -> float:
 
 
 def calls(migration: Migration, pattern: str, params: dict[str, Any]) -> Measured:
-    """Of each call what it took as a whole and what its own side took, in milliseconds."""
+    """Milliseconds of each call in total and of its own side."""
     own = threading.local()
     reads = migration._reads().reads
     answered = reads.ledger.answered
@@ -91,7 +91,7 @@ def is_given_a_million(shop: ReadShop, faults: Faults) -> None:
 
 
 def differs(shop: ReadShop, faults: Faults) -> None:
-    """Two hundred rows, each with another status than its item."""
+    """Two hundred rows with another status than their items."""
     shop.sql(MANY_OF_ONE, "ANALYZE orders")
     assert run_here(["backfill", "--restart", str(shop.job)], shop.folder, dict(os.environ)).code == 0
     shop.sql("UPDATE orders SET status = 'other' WHERE user_id = 3")
@@ -138,7 +138,7 @@ def test_callers_notice_nothing(
 
 
 def _best(measure: Callable[[], tuple[float, float]], limit: float) -> tuple[float, float]:
-    """The first of the tries that is within the limits, else the last."""
+    """The first try within the limits, else the last."""
     for _ in range(TRIES):
         found = measure()
         if found[0] <= limit and found[1] <= SWITCH_MS:
@@ -149,7 +149,7 @@ def _best(measure: Callable[[], tuple[float, float]], limit: float) -> tuple[flo
 def _measured(
     alone: Migration, shadowed: Migration, pattern: str, params: dict[str, Any]
 ) -> tuple[float, float]:
-    """The median ratio of p99, and how much longer a call lasted than its own side's slowest, in milliseconds."""
+    """Median ratio of p99, and how much longer a call took than its own side's slowest, in milliseconds."""
     ratios, beyond = [], []
     for _ in range(RUNS):
         without, beside = [], []

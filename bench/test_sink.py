@@ -22,7 +22,7 @@ SINK_HEADERS = ("Content-Type", "x-amz-crc32", "Content-Length")
 
 
 def answered(endpoint: str, operation: str) -> object:
-    """The answer's body, after its checksum was found to be right."""
+    """The answer's body, after checking its checksum."""
     body = json.dumps(REQUESTS[operation]).encode()
     request = urllib.request.Request(endpoint, body, {"X-Amz-Target": f"DynamoDB_20120810.{operation}"})
     with urllib.request.urlopen(request) as answer:
@@ -39,7 +39,7 @@ def test_both_sinks_answer_the_same(operation: str, sink: str) -> None:
 
 
 def test_requests_of_one_connection_are_answered_one_by_one(sink: str) -> None:
-    """Of any length, also where one ends within what was received."""
+    """Of any length, including one that ends within the received bytes."""
     lengths = [0, 1, 300_000, 5, 1_000_000, 0]
     head = "POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\ncontent-length: {}\r\n\r\n"
     requests: Sequence[bytes] = [head.format(length).encode() + b"x" * length for length in lengths]

@@ -1,4 +1,4 @@
-"""What the start of a command costs, beside a bare Python and beside everything of ours loaded at once."""
+"""Cost of a command's start, compared with bare Python and with loading all of our code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHARES = {
 
 
 def cpu_s(folder: Path, *words: str) -> float:
-    """The CPU time of one new process, the least of five: what else the machine does makes it only longer."""
+    """CPU time of a new process, the least of five: other load only increases it."""
     return min(_cpu_once_s(folder, words) for _ in range(5))
 
 

@@ -1,6 +1,6 @@
-"""CPU of a verify's process for each item, against a backfill of the same rows, over a table that answers at once.
+"""CPU per item of a verify, against a backfill of the same rows, over a table that answers at once.
 
-Ways are measured in turn in one run, and the figures are medians of their ratios; only this process's CPU counts.
+Ways alternate in one run; figures are medians of their ratios. Only this process's CPU counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ways from rows to a table: a naive script, and migrator's stages in this process, without the command around them.
+"""Ways from rows to a table: a naive script, and migrator's stages in this process, without the command.
 
     python -m bench.ways WAY SHAPE URL ENDPOINT
 
-takes one way, and prints as JSON its items, CPU and time, and the peak of memory of the whole process.
+takes one way, and prints as JSON its items, CPU and time, and the peak memory of the whole process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Way = Callable[[Shape, str, str], int]
 
 
 def naively(shape: Shape, url: str, endpoint: str) -> int:
-    """What a team writes first: SQLAlchemy's ORM, a dict for each row, boto3's batch_writer."""
+    """A team's first version: SQLAlchemy's ORM, a dict per row, boto3's batch_writer."""
     engine = sa.create_engine(source_url(url))
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
     config = Config(region_name="us-east-1")
@@ -84,8 +84,10 @@ def by_backfill(shape: Shape, url: str, endpoint: str) -> int:
 
 
 def beside_others(shape: Shape, url: str, endpoint: str) -> int:
-    """A conditional backfill. Tickets are drawn from the source, and findings looked up in a journal, as they are beside other
-    writers. Of the control item a fake answers: it is asked once a page. Capture must be installed."""
+    """A conditional backfill, with tickets from the source and findings in a journal, as with other writers.
+
+    A fake answers for the control item, which is read once per page. Capture must be installed.
+    """
     engine, journal = sa.make_url(url).get_backend_name(), SqlJournal.in_memory()
     with capturing("mariadb" if engine == "mysql" else engine, url) as capture:
         checked = check_mapping(parse_mapping(shape.mapping, "m.yaml"), capture.source.facts())
@@ -138,7 +140,6 @@ WAYS: dict[str, Way] = {
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held. Linux counts what began it into ru_maxrss, but not into VmHWM."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

@@ -1,6 +1,6 @@
-"""Known vulnerabilities of what is installed to run migrator, as pip-audit looks them up on the index. Run: make lint.
+"""Known vulnerabilities of the installed packages, as pip-audit finds them on the index. Run: make lint.
 
-Without the index nothing is known: that is said, and is no failure.
+Without the index it prints that nothing is known, and succeeds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST_S = 300
 
 
 def audited(lock: Path) -> tuple[str, str]:
-    """What pip-audit printed, and the last line of what it complained of."""
+    """Output of pip-audit, and the last line of its complaint."""
     words = ["--disable-pip", "--require-hashes", "--requirement", str(lock), "--format", "json"]
     command = [sys.executable, "-m", "pip_audit", "--progress-spinner", "off", *words]
     try:
@@ -27,7 +27,7 @@ def audited(lock: Path) -> tuple[str, str]:
 
 
 def judged(printed: str, complaint: str) -> tuple[bool, list[str]]:
-    """Whether nothing is known against the packages, and lines that say what was looked up."""
+    """Whether nothing is known against the packages, and lines on the lookup."""
     try:
         packages: list[dict[str, Any]] = json.loads(printed)["dependencies"]
     except (ValueError, KeyError):

@@ -52,7 +52,6 @@ _NOT_OURS = ("docs/decisions/", "docs/licences.md", "tests/")
 
 
 def texts(path: str) -> Iterator[tuple[int, str]]:
-    """Line numbers and lines of a file that a user reads."""
     content = (ROOT / path).read_text(encoding="utf-8")
     if not path.endswith(".py"):
         fenced = False
@@ -69,7 +68,6 @@ def texts(path: str) -> Iterator[tuple[int, str]]:
 
 
 def docstring_lines(path: str) -> set[int]:
-    """Numbers of lines in docstrings; a command's docstring is its help, and not among them."""
     lines: set[int] = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
         helps = any(
@@ -96,7 +94,6 @@ def long_sentences() -> Iterator[str]:
 
 
 def found(path: str) -> Iterator[tuple[int, str]]:
-    """Line numbers and constructions."""
     for number, line in texts(path):
         yield from ((number, name) for name, pattern in _PATTERNS.items() if pattern.search(line))
 
@@ -118,8 +115,10 @@ def files() -> list[str]:
 
 
 def added() -> dict[str, set[int]]:
-    """The numbers of lines that were added to each file since the base. A line that was only moved, or in which only the name
-    of a file or a piece of code became another one, is not new."""
+    """Numbers of the lines added to each file since the base.
+
+    Lines that were only moved, or in which only a name of a file or a piece of code changed, are not new.
+    """
     base = os.environ.get("MIGRATOR_LINT_BASE") or _base()
     lines: dict[str, set[int]] = {}
     changes = _git("diff", "--unified=0", "--find-renames", base).splitlines() if base else []
@@ -142,7 +141,8 @@ def _words(line: str) -> str:
 
 
 def _base() -> str:
-    """Where this branch left main on the server; one commit back where it is that commit, or there is no server."""
+    """Where this branch left main on the server; one commit back if it is that commit, or without a
+    server."""
     merged = _git("merge-base", "HEAD", "origin/main").strip()
     return (
         merged

@@ -1,7 +1,7 @@
-"""The figures of the repository's size, as a table: run `python tools/figures.py [--run]`. No test pins them.
+"""Figures of the repository's size, as a table: run `python tools/figures.py [--run]`. No test pins them.
 
-Code lines are those on which a statement of the syntax tree begins or goes on: no blanks, comments or docstrings. With --run
-also the functions that a backfill, a mark and a move call, on SQLite and the embedded DynamoDB.
+Code lines are those of statements: no blanks, comments or docstrings. With --run also the functions that a
+backfill, a mark and a move call, on SQLite and the embedded DynamoDB.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def code_lines(tree: ast.Module) -> int:
 
 
 def _own_lines(node: ast.AST) -> Iterator[int]:
-    """The lines of a statement, without those of the statements in its body."""
+    """Lines of a statement, without those of the statements in its body."""
     body = getattr(node, "body", None)
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     if isinstance(body, list) and body:
@@ -154,7 +154,6 @@ def _leaves() -> Iterator[click.Command]:
 
 
 def _tables(code: dict[Path, ast.Module]) -> int:
-    """Tables that the journal declares."""
     return sum(
         isinstance(node, ast.Call) and ast.unparse(node.func) == "Table"
         for path, tree in code.items()
@@ -179,7 +178,8 @@ def _imports_an_edge(path: Path, tree: ast.Module) -> bool:
 
 @dataclass
 class Calls:
-    """Our code that was run, inside of calls of the function `root` if there is one, and how often `counted` was called."""
+    """Our code that was run, within calls of the function `root` if set, and the number of calls of
+    `counted`."""
 
     root: CodeType | None
     counted: CodeType | None
@@ -214,7 +214,6 @@ def calls(root: CodeType | None = None, counted: CodeType | None = None) -> Iter
 
 
 def run_figures(folder: Path) -> Iterator[tuple[str, str]]:
-    """The first command with all that it imports; the table is made by another process."""
     os.environ |= {"MIGRATOR_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
     os.chdir(folder)
     (folder / "mapping.yaml").write_text(_MAPPING)

@@ -1,9 +1,10 @@
-"""The shop's service on a generated module: a customer's questions, and, on the module for the time after, an order.
+"""The shop's service on a generated module: a customer's questions, and, on the module for the time after, an
+order.
 
     migrator export JOB --as python|boto3 --out modules
-    SHOP_MODULE=app_table PYTHONPATH=modules python docker/shop/after.py            # later: SHOP_MODULE=app_table_after
+    SHOP_MODULE=app_table PYTHONPATH=modules python docker/shop/after.py    # later: app_table_after
 
-The two modules differ in nothing but their names for whoever asks: this is the one import that changes.
+The two modules differ only in their names: a caller changes this one import.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ def main() -> int:
 
 
 def ask(shop: Any) -> None:
-    """The customer's account, and products of a category by their price."""
     account = shop.get_user_with_orders(user_id=CUSTOMER)
     print(f"{account.user.name}: {len(account.orders)} orders")
     for found in shop.recent_orders(user_id=CUSTOMER, limit=3):
@@ -42,7 +42,7 @@ def ask(shop: Any) -> None:
 
 
 def ask_everything(shop: Any) -> None:
-    """How many questions the shop has, and a digest of all that was answered: equal where every answer is."""
+    """Number of the shop's questions, and a digest of all answers, for comparison."""
     user, (order,) = shop.get_user(user_id=CUSTOMER), shop.recent_orders(user_id=CUSTOMER, limit=1)
     alike = shop.get_orders_by_status(status=order.status)  # newest first
     placed_at = next(found.createdAt for found in alike if found.userId == CUSTOMER)
@@ -67,7 +67,7 @@ def ask_everything(shop: Any) -> None:
 
 
 def order(module: Any, shop: Any) -> None:
-    """An order is placed, and two clerks move it on at once: one of them is told to look again."""
+    """Place an order, and let two clerks update it concurrently: one gets a conflict."""
     at = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     placed = module.OrderRow(
         id=900_000_001, user_id=CUSTOMER, status="pending", total=Decimal("24.90"), created_at=at

@@ -1,8 +1,9 @@
-"""The shop as a web service: it writes to SQL with marks, and reads each access pattern from whoever is in charge of it.
+"""The shop as a web service: it writes to SQL with marks, and reads each pattern from the side that answers
+it.
 
     SHOP_DATABASE_URL=sqlite:///.migrator/shop.db uvicorn --app-dir docker/shop app:app
 
-Two lines make it part of the migration (`Migration.load`, `dual_write`), and `migration.read` asks for a pattern by name:
+`Migration.load` and `dual_write` make it part of the migration. `migration.read` reads a pattern by name, so
 no endpoint knows whether SQL or DynamoDB answers.
 """
 
@@ -44,7 +45,7 @@ TOOK = Histogram("shop_answer_seconds", "How long answers took.", ["route"], reg
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """A shop that cannot mark its changes, or read its phases, does not open."""
+    """Fails if changes cannot be marked, or phases cannot be read."""
     engine = engine_for(DATABASE)
     with Migration.load(JOB, service=os.environ.get("SHOP_NAME", "shop"), version=app.version) as migration:
         sessions = sessionmaker(engine)
@@ -159,7 +160,7 @@ def change_price(request: Request, product_id: Number, priced: Priced) -> None:
 
 @app.get("/healthz")
 def healthz(request: Request) -> Any:
-    """Which phase each access pattern is in, as this instance acts by it."""
+    """The phase of each access pattern, as this instance acts by it."""
     return {"ok": True, "phases": request.app.state.migration.phases()}
 
 
@@ -198,5 +199,5 @@ def taken(_: Request, error: TakenError) -> JSONResponse:
 @app.exception_handler(SQLAlchemyError)
 @app.exception_handler(MigratorError)
 def unavailable(_: Request, error: Exception) -> JSONResponse:
-    """The database is away, or the side that answers a pattern gave no answer."""
+    """The database or the answering side is unavailable."""
     return JSONResponse({"detail": "the shop cannot answer just now"}, 503)

@@ -3,7 +3,7 @@
     python docker/shop/build.py --scale 1 sqlite:///shop.db
     python docker/shop/build.py --scale 10 postgresql://user@host/shop
 
-The same scale gives the same rows everywhere. Rows are made and stored in batches: memory stays bounded.
+The same scale gives the same rows everywhere. Rows are made and stored in batches, in bounded memory.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ STYLES = ("Classic", "Compact", "Grande", "Öko", "Pro", "Travel", "No. 5", "Lim
 
 
 class Store(Protocol):
-    """A database that takes rows."""
-
     def add(self, table: str, rows: list[Row]) -> None: ...
 
     def finish(self) -> None: ...
@@ -92,7 +90,7 @@ def users(scale: int) -> Iterator[Row]:
 
 
 def _plain(name: str) -> str:
-    """The name in small ASCII letters, apostrophes kept; 'user' where nothing is left."""
+    """The name in lower-case ASCII letters and apostrophes; 'user' if nothing is left."""
     letters = unicodedata.normalize("NFKD", name.lower()).encode("ascii", "ignore").decode()
     return "".join(letter for letter in letters if letter.isalpha() or letter in "'-") or "user"
 
@@ -117,7 +115,7 @@ def products(scale: int) -> Iterator[Row]:
 
 
 def price_cents(product: int) -> int:
-    """A product's price, worked out from its number so that no table of prices has to be held."""
+    """A price derived from the product's number, so that no table of prices is needed."""
     return 99 + product * 7_919 % 59_900
 
 
@@ -126,7 +124,7 @@ def _money(cents: int) -> str:
 
 
 def orders(scale: int) -> Iterator[tuple[Row, list[Row]]]:
-    """Each order with its lines, oldest first; few customers order much, many little or nothing."""
+    """Each order with its lines, oldest first. A few customers order much, many little or nothing."""
     chance = random.Random("orders")
     step = (TODAY - OPENED) / (ORDERS * scale)
     for number in range(1, ORDERS * scale + 1):
@@ -140,7 +138,7 @@ def orders(scale: int) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def _status(chance: random.Random, created: datetime) -> str:
-    """Orders of the last week are under way; older ones have come to an end."""
+    """Orders of the last week are in progress; older ones are finished."""
     age_days = (TODAY - created).days
     if age_days < 7:
         return chance.choice(("pending", "processing"))
@@ -150,7 +148,7 @@ def _status(chance: random.Random, created: datetime) -> str:
 
 
 def sessions(scale: int) -> Iterator[Row]:
-    """A third ended after two weeks; the others are remembered for ten years."""
+    """A third expires after two weeks, the others after ten years."""
     chance = random.Random("sessions")
     for number in range(SESSIONS * scale):
         created = datetime.fromisoformat(
@@ -164,12 +162,11 @@ def sessions(scale: int) -> Iterator[Row]:
 # ── stores ──────────────────────────────────────────────────────────────────────────────────────
 
 
-class ThereError(Exception):
-    """There is a shop already, or what looks like one."""
+class ThereError(Exception): ...
 
 
 class SqliteStore:
-    """A file that appears under its name only when it is complete."""
+    """A file that gets its name only when it is complete."""
 
     def __init__(self, path: Path, *, force: bool) -> None:
         if path.exists() and not force:
@@ -193,7 +190,7 @@ class SqliteStore:
 
 
 class PostgresStore:
-    """A database that holds all of the shop or nothing of it: everything is one transaction."""
+    """Loads the shop in one transaction."""
 
     def __init__(self, url: str, *, force: bool) -> None:
         import psycopg
@@ -229,7 +226,7 @@ def open_store(url: str, *, force: bool) -> Store:
 
 
 def build(store: Store, scale: int, fewer: int = 1) -> None:
-    """`fewer`: of so many orders and sessions one is kept, of which all else is as it would be."""
+    """`fewer`: keep one of so many orders and sessions, otherwise unchanged."""
     tables = {
         "users": users(scale),
         "categories": categories(),

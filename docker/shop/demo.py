@@ -100,7 +100,6 @@ class Demo(Story):
         self.migrator(*replay, "--seed", "1")
 
     def moved(self) -> subprocess.Popen[bytes]:
-        """The customers, who go on."""
         chapter(
             "5. Moved: the table answers, on evidence",
             "Look at: a move is made when every line of its evidence is ok; until then customers go on, and it waits.",
@@ -113,7 +112,7 @@ class Demo(Story):
         return customers
 
     def mended(self, customers: subprocess.Popen[bytes]) -> list[str]:
-        """What the report is judged by, which is clean."""
+        """Reasons of the report's clean verdict."""
         chapter(
             "6. Broken, taken back by itself, and mended",
             "Look at: no person is needed for the pattern to go back to SQL, and in the end rows and items say the same.",
@@ -161,7 +160,7 @@ class Demo(Story):
         same(first, answered_by("app_table_after"))
 
     def completed(self) -> None:
-        """Every pattern in the hands of the table; a shop of yours waits for evidence, as in chapter 5."""
+        """Complete every pattern. A real shop waits for evidence, as in chapter 5."""
         patterns = self.asked_as_json("cutover", "status", JOB)["patterns"]
         words = ("--override", "the shop is closed", "--yes")
         say(f"migrator cutover advance {JOB} PATTERN {shlex.join(words)}", "each, until it is complete")
@@ -178,7 +177,6 @@ class Demo(Story):
 
 
 def answered_by(module: str) -> str:
-    """What the shop's service answers on a generated module."""
     say(f"SHOP_MODULE={module} python docker/shop/after.py")
     command = [sys.executable, "docker/shop/after.py"]
     ran = subprocess.run(
@@ -190,7 +188,7 @@ def answered_by(module: str) -> str:
 
 
 def same(first: str, now: str) -> None:
-    """The answers are those of the first time; what comes after them is new."""
+    """Check that the answers are the same as the first time."""
     if not now.startswith(first):
         raise Failed("the service does not answer as it did before")
     print("(every answer is as before)", flush=True)

@@ -1,5 +1,4 @@
-"""What callers of the shop send, and what they are told where that is wrong: one form for the shop on SQL and the one on old
-tables of DynamoDB."""
+"""Request forms of the shop, on SQL and on old DynamoDB tables, and the answers to invalid requests."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, EmailStr, Field
 
 
 def encodable(text: str) -> str:
-    """The text, if it can be stored. Raises: ValueError for half a surrogate pair, which JSON can hold."""
     text.encode()
     return text
 
@@ -43,6 +41,6 @@ class Priced(BaseModel):
 
 
 def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
-    """What is wrong and where, without what was sent: that may be no text at all."""
+    """Faults and their places, without the request's text, which may not be encodable."""
     faults = [{"where": [str(part) for part in one["loc"]], "what": one["type"]} for one in error.errors()]
     return JSONResponse({"detail": faults}, 422)

@@ -24,10 +24,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Customers:
-    """Safe to share between threads.
+    """Thread-safe.
 
-    `looking`: how much of what they do is looking at their orders, in percent; of a shop without products (`tables`) it
-    is looking at any of its pages.
+    `looking`: percentage of requests that look at orders; without products (`tables`), at any page.
     """
 
     def __init__(self, url: str, seed: int, looking: int, wait_s: float, *, tables: bool) -> None:
@@ -42,7 +41,6 @@ class Customers:
         self.lock = Lock()
 
     def step(self) -> None:
-        """One request, chosen by what customers do most."""
         rng = self.random
         user, product = rng.randint(1, 2000), rng.randint(1, 500)
         order = rng.choice(self.orders) if self.orders else rng.randint(1, 8000)
@@ -83,14 +81,12 @@ class Customers:
 
     @property
     def failed(self) -> int:
-        """Answers that no customer should see."""
         return sum(
             count for told, count in self.counts.items() if told == "no answer" or told.startswith("5")
         )
 
 
 def drive(customers: Customers, seconds: float, rate: float) -> None:
-    """No more than AT_ONCE requests are under way: a customer who would have to wait goes away, and is counted."""
     end, pause_s = time.monotonic() + seconds, 1 / rate
     free = BoundedSemaphore(AT_ONCE)
 

@@ -21,7 +21,6 @@ TABLE = "AppTable"
 
 
 def products(table: Any) -> list[str]:
-    """A value, a type and an item that is not there any more."""
     key = {"SK": "METADATA"}
     table.update_item(
         Key={"PK": "PRODUCT#7", **key},
@@ -39,7 +38,6 @@ def products(table: Any) -> list[str]:
 
 
 def orders(table: Any) -> list[str]:
-    """The newest order of each third customer."""
     newest = {"KeyConditionExpression": "PK = :user AND begins_with(SK, :order)", "ScanIndexForward": False}
     spoilt = 0
     with table.batch_writer() as batch:
@@ -53,7 +51,7 @@ def orders(table: Any) -> list[str]:
 
 
 def lines(table: Any) -> list[str]:
-    """The first line of order 8000 has another quantity."""
+    """Change the quantity of order 8000's first line."""
     key = {"KeyConditionExpression": "PK = :order AND begins_with(SK, :item)", "Limit": 1}
     (line,) = table.query(**key, ExpressionAttributeValues={":order": "ORDER#8000", ":item": "ITEM#"})[
         "Items"

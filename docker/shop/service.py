@@ -24,8 +24,6 @@ _METADATA = sa.MetaData()
 
 
 class Shop:
-    """One customer after another; each change is a transaction, and some are rolled back."""
-
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
         self.random = random.Random(seed)
@@ -34,7 +32,6 @@ class Shop:
         self.table = _METADATA.tables
 
     def step(self) -> None:
-        """One change, chosen by what shops do most."""
         acts: list[tuple[int, Callable[[Connection], str]]] = [
             (30, self.order),
             (25, self.change_status),
@@ -100,7 +97,6 @@ class Shop:
         return "customers renamed"
 
     def swap_email(self, connection: Connection) -> str:
-        """An address goes from one customer to another: the same key, another row."""
         users = self.table["users"]
         one, other = self._any(connection, "users"), self._any(connection, "users")
         email = connection.execute(sa.select(users.c.email).where(users.c.id == one)).scalar()
@@ -140,7 +136,6 @@ class Shop:
         connection.execute(sa.update(table).where(table.c.id == number).values(**values))
 
     def _any(self, connection: Connection, name: str) -> int:
-        """A row that is there, most of the time."""
         table = self.table[name]
         wanted = self.random.randrange(1, self._next(connection, name))
         first = sa.select(sa.func.min(table.c.id)).where(table.c.id >= wanted)
@@ -155,7 +150,7 @@ def _now() -> datetime:
 
 
 def engine_for(url: str) -> Engine:
-    """SQLite: foreign keys on, and a write that waits its turn instead of failing."""
+    """SQLite: foreign keys on, and writes that wait instead of failing."""
     if not url.startswith("sqlite"):
         driven = url.replace("postgresql://", "postgresql+psycopg://", 1)
         return sa.create_engine(driven, hide_parameters=True)

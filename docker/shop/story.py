@@ -1,7 +1,7 @@
-"""How a demo is told: commands that can be typed as they stand, processes beside them, and what is waited for.
+"""How a demo is told: commands that can be typed as shown, background processes, and waiting.
 
-Commands of migrator run in this process, which spares each the second that a start takes; what goes on in the background
-(customers, a service, a relay, a watch) is a process of its own.
+Commands of migrator run in this process, which saves each a second's start. Customers, a service, a relay and
+a watch are separate processes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ WAIT_S = 120
 
 
 class Failed(Exception):
-    """A command that did not end as the story wants."""
+    """A command did not end as the story expects."""
 
 
 class Story:
-    """`job`: the one whose story it is. `home`: a folder of its own, made anew. `service`: where a web service answers."""
+    """`home`: a folder of its own, re-created. `service`: URL of the web service."""
 
     def __init__(self, job: str, home: Path, service: str) -> None:
         self.job, self.home, self.service = job, home, service
@@ -46,7 +46,7 @@ class Story:
         self.started = time.monotonic()
 
     def tell(self, chapters: Callable[[], None]) -> int:
-        """The exit code. In the end nothing of ours runs any more; what the table holds is kept."""
+        """Tell the chapters and return the exit code. Stops all processes at the end; the table is kept."""
         os.chdir(REPOSITORY)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
@@ -81,12 +81,12 @@ class Story:
     # ── Commands ──
 
     def migrator(self, *words: str, says_no: bool = False) -> None:
-        """`says_no`: of a command that is expected to end with 1."""
+        """`says_no`: the command is expected to exit with 1."""
         say(f"migrator {shlex.join(words)}")
         ended(run(["--log-file", str(self.log), *words]), f"migrator {words[0]}", says_no=says_no)
 
     def answer(self, *words: str) -> str:
-        """What a command prints, whatever its exit code is."""
+        """Output of a command, whatever its exit code."""
         return self.asked_quietly(*words)[1]
 
     def asked_quietly(self, *words: str) -> tuple[int, str]:
@@ -96,7 +96,6 @@ class Story:
         return code, out.getvalue()
 
     def asked_as_json(self, *words: str) -> Any:
-        """What a command prints with --json; warnings beside it are in its log."""
         out = io.StringIO()
         with redirect_stdout(out), redirect_stderr(io.StringIO()):
             code = run(["--log-file", str(self.log), *words, "--json"])
@@ -104,7 +103,7 @@ class Story:
         return json.loads(out.getvalue())
 
     def again_until_yes(self, *words: str) -> None:
-        """A move that is refused until enough was compared; the last answer is shown."""
+        """Repeat a move until enough calls were compared; show the last answer."""
         say(f"migrator {shlex.join(words)}", "again and again, until its evidence is there")
         last = (1, "")
 
@@ -125,11 +124,11 @@ class Story:
         until("every mark is worked", is_worked)
 
     def endpoint(self) -> str:
-        """Where the embedded DynamoDB answers."""
         return next(word for word in self.answer("local").split() if word.startswith("http://"))
 
     def reported(self, page: str) -> list[str]:
-        """What the report, which is written as a page, is judged by. Raises: Failed where it is not clean."""
+        """Reasons of the verdict of the report, which is written as a page. Raises: Failed if it is not
+        clean."""
         file = self.home / "report.json"
         say(f"migrator report {self.job} --out {page} --json >{file}")
         *told, report = self.answer("report", self.job, "--out", page, "--json").splitlines()
@@ -138,7 +137,7 @@ class Story:
         return judged(json.loads(report))
 
     def closing(self, done: str, page: str, reasons: list[str]) -> None:
-        """The last lines of a story, when nothing runs any more. `done`: what was done meanwhile."""
+        """The last lines of a story. `done`: work done meanwhile."""
         self.end()
         took_s = time.monotonic() - self.started
         chapter("The end: clean", f"The shop was never closed. In {took_s:.0f} s: {done}.")
@@ -153,7 +152,6 @@ class Story:
     # ── Processes in the background ──
 
     def served(self, folder: str, **environment: str) -> None:
-        """The web service of a folder, once it answers."""
         say(f"uvicorn --app-dir {folder} app:app", "the shop's web service, in the background")
         port = self.service.rpartition(":")[2]
         # The module, not the script: `make` puts no environment on the PATH.
@@ -200,7 +198,7 @@ def chapter(title: str, look_at: str) -> None:
 
 
 def say(command: str, comment: str = "") -> None:
-    """Print a command in lines that fit a terminal and can be typed as they stand."""
+    """Print a command in lines that fit a terminal and can be typed as shown."""
     quoted = re.sub("'[^']*'", lambda word: word[0].replace(" ", "\0"), command)
     lines = textwrap.wrap(
         f"$ {quoted}", _COLUMNS - 2, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -225,7 +223,7 @@ def ended(code: int, what: str, *, says_no: bool) -> None:
 
 
 def judged(report: Mapping[str, Any]) -> list[str]:
-    """What the verdict of `report --json` is judged by. Raises: Failed where it is not clean."""
+    """Reasons of the verdict of `report --json`. Raises: Failed if it is not clean."""
     verdict = report["verdict"]
     verifies = [run for run in report["runs"] if run["kind"] == "verify"]
     if verdict["standing"] != "clean" or not verifies or verifies[-1]["findings"]:
@@ -234,7 +232,7 @@ def judged(report: Mapping[str, Any]) -> list[str]:
 
 
 def until(what: str, is_so: Callable[[], bool], needed: subprocess.Popen[bytes] | None = None) -> None:
-    """`needed`: a process without which it never comes."""
+    """`needed`: a process without which it never happens."""
     end = time.monotonic() + WAIT_S
     while not is_so():
         if needed is not None and needed.poll() is not None:

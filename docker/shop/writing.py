@@ -1,4 +1,4 @@
-"""What the shop changes, through SQLAlchemy alone: the adapter sees to the marks."""
+"""The shop's changes, through SQLAlchemy alone: the adapter leaves the marks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ _TRIES = 5
 Made = TypeVar("Made")
 
 
-class NotThereError(Exception):
-    """What a caller names is not in the shop."""
+class NotThereError(Exception): ...
 
 
-class TakenError(Exception):
-    """Somebody else has it already."""
+class TakenError(Exception): ...
 
 
 class Writing:
@@ -29,7 +27,7 @@ class Writing:
         self._sessions = sessions
 
     def sign_up(self, email: str, name: str) -> int:
-        """The new customer's number. Raises: TakenError."""
+        """Return the new customer's number. Raises: TakenError."""
 
         def work(session: Session) -> int:
             if session.scalar(select(User.id).where(User.email == email)) is not None:
@@ -42,7 +40,8 @@ class Writing:
         return self._in_one(work)
 
     def order(self, user_id: int, wanted: Mapping[int, int]) -> int:
-        """The new order's number. `wanted`: quantities by product. Raises: NotThereError, TakenError (out of stock)."""
+        """Return the new order's number. `wanted`: quantities by product. Raises: NotThereError, TakenError
+        (out of stock)."""
 
         def work(session: Session) -> int:
             _there(session, User, user_id)
@@ -69,7 +68,6 @@ class Writing:
         self._in_one(work)
 
     def cancel(self, order_id: int) -> None:
-        """The order and its lines are deleted."""
         self._in_one(lambda session: session.delete(_there(session, Order, order_id, lock=True)))
 
     def change_price(self, product_id: int, price: Decimal) -> None:
@@ -79,7 +77,7 @@ class Writing:
         self._in_one(work)
 
     def _in_one(self, work: Callable[[Session], Made]) -> Made:
-        """One transaction; again where somebody else took the same number."""
+        """Run one transaction; retry if another one took the same number."""
         for left in reversed(range(_TRIES)):
             try:
                 with self._sessions.begin() as session:

@@ -1,10 +1,10 @@
-"""The shop on three old tables of DynamoDB, as a web service: it writes them with boto3, and reads each access pattern from
-whichever side is in charge of it.
+"""The shop on three old DynamoDB tables, as a web service: it writes them with boto3, and reads each pattern
+from the side that answers it.
 
     uvicorn --app-dir docker/tables app:app
 
-Customers are written as ever, and the tables' streams tell a relay of it. Orders go through a client of their own with a
-strict dual write: when a call returns, the new table has the items that follow from it.
+Customers are written as before, and the tables' streams notify a relay. Orders use a client with a strict
+dual write: when a call returns, the new table has the items.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ USERS, ORDERS, LINES = (f"{PREFIX}{name}" for name in ("Users", "Orders", "Order
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """A shop that cannot read its phases, or make the items of its orders, does not open."""
+    """Fails if phases cannot be read, or the items of orders cannot be made."""
     with Migration.load(JOB, service="shop", version=app.version) as migration:
         # A resource's client takes values as Python has them.
         app.state.customers, app.state.orders = (boto3.resource("dynamodb").meta.client for _ in range(2))
@@ -113,7 +113,7 @@ def order_lines(request: Request, order_id: Number) -> Any:
 
 @app.post("/orders", status_code=201)
 def place_order(request: Request, order: NewOrder) -> Any:
-    """The order and its lines, all or nothing, of a customer who is there."""
+    """The order and its lines, all or nothing, of an existing customer."""
     number = new_number()
     document = {"order_id": number, "user_id": order.user_id, "status": "pending", "placed": now()}
     placed = {
@@ -140,7 +140,7 @@ def move_order_on(request: Request, order_id: Number, moved: MovedOn) -> None:
 
 @app.delete("/orders/{order_id}", status_code=204)
 def cancel_order(request: Request, order_id: Number) -> None:
-    """The order and its lines are deleted."""
+    """Delete the order and its lines."""
     lines = request.app.state.orders.query(
         TableName=LINES,
         KeyConditionExpression="order_id = :order",
@@ -158,7 +158,6 @@ def cancel_order(request: Request, order_id: Number) -> None:
 
 
 def changed(client: Any, table: str, key: dict[str, int], attribute: str, value: str) -> None:
-    """One attribute of a document that is there."""
     client.update_item(
         TableName=table,
         Key=key,
@@ -170,7 +169,7 @@ def changed(client: Any, table: str, key: dict[str, int], attribute: str, value:
 
 
 def new_number() -> int:
-    """One of so many that hardly any is drawn twice, and then it is refused."""
+    """A random number; duplicates are rare, and refused."""
     return 10**6 + secrets.randbelow(2 * 10**9)
 
 
@@ -183,13 +182,13 @@ def now() -> str:
 
 @app.get("/healthz")
 def healthz(request: Request) -> Any:
-    """Which phase each access pattern is in, as this instance acts by it."""
+    """The phase of each access pattern, as this instance acts by it."""
     return {"ok": True, "phases": request.app.state.migration.phases()}
 
 
 @app.exception_handler(ClientError)
 def refused(_: Request, error: ClientError) -> JSONResponse:
-    """A condition that did not hold: what a caller names is not there."""
+    """A condition failed: the request names something missing."""
     reasons = [reason["Code"] for reason in error.response.get("CancellationReasons", ())]
     if "ConditionalCheckFailed" in reasons or "ConditionalCheck" in error.response["Error"]["Code"]:
         return JSONResponse(
@@ -201,6 +200,6 @@ def refused(_: Request, error: ClientError) -> JSONResponse:
 @app.exception_handler(BotoCoreError)
 @app.exception_handler(MigratorError)
 def unavailable(_: Request, error: Exception) -> JSONResponse:
-    """Tables are away, or the side that answers a pattern gave no answer. An order may be placed all the same: its items
-    follow from the stream."""
+    """The tables or the answering side are unavailable. An order may still be placed: its items follow from
+    the stream."""
     return JSONResponse({"detail": "the shop cannot answer just now"}, 503)

@@ -100,7 +100,6 @@ class Demo(Story):
         self.migrator("shadow", "replay", JOB, "--sample", "25", "--seed", "1", "--settle", "1")
 
     def moved(self) -> subprocess.Popen[bytes]:
-        """The customers, who go on."""
         chapter(
             "5. Moved: pattern by pattern, on evidence; one goes back, and comes again",
             "Look at: a move is made when every line of its evidence is ok; until then customers go on, and it waits.",
@@ -118,7 +117,7 @@ class Demo(Story):
         return customers
 
     def proved(self, customers: subprocess.Popen[bytes]) -> list[str]:
-        """What the report is judged by, which is clean."""
+        """Reasons of the report's clean verdict."""
         chapter(
             "6. Proved: an order is in the new table when its call returns, and in the end both sides say the same",
             "Look at: the shop reads the order from the new table at once; the write was to the old ones.",
@@ -134,7 +133,6 @@ class Demo(Story):
         return self.reported(REPORT)
 
     def asked(self, method: str, path: str, body: Any = None) -> Any:
-        """What the shop answers."""
         sent = None if body is None else json.dumps(body)
         say(f"curl -X {method} {self.service}{path}" + (f" --json '{sent}'" if sent else ""))
         request = urllib.request.Request(

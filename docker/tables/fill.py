@@ -36,7 +36,7 @@ Document = dict[str, Any]
 
 
 def documents(fewer: int) -> Iterator[tuple[str, Document]]:
-    """Each with its table. `fewer`: of so many orders one is kept."""
+    """Documents with their tables. `fewer`: keep one of so many orders."""
     for number, email, name, phone, since in users(1):
         contact = {"phone": phone} if phone else {}
         yield (
@@ -74,7 +74,7 @@ def make(dynamodb: Any, prefix: str) -> None:
 
 
 def fill(dynamodb: Any, prefix: str, fewer: int) -> dict[str, int]:
-    """How many documents each table has."""
+    """Number of documents by table."""
     counts = dict.fromkeys(KEYS, 0)
     with (
         dynamodb.Table(f"{prefix}Users").batch_writer() as customers,

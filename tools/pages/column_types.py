@@ -1,4 +1,4 @@
-"""The page of column types, from the tables that the code uses."""
+"""Page of column types, from the tables that the code uses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The page of the designs in mappings/designs, for the site; run as a program, it writes mappings/designs/README.md.
+"""Page of the designs in mappings/designs, for the site; run as a program, it writes
+mappings/designs/README.md.
 
-Items and requests are made by the product; the answers are those of the golden files, which tests hold both sides to.
+Items and requests are made by the product; answers are those of the golden files, which tests check on both
+sides.
 """
 
 from __future__ import annotations
@@ -66,8 +68,6 @@ Table = tuple[list[str], list[list[str]]]
 
 @dataclass(frozen=True)
 class EntityView:
-    """Sample rows of an entity and the items that they become; `more`: how many rows are not shown."""
-
     name: str
     table: str
     rows: Table
@@ -76,8 +76,6 @@ class EntityView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """One part of an answer: its SQL and its first rows. `more`: how many are not shown."""
-
     name: str
     sql: str
     rows: Table
@@ -86,7 +84,7 @@ class AnswerView:
 
 @dataclass(frozen=True)
 class PatternView:
-    """One access pattern asked with the parameters of its first golden query. `more`: requests not shown."""
+    """A pattern with the parameters of its first golden query. `more`: requests not shown."""
 
     name: str
     params: str
@@ -110,7 +108,7 @@ class DesignView:
 
 
 def page() -> str:
-    """The text of the page; the same designs give the same text."""
+    """Text of the page; the same designs give the same text."""
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,
@@ -124,7 +122,6 @@ def page() -> str:
 
 
 def listed() -> str:
-    """The text of mappings/designs/README.md."""
     described = {name: _description((DESIGNS / f"{name}.md").read_text(encoding="utf-8")) for name in NAMES}
     rows = [
         [f"[{title}]({name}.md)", f"[mapping]({name}.yaml)", source]
@@ -134,7 +131,8 @@ def listed() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """By design an HTML page that shows its table and indexes with items of the example rows, as `migrator plan` does."""
+    """By design, an HTML page of its table and indexes with items of the example rows, as in `migrator
+    plan`."""
     environment = environment_of_pages()
     style = Markup(part_of_page(environment, "report.css"))
     template = environment.from_string(_PICTURE)
@@ -151,7 +149,7 @@ def pictures() -> dict[str, str]:
 
 @contextmanager
 def _opened(name: str) -> Generator[tuple[SqlSource, Checked]]:
-    """The design's example rows and its mapping, checked."""
+    """The design's example rows and its checked mapping."""
     parsed = read_mapping(DESIGNS / f"{name}.yaml")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "source.db"
@@ -181,7 +179,7 @@ def _design(name: str) -> DesignView:
 
 
 def _description(text: str) -> tuple[str, str, str]:
-    """(the title, the article's title, the rest with its headings one level down)."""
+    """(title, the article's title, the rest with its headings one level down)."""
     title, _, rest = text.partition("\n")
     source, _, body = rest.strip().partition("\n")
     return title.removeprefix("# "), source.removeprefix("Source: "), body.strip().replace("## ", "### ")
@@ -212,7 +210,7 @@ def _reference(key: ForeignKey, name: str) -> str:
 
 
 def _entity(source: SqlSource, entity: CompiledEntity, number: int) -> EntityView:
-    """Of the first entity some rows, of the others one."""
+    """Some rows of the first entity, one of the others."""
     rows = source.read_page(entity.plan, None, None, _ROWS_SHOWN if number == 0 else 1)
     items = [item for row in rows for item in items_for(entity, row)]
     heads = [slot.path for slot in entity.plan.slots] + [
@@ -245,7 +243,6 @@ def _plain(slots: Sequence[Slot], row: Sequence[Any]) -> list[Any]:
 
 
 def _items(table: TableDesign, items: Sequence[Item]) -> Table:
-    """A row for each item: its key, the keys of its indexes, its other attributes."""
     keys = [*table.key, *(one for index in table.indexes for one in index.own_attributes(table))]
     columns = [
         name for name in dict.fromkeys(key.name for key in keys) if any(name in item for item in items)
@@ -279,7 +276,7 @@ def _patterns(name: str, checked: Checked) -> list[PatternView]:
 
 
 def _telling(pattern: Pattern, queries: Sequence[GoldenQuery]) -> GoldenQuery:
-    """The pattern's first golden query that has an answer, or its first one."""
+    """The pattern's first golden query with an answer, or its first one."""
     found = [query for query in queries if query.pattern == pattern.name]
     return next((query for query in found if any(query.answer.values())), found[0])
 
@@ -299,13 +296,12 @@ def _pattern(checked: Checked, pattern: Pattern, query: GoldenQuery) -> PatternV
 
 
 def _json(request: Mapping[str, Any]) -> str:
-    """The request as JSON, one line a parameter."""
     lines = [f"  {json.dumps(name)}: {json_text(value)}" for name, value in request.items()]
     return "\n".join(["{", ",\n".join(lines), "}"])
 
 
 def _steps(request: Request) -> Iterator[str]:
-    """What is done with the items that the requests bring."""
+    """Steps after the requests return items."""
     if request.near is not None:
         yield f"cut to a circle of {request.near.within_m:g} m, the nearest first"
     elif len(request.sent) > 1 and request.sort:
@@ -329,7 +325,6 @@ def _answer(pattern: Pattern, number: int, query: GoldenQuery) -> AnswerView:
 
 
 def _markdown(table: Table) -> str:
-    """The table as markdown; a bar in a cell is escaped, since it would begin another one."""
     heads, rows = table
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)

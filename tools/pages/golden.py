@@ -1,4 +1,4 @@
-"""Golden files of the designs: what the articles say must be stored and answered, written by hand."""
+"""Golden files of the designs: the items and answers required by the articles, written by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rows = list[list[Any]]
 
 @dataclass(frozen=True)
 class GoldenQuery:
-    """`params` as texts, as a person types them; `answer` by part, '' where the pattern has no parts."""
+    """`params`: texts, as typed. `answer`: by part, '' if the pattern has no parts."""
 
     pattern: str
     params: dict[str, str]
@@ -36,7 +36,7 @@ class GoldenQuery:
 
 @dataclass(frozen=True)
 class Golden:
-    """`in_index`: per index, the base keys of all items in it, in its order."""
+    """`in_index`: per index, the base keys of all its items, in order."""
 
     items: list[Item]
     absent: list[tuple[Any, ...]]
@@ -46,7 +46,7 @@ class Golden:
 
 
 def read_golden(name: str) -> Golden:
-    """The golden file of the design. Raises: KeyError where `items`, `count` or `queries` are not there."""
+    """The golden file of the design. Raises: KeyError if `items`, `count` or `queries` are missing."""
     return golden_of(plain_of((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
@@ -71,7 +71,7 @@ def _param(value: Any) -> str:
 
 
 def value_of(written: Any) -> Any:
-    """The value with {n: "149.99"} as the exact number that it is, and {set: [a, b]} as a set."""
+    """The value with {n: "149.99"} as an exact number, and {set: [a, b]} as a set."""
     if isinstance(written, list):
         return [value_of(one) for one in written]
     if isinstance(written, dict):

@@ -1,4 +1,4 @@
-"""Writes docs/licences.md from requirements-run.lock and what the installed packages say of themselves. Run: .ci/pages."""
+"""Writes docs/licences.md from requirements-run.lock and the installed packages' metadata. Run: .ci/pages."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<where>[^\\
 
 
 def pins(lock: Path = LOCK) -> Iterator[tuple[str, str, str]]:
-    """Name, version and where it is installed ('' for everywhere) of each package of a lock."""
+    """Name, version and place ('' for everywhere) of each package of a lock."""
     for line in lock.read_text(encoding="utf-8").splitlines():
         if found := _PIN.match(line):
             yield found["name"], found["version"], found["where"] or ""
 
 
 def licence(name: str) -> str:
-    """What the package says, as short as it can be said; '' where it says nothing."""
+    """The package's licence, as short as possible; '' if it has none."""
     try:
         about = metadata(name)
     except PackageNotFoundError:

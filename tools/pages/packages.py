@@ -1,4 +1,4 @@
-"""The page of the packages: what each is for, and which may import which."""
+"""Page of the packages: their contents, and which may import which."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ def page() -> str:
 
 
 def _contents(layers: list[str]) -> Iterator[str]:
-    """A row for each package, and for each module at the top."""
     package = ROOT / "migrator"
     files = [package / name for name in _TOP]
     for name in re.findall(r"\w+", " ".join(layers)):

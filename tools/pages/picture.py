@@ -1,8 +1,8 @@
-"""Makes docs/images/report.png: the report of the example shop, moved and compared just now, as Chromium shows it.
+"""Makes docs/images/report.png: the report of the example shop, moved and compared just now, in Chromium.
 
     python -m tools.pages.picture
 
-No test compares it, since times and the folder differ each time; tests of the page itself are in tests/nightly/browser.
+No test compares it, since times and the folder differ; tests of the page are in tests/nightly/browser.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ STEPS = (
 
 
 def shop_in(folder: Path) -> dict[str, str]:
-    """The environment of commands in the folder, which has the example shop and its job."""
     for name in ("jobs", "mappings", "docker"):
         shutil.copytree(ROOT / name, folder / name)
     source = "sqlite:///shop.db"
@@ -41,7 +40,6 @@ def shop_in(folder: Path) -> dict[str, str]:
 
 
 def reported(folder: Path) -> Path:
-    """The report of a shop that is moved in the folder."""
     environment = shop_in(folder)
     migrator = [sys.executable, "-m", "migrator"]
     try:
@@ -53,7 +51,7 @@ def reported(folder: Path) -> Path:
 
 
 def shot(page: Path, picture: Path, size: str = SIZE) -> None:
-    """Nothing; the picture is the page's beginning."""
+    """Save a picture of the page's beginning."""
     picture.parent.mkdir(parents=True, exist_ok=True)
     options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
     command = ["chromium", *options, f"--window-size={size}", f"--screenshot={picture}", page.as_uri()]

@@ -1,8 +1,9 @@
-"""Makes docs/images/demo.svg: the commands that move the example shop, with what they print, typed one after the other.
+"""Makes docs/images/demo.svg: the commands that move the example shop, with their output, typed one after the
+other.
 
     python -m tools.pages.recording
 
-A test makes it again and compares all but figures that differ from run to run.
+A test makes it again and compares all but figures that differ between runs.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def recorded(folder: Path) -> str:
-    """The SVG of a shop that is moved in the folder."""
     environment = shop_in(folder) | {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
     begins = []
@@ -64,7 +64,6 @@ def recorded(folder: Path) -> str:
 
 
 def _run(command: str, folder: Path, environment: dict[str, str]) -> str:
-    """What the command prints."""
     program, *words = shlex.split(command)
     ended = subprocess.run(
         [sys.executable, *_PROGRAMS[program], *words],
@@ -79,7 +78,7 @@ def _run(command: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 def _played(svg: str, begins: list[int]) -> str:
-    """The SVG with each command's lines shown after those of the one before; all at once where motion is not wanted."""
+    """The SVG with each command's lines shown after the previous ones; all at once under reduced motion."""
     rules = [
         "@media (prefers-reduced-motion: no-preference) {",
         "@keyframes shown { from { opacity: 0 } to { opacity: 1 } }",

@@ -1,4 +1,4 @@
-"""Pages of the site's reference that are made from the code: commands, words of mappings and jobs, metrics, log lines."""
+"""Reference pages made from the code: commands, words of mappings and jobs, metrics, log lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ _EVERYWHERE = frozenset({"verbose", "quiet", "log_format", "log_file", "help"})
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its name."""
     words = {
         name: _schema_page(title, json.loads((ROOT / file).read_text(encoding="utf-8")))
         for file, (name, title) in SCHEMAS.items()
@@ -84,7 +83,6 @@ def _option(param: click.Parameter, context: click.Context) -> tuple[str, str] |
 
 
 def _schema_page(title: str, schema: Mapping[str, Any]) -> str:
-    """Each part of the file with its words."""
     parts = {"The file": schema, **schema.get("$defs", {})}
     lines = [f"# {title}\n", "Made from the JSON Schema by which editors complete the file.\n"]
     for name, part in parts.items():
@@ -111,7 +109,6 @@ def _told(place: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _kind(place: Mapping[str, Any]) -> str:
-    """What a word takes, in a few words."""
     if "$ref" in place:
         return f"[{_words_of(_name(place))}](#{_words_of(_name(place)).lower().replace(' ', '-')})"
     if "enum" in place or "const" in place:
@@ -148,7 +145,7 @@ class Metric:
 
 
 def metrics() -> list[Metric]:
-    """Every metric that the code makes, by its name as Prometheus shows it."""
+    """Every metric of the code, by its Prometheus name."""
     found = {
         metric.name: metric
         for file in sorted(CODE.rglob("*.py"))
@@ -183,7 +180,7 @@ def metrics_of(tree: ast.Module) -> Iterator[Metric]:
 def _tables_of(
     call: ast.Call, tree: ast.Module, tables: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Mapping[str, str]]:
-    """The table that a loop around the call goes through."""
+    """The table that a loop around the call iterates."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.For, ast.comprehension)) and (
             not isinstance(node, ast.For) or call in ast.walk(node)
@@ -219,7 +216,7 @@ class LogLine:
 
 
 def log_lines() -> list[LogLine]:
-    """Every line that the code logs, with all fields that it may have."""
+    """Every logged line, with all possible fields."""
     found = [
         line
         for file in sorted(CODE.rglob("*.py"))
@@ -268,12 +265,12 @@ def _log_page() -> str:
 
 
 def plain(text: str) -> str:
-    """The text as Markdown that shows it as it is."""
+    """Escape the text for Markdown."""
     return re.sub(r"([\\*_\[\]<>])", r"\\\1", text).replace("\n", " ")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Its lines; nothing where there are no rows."""
+    """Lines of a table; none without rows."""
     if rows:
         yield "| " + " | ".join(head) + " |"
         yield "|" + "---|" * len(head)

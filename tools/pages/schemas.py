@@ -1,4 +1,5 @@
-"""The JSON Schemas of mapping files and jobs, with what each word means (words.yaml): for editors and for CI. Run: .ci/schemas."""
+"""JSON Schemas of mapping files and jobs, with the meaning of each word (words.yaml): for editors and CI.
+Run: .ci/schemas."""
 
 from __future__ import annotations
 
@@ -33,13 +34,11 @@ _ABOUT = frozenset({"default", "title"})
 
 
 def mapping_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of mapping files."""
     schema = _described(MappingForm.model_json_schema(by_alias=True), "mapping", MappingForm.__name__)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping", **schema}
 
 
 def job_schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of job files."""
     schema = JobFile.model_json_schema(by_alias=True)
     for definition in (schema, *schema["$defs"].values()):
         for name, place in definition["properties"].items():
@@ -50,7 +49,8 @@ def job_schema() -> dict[str, Any]:
 
 
 def _as_written(place: dict[str, Any]) -> dict[str, Any]:
-    """The place with all forms of its value: numbers as texts, durations, and a variable if the type is not plain text."""
+    """The place with all forms of its value: numbers as texts, durations, and a variable unless the type is
+    plain text."""
     if "anyOf" in place:
         choices = [_as_written(choice) for choice in place["anyOf"]]
         return {**place, "anyOf": choices}
@@ -84,9 +84,10 @@ def _about(place: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(schema: dict[str, Any], of: str, root: str) -> dict[str, Any]:
-    """The schema with a description and an example of every word. `of`: mapping or job; `root`: the form at the top.
+    """The schema with a description and an example of every word. `of`: mapping or job. `root`: the form at
+    the top.
 
-    Raises: KeyError for a word of which words.yaml says nothing.
+    Raises: KeyError for a word missing in words.yaml.
     """
     words = plain_of(WORDS.read_text(encoding="utf-8"))[of]
     forms = {root: schema, **schema.get("$defs", {})}
@@ -109,7 +110,7 @@ def _about_of(word: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(files: list[str]) -> None:
-    """Write both schemas to these files: of mappings, of jobs."""
+    """Write the schemas of mappings and of jobs to these files."""
     for file, schema in zip(files, (mapping_schema(), job_schema()), strict=True):
         Path(file).write_text(json.dumps(schema, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 

@@ -1,7 +1,7 @@
 """Makes a site of these pages with Sphinx, in build/docs/html: run `make docs`.
 
-The pages are put together in build/docs/pages as they stand in the repository, so that links between them are the same
-here and there; docs/README.md has their order. A broken link is an error, and so is a page named nowhere.
+The pages keep their repository paths in build/docs/pages, so that the same links work; docs/README.md has
+their order. A broken link is an error, and so is a page named nowhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _SECTION = re.compile(
 
 
 def staged(folder: Path) -> None:
-    """Nothing; the pages of the site and all that they link to are in the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in pages().items():
         _write(folder / GENERATED / f"{name}.md", _ANCHOR.sub(r"(\1)=", text))
@@ -54,7 +53,8 @@ def pages_of(folder: str) -> Iterator[str]:
 
 
 def _linked(name: str, text: str) -> list[str]:
-    """Files of the repository that the page links to. A link to what is not there is left for Sphinx to find."""
+    """Files of the repository that the page links to. Links to missing files are left for Sphinx to
+    report."""
     linked = (_file(name, link[1]) for link in _LINK.finditer(text))
     return [file for file in linked if not file.startswith("..")]
 
@@ -64,7 +64,8 @@ def _place(name: str) -> str:
 
 
 def _for_the_site(name: str, text: str) -> str:
-    """The page in Sphinx's words; the front page names all others, and a folder's README.md those of its folder."""
+    """The page in Sphinx's syntax; the front page lists all others, and a folder's README.md those of its
+    folder."""
     text = _ANCHOR.sub(r"(\1)=", text)
     if name not in (FRONT, CONTENTS) and name.endswith("/README.md"):
         folder = Path(name).parent
@@ -84,12 +85,11 @@ def _for_the_site(name: str, text: str) -> str:
 
 
 def _file(name: str, link: str) -> str:
-    """The path in the repository of what a page links to."""
     return os.path.normpath(Path(name).parent / link)
 
 
 def _to_front(name: str, link: re.Match[str]) -> str:
-    """The link as it was, or to the front page where it led to the repository's README.md."""
+    """The link, or one to the front page instead of the repository's README.md."""
     return link[0].replace(FRONT, "index.md") if _file(name, link[1]) == FRONT else link[0]
 
 
@@ -105,7 +105,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def built(folder: Path) -> subprocess.CompletedProcess[str]:
-    """What Sphinx said; its exit code is not 0 where a page has a fault."""
+    """Output of Sphinx; its exit code is not 0 if a page has a fault."""
     staged(folder / "pages")
     for name, text in pictures().items():
         _write(folder / "extra" / "pictures" / f"{name}.html", text)
