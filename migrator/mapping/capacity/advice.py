@@ -43,16 +43,18 @@ _CENT = Decimal("0.01")
 
 
 class Host(Struct, frozen=True):
-    """The machine that runs commands. `cores`: usable by processes; `on_server`: whether the journal is on a server,
-    which several hosts need."""
+    """The machine that runs commands. `cores`: usable by processes. `on_server`: several hosts need the journal
+    on a server.
+    """
 
     cores: int
     on_server: bool
 
 
 class Filling(Struct, frozen=True):
-    """Cost of filling a table. `busiest_units`: of the table or the index that takes most; `limit`: what sets
-    `units_per_s`; `no_import`: why no import is possible ('')."""
+    """Cost of filling a table. `busiest_units`: of the table or the busiest index. `limit`: what sets
+    `units_per_s`.
+    """
 
     plain_items: int
     joined_items: int
@@ -77,19 +79,16 @@ class Filling(Struct, frozen=True):
 
 
 def ways_of(filling: Filling, host: Host, price: Price | None) -> list[Way]:
-    """All ways to fill the table, with those that are not possible."""
     usd = None if price is None else price.write * filling.write_units / 1_000_000
     return [_batches(filling, host, usd), *_spark(filling, host, usd, price), _import(filling, price)]
 
 
 def cheapest_of(ways: Sequence[Way]) -> Way | None:
-    """The cheapest possible way with a known price; the first of equal ones, as all below a cent are."""
     priced = [way for way in ways if way.usd is not None and not way.impossible]
     return min(priced, key=lambda way: max(way.usd or Decimal(0), _CENT), default=None)
 
 
 def fastest_of(ways: Sequence[Way]) -> Way | None:
-    """The fastest possible way with a known end; the first of equal ones."""
     known = [way for way in ways if not way.is_open_ended and not way.impossible]
     return min(known, key=lambda way: way.hours, default=None)
 
@@ -103,7 +102,6 @@ def _batches(filling: Filling, host: Host, usd: Decimal | None) -> Way:
 
 
 def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | None) -> list[Way]:
-    """With the fewest executors whose CPU is not the limit, and one worker more for the driver."""
     aimed_s = max(filling.limit_s, AIMED_S)
     executors = min(MOST_WORKERS - 1, max(1, math.ceil(filling.cpu_s / WORKER_VCPUS / aimed_s)))
     by_cpu_s = filling.cpu_s / (WORKER_VCPUS * executors)
@@ -130,7 +128,6 @@ def _spark(filling: Filling, host: Host, usd: Decimal | None, price: Price | Non
 
 
 def _import(filling: Filling, price: Price | None) -> Way:
-    """The export's time in hours: AWS does not publish how long an import takes."""
     usd = None
     if price is not None and price.import_gb is not None:
         usd = price.import_gb * filling.json_bytes / _GB
@@ -165,8 +162,6 @@ _MB = 1024**2
 
 
 class Design(Struct, frozen=True):
-    """The measured design, for advice. `totals`: items by type."""
-
     mapping: MappingModel
     types: Mapping[str, TypeSize]
     places: Mapping[str, Measured]
@@ -177,7 +172,6 @@ class Design(Struct, frozen=True):
 
 
 def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequence[Rewrite]) -> list[Advice]:
-    """All advice, exceeded limits first."""
     order = {"misfit": 0, "warning": 1, "advice": 2}
     advice = [
         *_items(design),
@@ -219,7 +213,7 @@ def _local(design: Design) -> Iterator[Advice]:
 
 
 def write_units_per_s(design: Design, index: str, collection: ItemCollection) -> float | None:
-    """Write units per second of one partition, if changes are spread over a type's items; None if no rate is known."""
+    """Write units of one partition, if changes are spread over a type's items; None if no rate is known."""
     if not design.writes.source:
         return None
     total = 0.0
@@ -245,7 +239,6 @@ def _busy(design: Design) -> Iterator[Advice]:
 
 
 def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Iterator[Advice]:
-    """Patterns with the same partition for all parameters."""
     for reads in patterns:
         pattern = design.mapping.patterns[reads.pattern]
         units = reads.units * (reads.calls_per_s or 0.0)
@@ -259,7 +252,6 @@ def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Itera
 
 
 def _unbounded(design: Design) -> Iterator[Advice]:
-    """For each place the types in its large item collections."""
     for index in places_of(design.mapping):
         forms = forms_of(design.mapping, index)
         named: set[str] = set()
@@ -302,7 +294,6 @@ def _rewrites(rewrites: Sequence[Rewrite]) -> Iterator[Advice]:
 
 
 def changing_keys(columns: Sequence[KeyColumn], writes: WriteRates) -> Iterator[Advice]:
-    """Key columns with updates, the most frequent first."""
     rated = [(writes.updates_per_s.get((key.table, key.column), 0.0), key) for key in columns]
     for rate, key in sorted(rated, key=lambda pair: (-pair[0], pair[1].table, pair[1].column, pair[1].type)):
         if rate > 0:
@@ -336,7 +327,6 @@ def repeated(entries: Sequence[tuple[str, str, str]]) -> Iterator[Advice]:
 def narrowed(
     indexes: Mapping[str, Index], now: Mapping[str, float], then: Mapping[str, float]
 ) -> Iterator[Advice]:
-    """`now`, `then`: bytes of each index's entries as they are, and as its patterns would do with."""
     for name, index in indexes.items():
         if now.get(name) and then[name] < NEAR * now[name]:
             saved = 1 - then[name] / now[name]

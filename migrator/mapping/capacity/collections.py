@@ -34,8 +34,9 @@ _HASHES = 2**32
 
 @dataclass(slots=True)
 class ItemCollection:
-    """One partition key's items. `items` and `bytes` are extrapolated from the rows read; `seen`: items that were read;
-    `sampled`: those of rows chosen by chance."""
+    """Items of one partition key. `items`, `bytes`: extrapolated from the rows read. `seen`: items read;
+    `sampled`: of random rows.
+    """
 
     key: tuple[Any, ...]
     items: float = 0.0
@@ -46,7 +47,7 @@ class ItemCollection:
 
 
 class Measured(Struct, frozen=True):
-    """`collections`: how many there are. `exact`: nothing was left out, and every row was read."""
+    """`collections`: their number. `exact`: nothing was left out, and every row was read."""
 
     entries: int
     bytes: int
@@ -58,10 +59,9 @@ class Measured(Struct, frozen=True):
 
 
 class ItemCollections:
-    """The item collections of the table or of one index, counted as items come.
+    """Item collections of the table or of one index, counted as items come.
 
-    Beyond KEPT, the largest are kept, and those with a low hash of the key: a sample that does not depend on their order,
-    for the estimated percentiles.
+    Beyond KEPT, only the largest are kept, and for percentiles a sample by low hashes of the key.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -73,7 +73,7 @@ class ItemCollections:
         self._is_sampled = False
 
     def add(self, key: tuple[Any, ...], type_: str, size_bytes: int, weight: float) -> None:
-        """`weight`: how many items this one represents; more than one for rows chosen by chance."""
+        """Add an item, which represents `weight` items."""
         collection = self._by_key.get(key)
         if collection is None:
             if len(self._by_key) >= self._kept:
@@ -100,7 +100,6 @@ class ItemCollections:
         return Measured(round(self._entries), round(self._bytes), number, sizes, counts, largest, exact)
 
     def _drop(self) -> None:
-        """Drop collections that are neither large nor chosen; choose fewer until half of the room is free."""
         heavy = nlargest(min(_HEAVY, self._kept // 4), self._by_key.values(), key=attrgetter("bytes"))
         large = {collection.key for collection in heavy}
         if self._below == _HASHES:
@@ -118,7 +117,6 @@ class ItemCollections:
         }
 
     def _spread(self) -> tuple[int, Spread, Spread]:
-        """(number of collections, their bytes, their items)."""
         every = list(self._by_key.values())
         share = self._below / _HASHES
         chosen = (
@@ -147,8 +145,7 @@ class ItemCollections:
 
 
 def _at_least(collection: ItemCollection) -> ItemCollection:
-    """The collection with the size actually read, if few of its items were drawn: among many such collections, some are
-    drawn more often than their share and would seem the largest."""
+    """The size actually read, if few items were sampled: some of many such collections would seem the largest."""
     if not 0 < collection.sampled < _MANY:
         return collection
     share = collection.seen / collection.items
@@ -156,9 +153,10 @@ def _at_least(collection: ItemCollection) -> ItemCollection:
 
 
 def _all_of(few: Sequence[ItemCollection]) -> int:
-    """How many collections there are of which a sample found so many once and so many twice.
+    """Estimated number of collections, of which a sample found so many once and so many twice.
 
-    Source: A. Chao, "Nonparametric estimation of the number of classes in a population" (1984), bias-corrected.
+    Source: A. Chao, "Nonparametric estimation of the number of classes in a population" (1984),
+    bias-corrected.
     """
     once = sum(collection.seen == 1 for collection in few)
     twice = len(few) - once
@@ -173,7 +171,6 @@ def _hash(key: tuple[Any, ...]) -> int:
 
 
 def spread_of(numbers: Iterable[tuple[float, float]]) -> Spread:
-    """Percentiles by nearest rank of (number, its frequency)."""
     ordered = sorted(numbers)
     total = sum(weight for _, weight in ordered)
     if not total:
@@ -208,7 +205,7 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
 
 
 class CallReads(Counts, frozen=True):
-    """Reads of one call. `pages`: requests that are paid for."""
+    """Reads of one call. `pages`: billed requests."""
 
     items: int = 0
     bytes: int = 0
@@ -217,8 +214,6 @@ class CallReads(Counts, frozen=True):
 
 
 class WaitingReads:
-    """Calls that wait for the items that they would read; `see` is given every item of the table."""
-
     def __init__(self, mapping: MappingModel) -> None:
         self._mapping = mapping
         self._table = mapping.table
@@ -231,7 +226,7 @@ class WaitingReads:
         }
 
     def call(self, pattern: Pattern, requests: Requests, params: Mapping[str, Any]) -> Call:
-        """One call of the pattern, with its reads known once all items were seen.
+        """The call's reads are known once all items were seen.
 
         Raises: SettingsError if the parameters make no request.
         """
@@ -244,7 +239,7 @@ class WaitingReads:
         return Call([self._get(pattern, self._table.key_of(key)) for key in keys], pages=len(sent))
 
     def see(self, item: Item, sizes: Mapping[str, int]) -> None:
-        """`sizes`: bytes of the item in the table ('') and of its entry in each index that it is in."""
+        """Record an item. `sizes`: bytes in the table ('') and in its index entries."""
         for get in self._gets.get(self._table.key_of(item), ()):
             get.size_bytes = sizes[""]
         for index, waiting in self._queries.items():
@@ -289,7 +284,7 @@ class _Get:
 
 @dataclass
 class _Query:
-    """One Query. Without a limit only sums are kept; with one the first items, in the order of their sort keys."""
+    """One Query. Without a limit only sums are kept, else the first items by sort key."""
 
     partition: tuple[Any, ...]
     sort: Sequence[KeyTest]
@@ -322,7 +317,6 @@ class _Query:
         return sum((self.page(len(page), sum(page)) for page in pages), start=CallReads())
 
     def page(self, items: int, size_bytes: int) -> CallReads:
-        """One request's reads, or those of as many as there are pages of 1 MB."""
         full, rest = divmod(size_bytes, PAGE_BYTES)
         units = full * read_units(PAGE_BYTES, consistent=self.consistent)
         if rest or not full:
@@ -331,7 +325,6 @@ class _Query:
 
 
 def _limited(items: Sequence[tuple[int, bool]], limit: int, filters: bool) -> Iterator[list[int]]:
-    """Sizes by page: one page of `limit` items; behind a filter each twice as large as the last, until enough passed."""
     begin, size, passed = 0, limit, 0
     while True:
         page = items[begin : begin + size]
@@ -354,8 +347,6 @@ def _holds(test: KeyTest, item: Item) -> bool:
 
 @dataclass
 class Call:
-    """Requests of one call of a pattern."""
-
     requests: Sequence[_Get | _Query]
     pages: int = 0
 
@@ -367,7 +358,6 @@ _OPERATORS: dict[Operator, str] = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def condition_text(pattern: Pattern) -> str:
-    """The pattern's key condition as in the mapping: partition, then the condition on the sort key."""
     parts = [template.source for template in pattern.key]
     for condition in pattern.sort:
         values = " and ".join(value.source for value in condition.values)
@@ -377,7 +367,6 @@ def condition_text(pattern: Pattern) -> str:
 
 
 def reads_of(pattern: Pattern, sizes: Sequence[int], partitions: int) -> CallReads:
-    """The reads of a call, from the sizes of its items alone. `partitions`: the number it queries, at least one."""
     if pattern.operation == "query":
         query = _Query((), (), (), None, pattern.descending, pattern.consistent)
         rest = sum(sizes) - sum(sizes) // partitions * (partitions - 1)

@@ -25,7 +25,7 @@ PROJECTED = 20
 
 
 class KeyColumn(Struct, frozen=True):
-    """A column of a table in a key. `index`: '' for the table's own key."""
+    """A column in a key. `index`: '' for the table's own key."""
 
     table: str
     column: str
@@ -34,7 +34,6 @@ class KeyColumn(Struct, frozen=True):
 
 
 def places_of(mapping: MappingModel) -> list[Index]:
-    """The table, seen as an index without a name, then its indexes."""
     table = mapping.table.asked(None)
     assert table is not None
     return [table, *mapping.table.indexes]
@@ -44,7 +43,6 @@ def places_of(mapping: MappingModel) -> list[Index]:
 
 
 def asking(mapping: MappingModel, index: Index, type_: str) -> list[Pattern]:
-    """The patterns whose key can match items of the type in the index (or in the table)."""
     patterns = (one for one in mapping.patterns.values() if (one.index or "") == index.name)
     return [
         pattern
@@ -54,7 +52,6 @@ def asking(mapping: MappingModel, index: Index, type_: str) -> list[Pattern]:
 
 
 def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
-    """(index, type) of entries that no pattern's key can match."""
     unasked = []
     for index in mapping.table.indexes:
         asked = {
@@ -69,9 +66,10 @@ def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
 
 
 def repeated_entries(mapping: MappingModel) -> list[tuple[str, str, str]]:
-    """(index, type, place) of entries that a place before ('' for the table) holds under the same values, in the same order.
+    """Return (index, type, place) of entries that an earlier place ('' for the table) has with the same values
+    and order.
 
-    Entries that a pattern queries together with those of another type are not among them.
+    Without entries that a pattern queries together with those of another type.
     """
     held: dict[str, list[tuple[str, StoredKey]]] = {}
     found = []
@@ -86,7 +84,6 @@ def repeated_entries(mapping: MappingModel) -> list[tuple[str, str, str]]:
 
 
 def _repeats(key: StoredKey, other: StoredKey) -> bool:
-    """Whether the other groups items by the same values, and sorts them as this key does or has one item in each group."""
     if None in (*key.forms, *other.forms):
         return False
     own, others = _refs(key.partition), _refs(other.partition)
@@ -105,7 +102,6 @@ def _refs(forms: Sequence[Form]) -> list[Ref]:
 
 
 def narrower(mapping: MappingModel) -> dict[str, Index]:
-    """Indexes that project everything, with a projection of what their patterns return, filter by and need."""
     table = mapping.table
     made = {}
     for index in table.indexes:
@@ -129,7 +125,6 @@ def _needed(pattern: Pattern) -> Iterator[str]:
 
 
 def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyColumn]:
-    """Columns of the entities' own rows, and of rows joined to them, in a key of the table or of an index."""
     columns: dict[KeyColumn, None] = {}
     for plan in plans:
         places = dict(_columns_of(plan))
@@ -144,7 +139,6 @@ def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyC
 
 
 def _columns_of(plan: EntityPlan) -> Iterator[tuple[str, tuple[str, str]]]:
-    """(path, (table, column)) of the row tree, without lists."""
     tables = tables_of(plan)
     for slot in plan.slots:
         if slot.alias in tables and slot.column.sql is None:
@@ -152,23 +146,19 @@ def _columns_of(plan: EntityPlan) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def forms_of(mapping: MappingModel, index: Index) -> dict[str, StoredKey]:
-    """The keys of the index's items, by type."""
     return {key.item.type: key for key in stored_keys(mapping, index)}
 
 
 def is_constant(forms: Sequence[Form]) -> bool:
-    """Whether all items of a type are in one partition."""
     return all(form is not None and not form.refs for form in forms)
 
 
 def is_bucketed(forms: Sequence[Form]) -> bool:
-    """Whether a partition ends with a time."""
     refs = (ref for form in forms if form is not None for ref in form.refs)
     return any(unit_of(used) for ref in refs for used in ref.filters)
 
 
 def has_time(forms: Sequence[Form]) -> bool:
-    """Whether the items of a partition are in the order of a time."""
     refs = (ref for form in forms if form is not None for ref in form.refs)
     return any(spec.writes_time for ref in refs for spec in specs_of(ref))
 
@@ -222,7 +212,6 @@ class KeyMask(Struct, frozen=True):
 
 
 def unmapped_columns(plans: Sequence[EntityPlan]) -> dict[str, tuple[str, ...]]:
-    """By table its columns, by written name, that no entity reads."""
     read = defaultdict[TablePlace, set[str]](set)
     tables: dict[TablePlace, TableFacts] = {}
     for plan in plans:

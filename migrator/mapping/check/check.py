@@ -117,7 +117,6 @@ def _table_faults(name: str, table: DocumentTable, document: Document) -> Iterat
 
 
 def _holders(path: str) -> Iterator[str]:
-    """The maps that a path leads through, the outermost first."""
     names = path.split(".")
     yield from (".".join(names[:count]) for count in range(1, len(names)))
 
@@ -145,7 +144,6 @@ def _entity_faults(entity: Entity, mapping: Mapping, document: Document) -> Iter
 
 
 def document_plan_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
-    """Links whose two sides can never be equal, and climbs that no key serves."""
     at: Path = ("entities", plan.entity.written)
     yield from _join_faults(plan, document, (*at, "join"))
     for collection in plan.collections:
@@ -283,7 +281,7 @@ def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
-    """A tombstone has only the table's keys, so it appears in an index only if the index has no other keys."""
+    """A tombstone only has the table's keys, so it is only in indexes without other keys."""
     if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
         return
     what = (
@@ -333,7 +331,6 @@ def _projection_faults(mapping: Mapping, index: Index, document: Document, at: P
 
 
 def _attributes(mapping: Mapping) -> set[str] | None:
-    """Every attribute that an item may have; None if `keep: all` means columns that only the source knows."""
     table = mapping.table
     of_indexes = {attribute.name for index in table.indexes for attribute in index.attributes}
     designs = ((entity, item) for entity in mapping.entities.values() for item in entity.items)
@@ -373,11 +370,11 @@ def _is_whole(column: Column) -> bool:
 
 
 class Checked(Struct, frozen=True, dict=True):
-    """A mapping that fits its source: its entities planned, in the file's order.
+    """A mapping that fits its source, with plans in the file's order.
 
-    `unproved`: per entity, the item types with keys that two rows might share; keys are claimed before writes.
-    `transforms`: the functions that entities name, by module:function. `direct_plans`: of entities that the service
-    writes past SQL; they are not among `plans`.
+    `unproved`: item types per entity with keys that two rows might share; keys are claimed before writes.
+    `transforms`: functions by module:function.
+    `direct_plans`: of entities that the service writes past SQL; not among `plans`.
     """
 
     mapping: Mapping
@@ -389,7 +386,7 @@ class Checked(Struct, frozen=True, dict=True):
 
     @cached_property
     def entities(self) -> tuple[CompiledEntity, ...]:
-        """Compiled with the first use: commands on tables and phases make no items."""
+        """Entities compiled at first use: commands on tables and phases make no items."""
         return self._compiled(self.plans)
 
     @cached_property
@@ -398,7 +395,6 @@ class Checked(Struct, frozen=True, dict=True):
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Names of all possible attributes in items of `read`."""
         table = self.mapping.table
         designs = [(plan, design) for plan in self.read_plans for design in plan.entity.items]
         names = frozenset(
@@ -412,11 +408,10 @@ class Checked(Struct, frozen=True, dict=True):
 
     @property
     def read(self) -> tuple[CompiledEntity, ...]:
-        """All entities, also those that only the service writes: for commands that only read."""
+        """All entities, also those that only the service writes."""
         return (*self.entities, *self.direct)
 
     def named(self, names: Collection[str]) -> tuple[CompiledEntity, ...]:
-        """The entities of `read` with these names."""
         return self._compiled([plan for plan in self.read_plans if plan.entity.written in names])
 
     def besides(self, names: Collection[str]) -> list[EntityPlan]:
@@ -432,7 +427,7 @@ class Checked(Struct, frozen=True, dict=True):
 def check_mapping(
     parsed: ParsedMapping, facts: SchemaFacts, transforms: Dict[str, Transform] | None = None
 ) -> Checked:
-    """The mapping planned for the source. `transforms`: the functions that entities name, by module:function.
+    """Plan the mapping for the source. `transforms`: functions by module:function.
 
     Raises: MappingError with every fault of form and fit (warnings are in the result, or with the faults).
     """
@@ -451,7 +446,6 @@ def check_mapping(
 
 
 def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple[Fault, ...]:
-    """The faults of form, and of access patterns against the items. `plans`: of a source, if one is given."""
     mapping, document = parsed.mapping, parsed.document
     all_faults = [
         *parsed.faults,
@@ -486,7 +480,6 @@ def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan],
 def _unproved_warnings(
     parsed: ParsedMapping, plans: list[EntityPlan], unproved: dict[str, frozenset[str]]
 ) -> Iterator[Fault]:
-    """A warning for each item with a key that another item or another row might have."""
     named: set[tuple[str, str]] = set()
     faulty = tuple(fault.where for fault in parsed.faults)
     for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):
@@ -508,8 +501,6 @@ def _key_at(entity: str, type_: str) -> Path:
 
 
 class _EntityCheck:
-    """Checks one planned entity against the rules of the mapping language."""
-
     def __init__(self, mapping: Mapping, plan: EntityPlan, document: Document) -> None:
         self.mapping = mapping
         self.plan = plan

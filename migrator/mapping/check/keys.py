@@ -61,7 +61,6 @@ def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterat
 
 
 def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
-    """The key attributes of one item with their templates: the base key's first, then those of the indexes."""
     for number, key in enumerate(base_key(mapping.table, item)):
         yield (*at, "key", number), key
     for entry in entries_of(mapping.table, item):
@@ -101,7 +100,6 @@ def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator
 def _plain_key_faults(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, document: Document, at: Path
 ) -> Iterator[Fault]:
-    """Plain attributes that are keys of an index by their name must be of its type."""
     for where, index, attribute, value in plain_keys(mapping, plan, item, at):
         kind = result_kind(value, plan)
         if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
@@ -112,7 +110,6 @@ def _plain_key_faults(
 def plain_keys(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, at: Path
 ) -> Iterator[tuple[Path, Index, KeyAttribute, Expression]]:
-    """Plain attributes that are keys of an index by their name, with their expressions."""
     written = attributes_of(plan, item)
     for index in mapping.table.indexes:
         for attribute in index.own_attributes(mapping.table):
@@ -121,7 +118,6 @@ def plain_keys(
 
 
 def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
-    """The kind of the attribute that a value makes, if known; None for maps and lists."""
     if isinstance(value, Template):
         return Kind("text")
     if isinstance(value, Const):
@@ -170,8 +166,6 @@ _TEXTS = frozenset({"text", "plain"})
 
 
 def collation_warnings(mapping: Mapping, plans: Sequence[EntityPlan], document: Document) -> Iterator[Fault]:
-    """A warning for each key, and each parameter in a pattern's key, that differs for texts that the source compares as
-    equal."""
     for plan in plans:
         yield from _of_items(mapping, plan, document)
     by_entity = plans_by_entity(plans)
@@ -217,7 +211,7 @@ def _of_params(
 
 
 def _missing(ref: Ref, column: Column | None) -> list[Alike]:
-    """Differences between texts that the column ignores and the key does not. A map refuses values that it does not list."""
+    """Differences between texts that the column ignores and the key does not. A map refuses unlisted values."""
     specs = specs_of(ref)
     if column is None or column.kind.name not in _TEXTS or any(spec.of_map for spec in specs):
         return []
@@ -239,9 +233,9 @@ def _filter_text(used: Filter) -> str:
 
 
 def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
-    """Item types that atomic patterns read, by entity (its name in the mapping); entities without such items are left out.
+    """Item types that atomic patterns read, by entity.
 
-    Two patterns that read items of one entity make one group of them: an item is in one transaction only.
+    Two patterns that read items of one entity make one group: an item is in one transaction only.
     """
     types_by_entity: dict[str, set[str]] = defaultdict(set)
     for pattern in mapping.patterns.values():
@@ -257,7 +251,6 @@ def groups_text(mapping: Mapping) -> str:
 
 
 def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Warnings of guarantees that `atomic: true` cannot give."""
     for pattern in mapping.patterns.values():
         if not pattern.atomic:
             continue
@@ -272,7 +265,7 @@ def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def types_read(mapping: Mapping, pattern: Pattern) -> dict[str, set[str]]:
-    """Per entity, the item types of the pattern's parts if it names them, else those that its key can match."""
+    """Item types by entity: those of the pattern's parts, else those that its key can match."""
     index = mapping.table.asked(pattern.index)
     named = {part.type for part in pattern.parts if part.type}
     types_by_entity: dict[str, set[str]] = defaultdict(set)

@@ -47,13 +47,11 @@ from migrator.runtime.errors import Fault, did_you_mean
 
 
 def value_faults(pattern: Pattern, index: Index, document: Document) -> Iterator[Fault]:
-    """Faults of the pattern's values; `index` is the one that it queries, or the table's key as an index."""
     yield from asked_faults(pattern, index, document, ("access_patterns", pattern.name))
     yield from _near_faults(pattern, document)
 
 
 def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at: Path) -> Iterator[Fault]:
-    """Faults of the request alone. `pattern_at`: its place in the file."""
     types = {param.name: Kind(param.type) for param in pattern.params}
     request_at = (*pattern_at, pattern.operation)
     for at, expression in _expressions(pattern, request_at):
@@ -75,8 +73,6 @@ def asked_faults(pattern: Pattern, index: Index, document: Document, pattern_at:
 def key_templates(
     pattern: Pattern, index: Index, request_at: Path = ()
 ) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
-    """For each template of the request's key: its place, the key attribute compared with it, and the operator.
-    `request_at`: the request's place, if not in the pattern."""
     at: Path = (*(request_at or ("access_patterns", pattern.name, pattern.operation)), "key")
     for attribute, template in zip(index.partition, pattern.key, strict=False):
         yield (*at, 0), attribute, template, "equal"
@@ -117,7 +113,7 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
 
 
 def _wired_as(value: Expression, types: dict[str, Kind]) -> str:
-    """DynamoDB's type of a filter's value, '' if it is not known."""
+    """DynamoDB's type of a filter's value, '' if unknown."""
     if isinstance(value, Template):
         return "S"
     if isinstance(value, Const):
@@ -162,7 +158,6 @@ def _near_faults(pattern: Pattern, document: Document) -> Iterator[Fault]:
 
 
 def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
-    """Faults and warnings of all access patterns. `plans`: with a source, for the types of columns."""
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
         if not mapping.documents and not all(isinstance(one, str) for one in pattern.statements.values()):
@@ -178,8 +173,6 @@ def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityP
 
 
 class _PatternCheck:
-    """Checks one access pattern against the keys of the items."""
-
     def __init__(
         self,
         mapping: Mapping,
@@ -257,7 +250,7 @@ class _PatternCheck:
                 yield self._fault((*self.key_at, 1), what, warning=True)
 
     def _sql_has_prefix(self, value: Template) -> bool:
-        """Whether SQL also asks for texts that begin with the last parameter: LIKE :name || '%'."""
+        """Whether SQL also finds texts that begin with the last parameter: LIKE :name || '%'."""
         last, statements = value.parts[-1], self.pattern.statements.values()
         if not isinstance(last, Ref):
             return False
@@ -316,7 +309,6 @@ class _PatternCheck:
                 yield self._fault(at, what)
 
     def _needed(self) -> Iterator[tuple[Path, str]]:
-        """Attributes that the answer needs, each with the place that names it."""
         pattern = self.pattern
         yield from (
             ((*self.request_at, "filter", comparison.attribute), comparison.attribute)
@@ -383,7 +375,6 @@ def _item_types(mapping: Mapping) -> set[str]:
 
 
 def _closed(prefix: Template, separator: str) -> bool:
-    """Whether a prefix ends at the end of a value, so that it does not match longer names."""
     last = prefix.parts[-1] if prefix.parts else ""
     if isinstance(last, str):
         return last.endswith(separator)
@@ -418,7 +409,7 @@ def _compatible(begin: str, stored: Form) -> bool:
 
 
 def _closes(bound: str, stored: Form) -> bool:
-    """Whether the bound lies right behind all keys of the stored beginning, as 'ADDR$' lies behind 'ADDR#'."""
+    """Whether the bound is right after all keys of the stored beginning, as 'ADDR$' after 'ADDR#'."""
     first, last = _literal(stored), len(bound) - 1
     return 0 <= last < len(first) and bound[:last] == first[:last] and bound[last] > first[last]
 
@@ -428,7 +419,6 @@ def _literal(stored: Form) -> str:
 
 
 def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
-    """Whether a text of varying length comes right before the separator, if the column's type is known."""
     return any(
         isinstance(part, Ref)
         and part.format is None
@@ -443,7 +433,6 @@ def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | Non
 def attribute_names(
     table: TableDesign, entity: Entity, item: ItemDesign, plan: EntityPlan | None = None
 ) -> set[str] | None:
-    """Attributes that the item may have; None if only the source could list them and `plan` is None."""
     names = {*table.own_attributes, table.type_attribute, *(key.name for key in keys_of(table, item))}
     names |= {table.ttl} if table.ttl and item.expiry else set()
     names |= entity.attributes.keys() | item.attributes.keys()
@@ -489,7 +478,6 @@ def question_warnings(
     plans: Sequence[EntityPlan],
     clauses: Dict[tuple[str, str], Clauses],
 ) -> Iterator[Fault]:
-    """`clauses`: by pattern and part, those of its statement, of statements that could be read."""
     tables = {plan.entity.written: plan.table for plan in plans}
     for pattern, part, index, keys, said in _asking(mapping, clauses):
         known = [tables.get(key.entity.written) for key in keys]
@@ -505,8 +493,9 @@ def question_warnings(
 def sparse_keys(
     mapping: Mapping, plans: Sequence[EntityPlan], clauses: Dict[tuple[str, str], Clauses]
 ) -> Iterator[tuple[str, str, TableFacts, Column]]:
-    """(pattern, index, table, column): the index holds no row with NULL in the column, which may be NULL, and the pattern's
-    statement gives such a row. `clauses`: as for question_warnings."""
+    """Return (pattern, index, table, column) of an index without rows with NULL in the column, which the
+    statement returns.
+    """
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern, _, index, keys, said in _asking(mapping, clauses):
         for key in keys if pattern.index else ():
@@ -524,7 +513,6 @@ def sparse_keys(
 def _asking(
     mapping: Mapping, clauses: Dict[tuple[str, str], Clauses]
 ) -> Iterator[tuple[Pattern, Part, Index, list[StoredKey], Clauses]]:
-    """Each statement's pattern, part and index, the keys of items that may be in the part, and the statement's clauses."""
     for (name, part_name), said in clauses.items():
         pattern = mapping.patterns[name]
         index = mapping.table.asked(pattern.index)
@@ -535,7 +523,7 @@ def _asking(
 
 
 class _Own:
-    """The keys of one table's rows, against which columns of a statement are held."""
+    """Keys of one table's rows."""
 
     def __init__(self, table: TableFacts, index: Index, keys: Sequence[StoredKey]) -> None:
         self.table = table.name
@@ -545,7 +533,6 @@ class _Own:
         self._proved = table.proved
 
     def has_one_row(self, said: Clauses) -> bool:
-        """Whether the statement reads one row of the table, by a key of it."""
         equal = {column for table, column in said.equal if table == self.table}
         return self.table in said.once and any(equal.issuperset(key) for key in self._proved)
 
@@ -581,7 +568,6 @@ def _ordered(pattern: Pattern, said: Clauses, own: _Own) -> Iterator[str]:
 
 
 def _is_of_others(term: OrderTerm, said: Clauses, own: _Own) -> bool:
-    """Whether the term has columns of other tables, or one value in all rows."""
     others = bool(term.columns) and not own.columns(term.columns)
     return others or (term.is_column and not said.equal.isdisjoint(term.columns))
 
@@ -601,7 +587,6 @@ def _cut(pattern: Pattern, part: Part, said: Clauses) -> Iterator[str]:
 
 
 def _decides(pattern: Pattern, index: Index, key: StoredKey) -> set[str]:
-    """Columns that decide whether the item is in the answer."""
     item, entity = key.item, key.entity
     entries = [entry for entry in item.entries if entry.index == index.name]
     conditions = [*entity.where, *item.when, *(one for entry in entries for one in entry.when)]
@@ -618,19 +603,16 @@ def _decides(pattern: Pattern, index: Index, key: StoredKey) -> set[str]:
 
 
 def _in_key(index: Index, key: StoredKey) -> set[str]:
-    """Columns of which the item's key in the index is made; an attribute that the item keeps is called as its column."""
     forms = zip(index.attributes, key.forms, strict=True)
     return {attribute.name for attribute, form in forms if form is None} | set(paths_in(key.templates))
 
 
 def _computed_of(key: StoredKey, names: set[str]) -> set[str]:
-    """Words in the SQL of those `names` that are computed columns."""
     computed = [key.entity.computed[name].sql for name in names if name in key.entity.computed]
     return {word for sql in computed for word in re.findall(r"\w+", sql)}
 
 
 def _in_order(index: Index, key: StoredKey, term: OrderTerm, column: str) -> bool | None:
-    """Whether the key has the term in reversed order; None if the term is not in the key."""
     plain = [
         attribute.name for attribute, form in zip(index.attributes, key.forms, strict=True) if form is None
     ]
@@ -644,6 +626,5 @@ def _in_order(index: Index, key: StoredKey, term: OrderTerm, column: str) -> boo
 
 
 def _is_one(sql: str, term: OrderTerm, column: str) -> bool:
-    """Whether a computed column is the term, as far as its text shows."""
     words = re.findall(r"\w+", sql.lower())
     return words == re.findall(r"\w+", term.sql.lower()) or (term.is_column and column.lower() in words)

@@ -26,7 +26,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def refused(path: str, column: Column, *, kept: bool = False) -> str:
-    """The message for a column with a type that has no form in an item, with an alternative."""
     alias, _, name = path.rpartition(".")
     sql = (column.kind.instead or "CAST({column} AS char)").replace("{column}", _quoted(name))
     what = f"'{path}' is of type {column.declared or 'an unknown type'}, which cannot be stored in an item"
@@ -47,7 +46,7 @@ def _escaped(sql: str) -> str:
 
 
 def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
-    """A warning if a number may have more digits than DynamoDB stores; '' if its text is used."""
+    """A warning of more digits than DynamoDB stores; '' if the text is used."""
     if kind.name != "number" or (kind.precision or 0) <= NUMBER_DIGITS:
         return ""
     if ref is not None and keeps_every_value(ref.filters):
@@ -57,7 +56,7 @@ def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
 
 
 def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
-    """The fault of a list or a map where one text is required, or after a filter that takes a single value; '' for none."""
+    """The fault of a list or a map where one text is required, or after a filter of a single value; '' for none."""
     if kind.name not in NESTED:
         return ""
     for used in ref.filters:
@@ -82,12 +81,10 @@ def _holds_bytes(kind: Kind) -> bool:
 
 
 def bare_fault(path: str, kind: Kind, doing: str) -> str:
-    """The fault of a list or a map in a condition, a TTL or a row's key."""
     return f"'{path}' is a {kind.name}; {doing} takes one value" if kind.name in NESTED else ""
 
 
 def row_key_fault(column: Column) -> str:
-    """Why the column cannot name rows; '' if it can."""
     if what := bare_fault(column.name, column.kind, "a row's key"):
         return what
     why = "it cannot be stored" if column.kind.name == "unknown" else column.kind.no_key
@@ -124,7 +121,6 @@ def value_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
 
 
 def _with_decimals(reference: Reference, kind: Kind) -> str:
-    """A warning if the column may have more decimals than its format, '' otherwise."""
     ref = reference.ref
     if ref is None or ref.format is None or kind.name not in ("number", "float"):
         return ""
@@ -137,7 +133,6 @@ def _with_decimals(reference: Reference, kind: Kind) -> str:
 
 
 def _twice_in_map(reference: Reference, plan: EntityPlan, of_entity: Sequence[Reference]) -> str:
-    """A warning if no constraint proves that a map by this column has each key once; '' otherwise."""
     if reference.at[-1] != "key" or not reference.each or reference.at[-2] == "attributes":
         return ""
     (collected,) = (one for one in plan.collections if one.collection.alias == reference.collection)
@@ -155,7 +150,6 @@ def _twice_in_map(reference: Reference, plan: EntityPlan, of_entity: Sequence[Re
 
 
 def _without_text(reference: Reference, kind: Kind) -> str:
-    """Which values of a json column would be refused; '' if all are taken."""
     if kind.name != "json":
         return ""
     if reference.ref is None:
@@ -183,7 +177,6 @@ def _bare_list_fault(reference: Reference) -> str:
 
 
 def _list_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
-    """The fault of the filters that reduce a list to one value."""
     of_list = [used.name for used in ref.filters if FILTERS[used.name].of_list]
     if reference.collection is None or reference.each:
         if not of_list:
@@ -265,15 +258,17 @@ _ANY_VALUE = f"{MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
 
 
 class KeyFacts(Struct, frozen=True):
-    """The base key of one item design. `ambiguous`: the key attribute with two open parts ('' if none): two rows can make
-    one key. `unique`: within the entity, no two rows make the same key."""
+    """The base key of an item design.
+
+    `ambiguous`: the key attribute with two open parts ('' if none): two rows can make one key.
+    `unique`: within the entity, no two rows make the same key.
+    """
 
     ambiguous: str
     unique: bool
 
 
 def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFacts:
-    """Facts proved by the templates, the column types and the unique constraints."""
     ambiguous = ""
     kept: set[str] = set()
     readable = True
@@ -288,7 +283,7 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
 
 
 def _given_back(ref: Ref, plan: EntityPlan) -> str:
-    """The path of the value that an injective reference gives back: a climb's path ends in the row's own value."""
+    """The path of the value that can be read from the key: a climb's path ends in the row's own value."""
     alias, _, name = ref.paths[0].partition(".")
     collected = plan.collected(alias)
     is_climb = collected is not None and collected.collection.kind == "climb"
@@ -296,7 +291,6 @@ def _given_back(ref: Ref, plan: EntityPlan) -> str:
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
-    """Whether the text of `ref` can never hold the separator."""
     kind = kind_of(ref.paths[0], plan)
     closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
     if closed and kind is not None:
@@ -311,7 +305,7 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
 
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
-    """Item types per entity with keys that are not proved to be unique; these keys are claimed at run time."""
+    """Item types per entity whose keys are not proved unique; these are claimed at run time."""
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
     for plan in plans:
         for item in plan.entity.items:
@@ -328,7 +322,6 @@ Design: TypeAlias = tuple[EntityPlan | None, ItemDesign]
 
 
 def keys_may_meet(first: Design, second: Design, table: TableDesign) -> bool:
-    """Whether the keys of the two can be equal, judged by their forms."""
     forms = [
         [_form(template, plan, table.separator) for template in item.key] for plan, item in (first, second)
     ]
@@ -336,8 +329,9 @@ def keys_may_meet(first: Design, second: Design, table: TableDesign) -> bool:
 
 
 def is_one_row(first: Design, second: Design, table: TableDesign) -> bool:
-    """Whether equal keys of the two are of one row: where both give back a key of it. Both are of one entity, which may be
-    planned by two revisions of its mapping."""
+    """Whether equal keys belong to one row: both contain its key. Two revisions of a mapping may have planned
+    the entity.
+    """
     (plan, item), (other_plan, other) = first, second
     if plan is None or other_plan is None:
         return False
@@ -350,8 +344,7 @@ def is_one_row(first: Design, second: Design, table: TableDesign) -> bool:
 def _given_back_by_both(
     template: Template, plan: EntityPlan, other_template: Template, other_plan: EntityPlan, separator: str
 ) -> set[str]:
-    """Columns of the row that can be read from equal texts of both templates, the same from both: value by value, if both
-    have the same text around their values."""
+    """Columns of the row that can be read from equal texts of both templates, if their constant text is the same."""
     parts = list(zip(template.parts, other_template.parts, strict=False))
     texts = [(part, beside) for part, beside in parts if isinstance(part, str) or isinstance(beside, str)]
     pairs = [(part, beside) for part, beside in parts if isinstance(part, Ref) and isinstance(beside, Ref)]
@@ -375,7 +368,6 @@ def _given_back_by_both(
 
 
 def _gives_same_value(ref: Ref, plan: EntityPlan, beside: Ref, other_plan: EntityPlan) -> bool:
-    """Whether equal texts of both are of equal values of one column of the row's own."""
     columns = [
         next((slot.column.real for slot in one.slots if slot.path == ref.paths[0] and not slot.alias), None)
         for one in (plan, other_plan)
@@ -392,7 +384,6 @@ def _gives_same_value(ref: Ref, plan: EntityPlan, beside: Ref, other_plan: Entit
 def meeting_items(
     plans: Sequence[EntityPlan], table: TableDesign
 ) -> list[tuple[tuple[EntityPlan, ItemDesign], tuple[EntityPlan, ItemDesign]]]:
-    """All pairs of item designs with keys that can be equal, judged by the forms of the keys."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
     forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
     # Only a beginning of a beginning can meet it, and the sorted ones that begin with it follow it.
@@ -421,8 +412,9 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
 
 
 def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
-    """Whether texts that the filter makes equal are equal in the source: of CHAR(1), '' and ' '. Of longer texts it also
-    drops blanks before them, which the source distinguishes."""
+    """Whether texts that the filter makes equal are equal in the source: of CHAR(1), '' and ' '. Of longer texts
+    it also drops leading blanks, which the source distinguishes.
+    """
     column = column_of(ref.paths[0], plan)
     if column is None or plan.loosely_typed or spec.mends != "trailing spaces":
         return False
@@ -432,15 +424,15 @@ def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
     """Whether `kept` (paths that can be read from the key) contain a key of the root table.
 
-    The key that names its rows is one, proved or not: a read that meets two rows of one key ends there. A unique key may
-    have NULLs: such rows have no item, because a NULL in a base key refuses the row.
+    The row's own key counts, proved or not: a read of two rows of one key ends there. A unique key may have
+    NULLs: they refuse the row in a base key.
     """
     named = tuple(column.name for column in plan.key)
     return plan.is_single or set(named) <= kept or any(set(key) <= kept for key in plan.table.proved)
 
 
 def key_doubt(plan: EntityPlan) -> str:
-    """Why two rows of the entity could have one key; '' if a constraint of the source rules that out."""
+    """Why two rows could have one key; '' if a constraint of the source rules that out."""
     names = {column.name for column in plan.key}
     if any(set(key) <= names for key in plan.table.proved):
         return ""
@@ -449,7 +441,6 @@ def key_doubt(plan: EntityPlan) -> str:
 
 
 def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
-    """Whether the values can be read back: at most one value of varying width between two separators."""
     varying = 0
     for part in template.parts:
         if isinstance(part, str):
@@ -462,14 +453,12 @@ def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
 
 
 def _is_fixed(ref: Ref, plan: EntityPlan) -> bool:
-    """Whether all texts of `ref` have the same length."""
     kind = kind_of(ref.paths[0], plan)
     return not ref.filters and (ref.format is not None or (kind is not None and kind.name == "uuid"))
 
 
 class _Form(Struct, frozen=True):
-    """The constant texts that a key begins and ends with, whether more follows the beginning, and its separators (None:
-    cannot be known)."""
+    """A key's constant beginning and end, whether more follows the beginning, and its separators (None: unknown)."""
 
     beginning: str
     ending: str

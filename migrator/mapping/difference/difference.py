@@ -44,8 +44,6 @@ Way = Literal["add", "remove", "replace", "alter", "never"]
 
 
 class PlannedRevision(Struct, frozen=True):
-    """A mapping. `plans`: its entities on the source, if one is available."""
-
     mapping: MappingModel
     plans: Sequence[EntityPlan] = ()
 
@@ -59,8 +57,9 @@ class ChangedPart(Struct, frozen=True):
 
 
 class TypeDifference(Struct, frozen=True):
-    """`moved`: its items get other base keys, and tombstones stay at the old ones. `some`: a condition changed, so that
-    items come and go by row."""
+    """`moved`: items get other base keys, and tombstones stay at the old ones. `some`: a condition changed for
+    some rows.
+    """
 
     type: str
     effect: Effect
@@ -72,7 +71,6 @@ class TypeDifference(Struct, frozen=True):
 
     @property
     def entries(self) -> frozenset[str]:
-        """Indexes in which its entries get other keys."""
         named = (part.name.removeprefix(ENTRY) for part in self.parts if part.name.startswith(ENTRY))
         return frozenset(named)
 
@@ -88,7 +86,7 @@ class EntityDifference(Struct, frozen=True):
 
 
 class CapturedDifference(Struct, frozen=True):
-    """A table with changed triggers. `effect`: whether its capture starts, stops or changes."""
+    """A table with changed triggers. `effect`: capture starts, stops or changes."""
 
     table: str
     effect: Effect
@@ -97,7 +95,7 @@ class CapturedDifference(Struct, frozen=True):
 
 
 class SchemaDifference(Struct, frozen=True):
-    """`columns`, `dropped`: by entity columns that items now use, or no longer use. `captured`: None without a source."""
+    """Columns by entity that items now use, or no longer use (`dropped`). `captured`: None without a source."""
 
     columns: Mapping[str, tuple[str, ...]]
     dropped: Mapping[str, tuple[str, ...]]
@@ -105,14 +103,13 @@ class SchemaDifference(Struct, frozen=True):
 
     @property
     def needs_install(self) -> bool | None:
-        """Whether capture must be installed again; None if only a source could tell."""
         if self.captured is None:
             return None if self.columns or self.dropped else False
         return bool(self.captured)
 
 
 class TableDifference(Struct, frozen=True):
-    """`index`: its name, '' for the table itself."""
+    """`index`: '' for the table itself."""
 
     part: str
     before: str
@@ -122,9 +119,9 @@ class TableDifference(Struct, frozen=True):
 
 
 class MappingDifference(Struct, frozen=True):
-    """All of it. Empty if both revisions make the same items and ask the same questions of them.
+    """Empty if both revisions make the same items and ask the same questions of them.
 
-    `renamed`: entities that are new, by the name that the old revision has for the same rows with the same base keys.
+    `renamed`: new entities, by the old name for the same rows with the same base keys.
     """
 
     entities: tuple[EntityDifference, ...]
@@ -162,7 +159,6 @@ def difference(old: PlannedRevision, new: PlannedRevision) -> MappingDifference:
 def _renamed(
     before: Mapping[str, EntityMeaning], after: Mapping[str, EntityMeaning]
 ) -> Iterator[tuple[str, str]]:
-    """Each new entity with the rows and base keys of a removed entity, with that one's name."""
     gone = {_identity(entity): name for name, entity in before.items() if name not in after}
     for name, entity in after.items():
         if name not in before and (former := gone.get(_identity(entity))):
@@ -170,7 +166,6 @@ def _renamed(
 
 
 def _identity(entity: EntityMeaning) -> tuple[frozenset[tuple[str, Meant]], frozenset[Meant]]:
-    """The identity of the rows of an entity and their items, apart from its own name."""
     return frozenset(entity.rows.items()), frozenset(parts[BASE_KEY] for parts in entity.types.values())
 
 
@@ -203,7 +198,6 @@ def _type(
 
 
 def _without_renamed(before: Parts, after: Parts) -> tuple[Parts, Parts]:
-    """The parts without entries that are the same attributes under another index's name."""
     sides = [
         {name: meant for name, meant in parts.items() if name.startswith(ENTRY) and name not in others}
         for parts, others in ((before, after), (after, before))
@@ -223,12 +217,10 @@ def _parts(before: Parts, after: Parts) -> Iterator[ChangedPart]:
 
 
 def _shown(meant: Meant | None, *, whole: bool) -> str:
-    """The shown form. `whole`: both are written the same way, so that only the full form shows the change."""
     return "" if meant is None else meant.form if whole else meant.shown
 
 
 def _changed_parts(entities: Sequence[EntityDifference]) -> dict[tuple[str, str], frozenset[str] | None]:
-    """By (entity as written, type) names of the changed parts; None if every item may have changed."""
     changed: dict[tuple[str, str], frozenset[str] | None] = {}
     for entity in entities:
         for one in entity.types:
@@ -255,7 +247,6 @@ def _schema(
 def _columns(
     before: Mapping[str, EntityMeaning], after: Mapping[str, EntityMeaning]
 ) -> dict[str, tuple[str, ...]]:
-    """By entity the columns that `after` reads and `before` does not."""
     found = {}
     for name, entity in after.items():
         known = before[name].reads if name in before else frozenset()
@@ -326,8 +317,6 @@ def _key(attributes: Sequence[KeyAttribute]) -> str:
 
 
 class Compared(Struct, frozen=True):
-    """Two revisions, and the document of the new one."""
-
     old: PlannedRevision
     new: PlannedRevision
     document: Document
@@ -419,7 +408,6 @@ def _of_keys(compared: Compared, found: MappingDifference) -> Iterator[Fault]:
 
 
 def _of_one_alone(revision: PlannedRevision, other: PlannedRevision) -> Iterator[tuple[Entity, Design]]:
-    """Items with base keys that the other revision does not have, with their entities."""
     known = meanings(other.mapping, other.plans)
     here = meanings(revision.mapping, revision.plans)
     plans = {plan.entity.name: plan for plan in revision.plans}
@@ -439,14 +427,16 @@ _WHOLE = (WHEN, KEPT)
 
 
 def answer_digests(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, str]:
-    """By pattern a digest (32 hex digits) of its answer: it differs if `mapping diff` finds that the answer can change.
-    `plans`: of all entities, to include changes of the source's columns; none: by the mapping alone."""
+    """A digest per pattern (32 hex digits), which differs if `mapping diff` finds that its answer can change.
+
+    `plans`: of all entities, to include the source's columns; none: by the mapping alone.
+    """
     meant = meanings(mapping, plans)
     return {name: _digest(mapping, meant, pattern) for name, pattern in mapping.patterns.items()}
 
 
 def items_digest(mapping: MappingModel, plans: Sequence[EntityPlan]) -> str:
-    """Equal if `mapping diff` finds no difference but in patterns. `plans`: all entities, on the source as it is."""
+    """Equal if `mapping diff` finds no difference except in patterns."""
     table, meant = mapping.table, meanings(mapping, plans)
     design = [
         [table.name, table.type_attribute, table.ttl, table.own_attributes],
@@ -477,7 +467,6 @@ def _digest_of(values: object) -> str:
 def _items(
     mapping: MappingModel, meant: dict[str, EntityMeaning], pattern: Pattern
 ) -> Iterator[list[object]]:
-    """Of each item type that the pattern reaches, its rows and the parts in the answer."""
     types = reached(mapping, pattern)
     for entity in meant.values():
         for type_, parts in entity.types.items():

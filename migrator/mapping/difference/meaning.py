@@ -1,4 +1,4 @@
-"""What each part of a mapping means, in a canonical form: the same for the same items, regardless of order and wording."""
+"""The meaning of each part of a mapping in canonical form: the same for the same items, in any order and wording."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLE, ROW_KEY = "table", "row key"
 
 @dataclass(frozen=True)
 class Meant:
-    """`form`: equal for equal meanings; `shown`: as written in the mapping."""
+    """`form`: equal for equal meanings; `shown`: as written."""
 
     form: str
     shown: str = field(compare=False)
@@ -51,8 +51,9 @@ Parts = Mapping[str, Meant]
 
 
 class EntityMeaning(Struct, frozen=True):
-    """`rows`: which rows the entity has, and their identity; `types`: by item type the meaning of its items; `reads`:
-    columns of its items."""
+    """`rows`: the entity's rows, and their identity. `types`: meaning of items by type. `reads`: columns of its
+    items.
+    """
 
     name: str
     written: str
@@ -62,7 +63,6 @@ class EntityMeaning(Struct, frozen=True):
 
 
 def meanings(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, EntityMeaning]:
-    """By entity. `plans`: if a source is available; without them columns are identified by name."""
     by_name = {plan.entity.name: plan for plan in plans}
     return {
         entity.name: _Meaning(mapping, entity, by_name.get(entity.name)).entity_meaning()
@@ -77,7 +77,7 @@ Naming = Callable[[str, str | None], str]
 
 
 class ExpressionWriter(Struct, frozen=True):
-    """How expressions are written down: by which names of columns, and of filters."""
+    """Writes expressions with canonical names of columns and filters."""
 
     naming: Naming
     filter_text: Callable[[Filter], str]
@@ -97,7 +97,6 @@ class ExpressionWriter(Struct, frozen=True):
         return f"in S3 over {value.over} bytes: {self.text(value.value, collection)}"
 
     def inside(self, template: Template, collection: str | None = None) -> str:
-        """The template without quotes."""
         return "".join(
             part.replace("{", "{{") if isinstance(part, str) else self._ref(part, collection)
             for part in template.parts
@@ -148,8 +147,6 @@ AS_WRITTEN = ExpressionWriter(
 
 
 class _Meaning:
-    """Forms of one entity."""
-
     def __init__(self, mapping: MappingModel, entity: Entity, plan: EntityPlan | None) -> None:
         self.mapping = mapping
         self.entity = entity
@@ -300,9 +297,11 @@ JUDGED = ("p99_ms", "calls_per_s", "redact")
 
 
 class PatternDifference(Struct, frozen=True):
-    """`parts`: names of what changed in the pattern itself. `answer_changes`: whether its answer may change, so that
-    evidence starts again. `loses`: item types that it no longer reaches. `old_loses`: the same for the request of
-    services with the old revision, sent to items of the new one."""
+    """`parts`: changed ones of the pattern itself. `answer_changes`: evidence starts again.
+
+    `loses`: item types that it no longer reaches; `old_loses`: that requests of services with the old
+    revision miss among new items.
+    """
 
     name: str
     effect: str
@@ -315,7 +314,6 @@ class PatternDifference(Struct, frozen=True):
 def pattern_differences(
     old: MappingModel, new: MappingModel, changed: ChangedParts, indexes: frozenset[str]
 ) -> Iterator[PatternDifference]:
-    """The differences of each changed pattern. `indexes`: names of changed indexes."""
     for name in dict.fromkeys([*new.patterns, *old.patterns]):
         before, after = old.patterns.get(name), new.patterns.get(name)
         if before is None:
@@ -354,18 +352,15 @@ def _both(
 
 
 def reached(mapping: MappingModel, pattern: Pattern) -> set[ItemType]:
-    """The item types that the pattern's key can match, limited to the named ones if it names some."""
     read = types_read(mapping, pattern).items()
     return {(entity, type_) for entity, types in read for type_ in types}
 
 
 def _lost(old: MappingModel, before: Pattern, new: MappingModel, after: Pattern) -> tuple[str, ...]:
-    """Types that `before` reaches in `old` and `after` does not in `new`, in one word each."""
     return tuple(sorted(f"{entity}.{type_}" for entity, type_ in reached(old, before) - reached(new, after)))
 
 
 def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
-    """For each part of an item type, whether it is in the pattern's answer."""
     attributes = {name for part in pattern.parts for name in part.attributes}
     attributes |= {condition.attribute for condition in pattern.filters}
     attributes |= set(pattern.near.at) if pattern.near else set()
@@ -379,7 +374,6 @@ def asks_for(pattern: Pattern, names: Iterable[str]) -> Iterator[bool]:
 
 
 def pattern_form(mapping: MappingModel, pattern: Pattern) -> dict[str, object]:
-    """The pattern's meaning by part; equal for the same questions, regardless of order."""
     writing = ExpressionWriter(AS_WRITTEN.naming, lambda used: filter_form(mapping, used))
     star = pattern.star
     return {

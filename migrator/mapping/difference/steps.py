@@ -25,14 +25,15 @@ ROUNDS = 3
 
 
 class ChangeBook(Protocol):
-    """The part of a journal that keeps how far a change has come."""
+    """The progress of a change, as part of a journal."""
 
     def advance(self, change: RevisionChange, step: ChangeStep) -> None: ...
 
 
 class Steps(Struct, frozen=True):
-    """`works`: by step the function that does it, and returns what was done; each may run twice. `still`: raises if the
-    mapping's file has changed since the change began; called before each step. `tell`: receives a line for each step."""
+    """`works`: functions by step, each may run twice. `still`: raises if the mapping's file has changed; called
+    before each step.
+    """
 
     book: ChangeBook
     works: Mapping[ChangeStep, Callable[[], str]]
@@ -40,8 +41,7 @@ class Steps(Struct, frozen=True):
     tell: Callable[[str], None]
 
     def run(self, change: RevisionChange) -> list[tuple[ChangeStep, str]]:
-        """The completed steps, from the change's current one on. Raises: the error of a step; the same change continues
-        from there."""
+        """Continue from the change's current step; returns the completed ones. Raises: errors of a step."""
         done = []
         for number in range(ORDER.index(change.step), len(ORDER)):
             step, after = ORDER[number], ORDER[number + 1 : number + 2]
@@ -58,7 +58,6 @@ class Steps(Struct, frozen=True):
 
 
 def answered(difference: MappingDifference, phases: Mapping[str, PatternPhase]) -> Iterator[tuple[str, str]]:
-    """Each pattern that DynamoDB answers, with why it would have another answer by the new revision, or none."""
     for pattern in difference.patterns:
         phase = phases.get(pattern.name)
         if phase is None or phase.state.phase not in ANSWERED:
@@ -85,8 +84,11 @@ def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
 
 
 class Asked(Struct, frozen=True):
-    """The mapping's file, and what the user wants. `own`: its revision; `standing`: of that one; `is_left`: whether the
-    job went back from it; `again`: whether the job is to return to such a revision."""
+    """The mapping's file and the options.
+
+    `own`: the file's revision. `standing`: of that one. `is_left`: the job went back from it. `again`: return
+    to it.
+    """
 
     own: str
     standing: Standing
@@ -96,8 +98,9 @@ class Asked(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """State in the journal. `newest`: '' for none; `before`: the newest one before it, '' if not known; `last`: the last
-    change that was begun."""
+    """State in the journal. `newest`: '' for none. `before`: the one before it, '' if unknown. `last`: the last
+    begun change.
+    """
 
     newest: str
     before: str
@@ -105,7 +108,7 @@ class Known(Struct, frozen=True):
 
 
 class ChangeDirection(Struct, frozen=True):
-    """The revisions before and after; `resumed`: the change that is resumed."""
+    """The revisions before and after; `resumed`: an earlier change."""
 
     before: str
     after: str
@@ -114,14 +117,13 @@ class ChangeDirection(Struct, frozen=True):
 
 
 class There(Struct, frozen=True):
-    """The job works by this revision already. `advice`: a note; '' for none."""
+    """The job has this revision already."""
 
     revision: str
     advice: str = ""
 
 
 def under_way(change: RevisionChange, own: str) -> str:
-    """Why a command by the mapping `own` is refused while the change is not done."""
     what = f"the job is on its way from mapping {change.before} to {change.after}, and this is mapping {own}"
     finish = f"`migrator migrate-mapping JOB{' --go-back' if change.goes_back else ''}`"
     if own == change.after:
@@ -137,10 +139,7 @@ def under_way(change: RevisionChange, own: str) -> str:
 
 
 def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
-    """The direction of the job's change, or that the job is already there.
-
-    Raises: SettingsError with what to do.
-    """
+    """Raises: SettingsError with what to do."""
     if not known.newest:
         what = "the job has written nothing yet, so it has no older mapping to change from"
         raise SettingsError(f"{what}; run `migrator backfill JOB`")
@@ -167,8 +166,11 @@ def way_of(asked: Asked, known: Known) -> ChangeDirection | There:
 
 
 def _left(asked: Asked, known: Known) -> str:
-    """Why the job does not return to such a mapping unasked: after --go-back the file still contains the mapping that the
-    job left, and a deployment that runs the command each time, or an older checkout, would apply it again."""
+    """Why the job does not return to a left mapping unasked.
+
+    After --go-back the file still contains it. A repeated deployment, or an older checkout, would apply it
+    again.
+    """
     way, flag = ("back", "--restart") if asked.is_left else ("on", "--go-back")
     return (
         f"mapping {asked.own} is one that the job left ({way} to {known.newest}): to return to it run"
@@ -181,8 +183,9 @@ def _resumed(change: RevisionChange) -> ChangeDirection:
 
 
 def _back(asked: Asked, known: Known) -> ChangeDirection | There:
-    """Back to the file's mapping if it is an older one, else to the one before the newest; a repeated command changes
-    nothing."""
+    """Back to the file's mapping if it is older, else to the one before the newest; repeating a command changes
+    nothing.
+    """
     is_back = known.last is not None and known.last.goes_back and known.last.after == known.newest
     if asked.standing == "old" and not (is_back and asked.is_left):
         return ChangeDirection(known.newest, asked.own, True)
@@ -203,7 +206,7 @@ def _back(asked: Asked, known: Known) -> ChangeDirection | There:
 
 
 class Verified(Struct, frozen=True):
-    """`confirmed`: rows with differing items, each with the item keys in question; `left`: findings by kind."""
+    """`confirmed`: rows with differing items, with their keys; `left`: findings by kind."""
 
     items: int
     confirmed: Mapping[Root, set[ItemKey]]
@@ -215,11 +218,11 @@ def proven(
     refresh: Callable[[Mapping[Root, set[ItemKey]]], None],
     recheck: Callable[[], Verified],
 ) -> tuple[Verified, int]:
-    """The rest of a verify of the whole table, and how many rows were written on the way.
+    """The rest of a verify of the whole table, and the number of rows written.
 
-    Those are rows that changed before their page was written, with older keys that neither that page nor a relay of the
-    newer mapping knows. `recheck`: compares the remaining rows again. Services continue to change rows, so a row counts
-    only if it differs each time after it was written.
+    These rows changed before their page was written, with older keys that neither that page nor a relay of
+    the newer mapping knows. `recheck`: compares the remaining rows again. Services continue to change rows,
+    so a row counts only if it differs after each write.
     """
     rows = 0
     for _ in range(ROUNDS):

@@ -61,9 +61,9 @@ from migrator.runtime.values import replace
 
 
 class RowScope(Struct, frozen=True, dict=True):
-    """The rows that expressions are about: those of the entity's table or, with a `collection`, of this list's.
+    """Rows that expressions are about: the entity's or, with a `collection`, this list's.
 
-    `filled`: paths that have a value in every row of which there is an item.
+    `filled`: paths with a value in every row that has an item.
     """
 
     plan: EntityPlan
@@ -80,7 +80,6 @@ class RowScope(Struct, frozen=True, dict=True):
         return self.plan.joins if self.collection is None else self.collection.joins
 
     def whole(self, ref: Ref) -> Ref:
-        """The reference with the list's name before its paths, as the whole row tree has them."""
         if self.collection is None:
             return ref
         return replace(ref, paths=tuple(f"{self.collection.collection.alias}.{path}" for path in ref.paths))
@@ -89,7 +88,6 @@ class RowScope(Struct, frozen=True, dict=True):
         return column_of(self.whole(ref).paths[0], self.plan)
 
     def own(self, ref: Ref) -> str | None:
-        """The row's own column behind the reference; None if it is of another row."""
         if len(ref.paths) != 1:
             return None
         path = ref.paths[0]
@@ -100,14 +98,12 @@ class RowScope(Struct, frozen=True, dict=True):
         return self._referring.get(path)
 
     def _climbed(self, path: str) -> str | None:
-        """The column of a climb's rows, the last of which is the row itself."""
         alias, _, name = path.partition(".")
         collected = self.plan.collected(alias) if self.collection is None else None
         return name if collected is not None and collected.collection.kind == "climb" else None
 
     @cached_property
     def _referring(self) -> dict[str, str]:
-        """By the path of a parent's column in a foreign key, the row's own equal column."""
         paths: dict[str, str] = {}
         for join in self._joins:
             key = None if join.parent else _declared(self.table, join.table, join.on)
@@ -148,7 +144,9 @@ class RowScope(Struct, frozen=True, dict=True):
 
 
 def filled_by(plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-    """Paths that are never NULL if the item exists: a NULL in a base key refuses the row, and conditions leave it out."""
+    """Paths that are never NULL if the item exists: a NULL in a base key refuses the row, and conditions leave
+    it out.
+    """
     slots = {slot.path for slot in plan.slots}
     refs = [ref for template in design.key for ref in template.refs if not takes_null(ref)]
     named = {path for ref in refs for path in ref.paths}
@@ -158,7 +156,6 @@ def filled_by(plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
 
 
 def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str]]) -> ForeignKey | None:
-    """The foreign key of the table that pairs these real columns: the source sees to it that there is such a parent."""
     for key in (one for one in table.foreign_keys if one.proved):
         ours = [column.real for name in key.columns if (column := table.column(name))]
         theirs = [column.real for name in key.referred if (column := parent.column(name))]
@@ -168,7 +165,7 @@ def _declared(table: TableFacts, parent: TableFacts, on: Sequence[tuple[str, str
 
 
 def linked(table: TableFacts, list_plan: CollectionPlan) -> dict[str, str] | None:
-    """By the child's written column the equal column of the root; None if a child may exist without such a root."""
+    """Root columns by equal written column of the child; None if a child may exist without such a root."""
     key = _declared(list_plan.table, table, list_plan.link)
     columns = [] if key is None else [list_plan.table.column(name) for name in key.columns]
     if key is None or any(column is None or column.nullable or column.alike for column in columns):
@@ -177,7 +174,7 @@ def linked(table: TableFacts, list_plan: CollectionPlan) -> dict[str, str] | Non
 
 
 def always(conditions: Sequence[Condition], plan: EntityPlan, but: str = "") -> bool:
-    """Whether the conditions hold for every row of the entity; of rows in which the column `but` has a value."""
+    """Whether the conditions hold for every row, or every row with a value in `but`."""
     return all(_implied(condition, plan, but) for condition in conditions)
 
 
@@ -192,7 +189,7 @@ def _implied(condition: Condition, plan: EntityPlan, but: str) -> bool:
 
 
 def decided_by(conditions: Sequence[Condition], scope: RowScope) -> tuple[str, bool | None] | None:
-    """The one column that decides whether the conditions hold, and its value then; None: any value, NULL otherwise."""
+    """The one column that decides the conditions, and its value then; None: any value, NULL otherwise."""
     if len(conditions) != 1:
         return None
     column, allowed = scope.table.column(conditions[0].path), conditions[0].allowed
@@ -212,9 +209,9 @@ Where = tuple[str | int, ...]
 
 
 class GivenColumn(Struct, frozen=True):
-    """A column that an item, or a map in a list of it, gives back.
+    """A column that can be read from an item, or from a map in its list.
 
-    `read(item, contents)` gives the decoded value. Raises: ValueError for a value that no row makes.
+    `read(item, contents)` raises ValueError for a value that no row makes.
     """
 
     column: str
@@ -222,7 +219,7 @@ class GivenColumn(Struct, frozen=True):
 
 
 class Lack(Struct, frozen=True):
-    """A column that is part of a value and cannot be read from it."""
+    """A column in a value that cannot be read from it."""
 
     column: str
     loss: Loss
@@ -232,8 +229,13 @@ class Lack(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """A value of an item. `beside`: references whose NULL also leaves it out; `when`: other conditions for it; `typed`: a
-    key of DynamoDB's type, not a text; `must`: a NULL in it refuses the row; `stored`: it may be in S3."""
+    """A value of an item.
+
+    `beside`: references whose NULL also leaves it out; `when`: other conditions.
+    `typed`: a key of DynamoDB's type, not a text.
+    `must`: a NULL in it refuses the row.
+    `stored`: it may be in S3.
+    """
 
     where: Where
     value: Expression
@@ -245,7 +247,6 @@ class _Place(Struct, frozen=True):
 
 
 def given_by(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn | Lack]:
-    """Columns of its row that an item of the design gives back, and the columns that it loses."""
     for place in _places(mapping.table, scope.plan, design):
         yield from _gives(place, scope)
     yield from _expiry(mapping, scope, design)
@@ -253,7 +254,6 @@ def given_by(mapping: Mapping, scope: RowScope, design: ItemDesign) -> Iterator[
 
 
 def _flags(table: TableDesign, scope: RowScope, design: ItemDesign) -> Iterator[GivenColumn]:
-    """Booleans that decide whether the item is in an index."""
     for entry in entries_of(table, design):
         of = decided_by(entry.when, scope)
         if of is not None and of[1] is not None and not any(map(scope.may_be_null, entry.refs)):
@@ -265,7 +265,7 @@ def _flag(attribute: str, value: bool, item: Any, _: Contents) -> bool:
 
 
 def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
-    """The columns of one map of an {each}; its key in a map of them has an empty name."""
+    """Columns of one map of an {each}; the key of a map of them has an empty name."""
     for name, value in each.attributes.items():
         yield from _gives(_Place((name,), value), scope)
     if each.key is not None:
@@ -273,7 +273,6 @@ def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
 
 
 def lists_of(plan: EntityPlan, design: ItemDesign) -> Iterator[tuple[Where, Each]]:
-    """The lists of maps in an item's attributes. A set is one of maps with one value, with an empty name."""
     for name, value in {**plan.entity.attributes, **design.attributes}.items():
         yield from _lists_in((name,), value, plan.entity.lists)
 
@@ -347,7 +346,6 @@ def _gives(place: _Place, scope: RowScope) -> Iterator[GivenColumn | Lack]:
 
 
 def _columns_in(value: Expression, scope: RowScope) -> Iterator[str]:
-    """Columns of the row itself within composite values."""
     for use in uses_in(value):
         for path in use.ref.paths:
             if len(use.ref.paths) > 1 and (column := scope.table.column(path)) is not None and not column.sql:
@@ -360,7 +358,6 @@ def _own_column(ref: Ref, scope: RowScope) -> Column | None:
 
 
 def _of_climb(place: _Place, each: Each, scope: RowScope) -> Iterator[GivenColumn | Lack]:
-    """Columns of a climb's maps, the last of which is the row's own."""
     collected = scope.plan.collected(each.collection) if scope.collection is None else None
     if collected is not None and collected.collection.kind == "climb" and each.key is None:
         own = RowScope(scope.plan, scope.around, collected)
@@ -424,7 +421,6 @@ def _last_of_path(separator: str, text: Any) -> Any:
 def _given(
     place: _Place, scope: RowScope, column: Column, reading: Reading, ref: Ref | None = None
 ) -> GivenColumn:
-    """The column as read at the place; NULL if nothing is there and the column is nullable."""
     of_json = column.kind.name == "json"
     absent = column.nullable and (ref is None or scope.may_be_null(ref))
 
@@ -487,7 +483,6 @@ def _width(ref: Ref, scope: RowScope) -> int | None:
 
 
 def _pattern(template: Template, scope: RowScope) -> re.Pattern[str] | None:
-    """A pattern that divides a text of the template in its only way; None if there may be two ways."""
     separator = scope.around.separator
     texts, open_refs, varying, in_all = [], 0, 0, 0
     for part in template.parts:
@@ -514,8 +509,9 @@ Row = dict[str, Any]
 
 
 class ChildList(Struct, frozen=True):
-    """The children in a list of an item, or (`keyed`) in a map: the child table, what each map gives, and the root's columns
-    that they link to."""
+    """Children in a list or (`keyed`) a map of an item: the child table, each map's columns, and the root's
+    linked columns.
+    """
 
     where: Where
     table: TableFacts
@@ -526,8 +522,11 @@ class ChildList(Struct, frozen=True):
 
 
 class DesignInverse(Struct, frozen=True, dict=True):
-    """The inverse of an item design. `present`: every row has such an item. `of`: the column whose value decides it
-    alone, and `otherwise` that value if the item does not exist."""
+    """The inverse of an item design.
+
+    `present`: every row has such an item. `of`: the column that alone decides it; `otherwise`: its value
+    without the item.
+    """
 
     plan: EntityPlan
     design: ItemDesign
@@ -546,7 +545,6 @@ class DesignInverse(Struct, frozen=True, dict=True):
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its items name their row."""
         return {column.name for column in self.plan.key} <= self.columns
 
     def takes(self, item: Item, table: TableDesign) -> bool:
@@ -556,7 +554,6 @@ class DesignInverse(Struct, frozen=True, dict=True):
         )
 
     def told(self, whose: frozenset[str]) -> frozenset[str]:
-        """Of the columns that the items of this design give, those that are known of every row."""
         if self.present:
             return whose & self.columns
         return whose & {self.of} if self.of in self.columns else frozenset()
@@ -598,7 +595,6 @@ def _lists(scope: RowScope, design: ItemDesign) -> Iterator[ChildList]:
 
 
 def _constants(plan: EntityPlan) -> Row:
-    """Columns that `where` limits to one value."""
     row: Row = {}
     for column, allowed in plan.where:
         if allowed is None or len(allowed) != 1 or column.alike or column.sql:
@@ -624,7 +620,7 @@ def _constants(plan: EntityPlan) -> Row:
 
 
 class LostColumn(Struct, frozen=True):
-    """A column with a value that items do not contain. `needed`: it is NOT NULL and has no default."""
+    """A column whose values items lack. `needed`: NOT NULL without a default."""
 
     column: str
     cause: Cause
@@ -635,9 +631,10 @@ class LostColumn(Struct, frozen=True):
 class TableInverse(Struct, frozen=True):
     """The part of one table's rows in the items.
 
-    `entities`: those that hold its rows, or the list with them. `rows_lost`: why some rows have none ('' if each has).
-    `mend`: the line of the mapping that would keep the lost columns, and `at` where it belongs. `left_out`: the entity's
-    `where` leaves out rows, which no item shows.
+    `entities`: with its rows, or the list of them.
+    `rows_lost`: why some rows have none ('' if each has).
+    `mend`: the mapping's line that would keep the lost columns, and `at` its place.
+    `left_out`: `where` leaves out rows, which no item shows.
     """
 
     table: str
@@ -654,7 +651,6 @@ class TableInverse(Struct, frozen=True):
 
 
 def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[str]:
-    """Types with items of two tables, which their keys do not distinguish."""
     return {
         one.type
         for (plan, one), (other_plan, other) in meeting_items(plans, table)
@@ -666,7 +662,7 @@ def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[
 
 
 def stored_columns(table: TableFacts) -> list[Column]:
-    """The columns that are written: none that the mapping or the source computes, but for those of its key."""
+    """Written columns: not computed by the mapping or the source, except key columns."""
     return [
         column
         for column in table.columns
@@ -675,7 +671,7 @@ def stored_columns(table: TableFacts) -> list[Column]:
 
 
 class _Carrier(Struct, frozen=True):
-    """The place of rows of a table: the designs of one entity's items, or a list in one of them (`child`)."""
+    """The place of a table's rows: items of an entity, or a list in one (`child`)."""
 
     entity: str
     told: frozenset[str]
@@ -812,7 +808,7 @@ def _mend(carrier: _Carrier, columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Inverse:
-    """A mapping read backwards over its plans. Made once by `compile_inverse`."""
+    """A mapping read backwards over its plans."""
 
     table: TableDesign
     tables: tuple[TableInverse, ...]
@@ -820,7 +816,7 @@ class Inverse:
 
     @cached_property
     def recovered(self) -> dict[str, frozenset[str]]:
-        """By table the columns that can be restored, for tables whose rows are named by items."""
+        """Columns by table that can be restored, if items identify its rows."""
         facts = {plan.table.name: plan.table for plan in (one.plan for one in self.designs)}
         facts |= {one.table.name: one.table for design in self.designs for one in design.lists}
         lost = {one.table: {column.column for column in one.lost} for one in self.tables}
@@ -833,7 +829,6 @@ class Inverse:
 
     @cached_property
     def sparse(self) -> dict[str, Row]:
-        """By table, and column that one item alone has, its value in a row without that item."""
         return {
             name: {
                 one.of: one.otherwise
@@ -849,7 +844,6 @@ class Inverse:
 
 
 def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collection[str] = ()) -> Inverse:
-    """The inverse of the mapping for the source's rows. `views`: real names that are views, not tables. Pure."""
     around = FilterContext.of(mapping)
     designs = tuple(
         read_backwards(mapping, RowScope(plan, around, filled=filled_by(plan, item)), item)
@@ -874,7 +868,7 @@ def _no_contents(_: str) -> bytes:
 
 @dataclass
 class Told:
-    """The row's part in one item. `types`: of the items read; `is_whole`: one of those that every row has."""
+    """A row's part in one item. `types`: of the items read. `is_whole`: every row has such an item."""
 
     row: Row = field(default_factory=dict)
     types: tuple[str, ...] = ()
@@ -888,10 +882,10 @@ RowKey = tuple[str, tuple[Any, ...]]
 def rows_for(
     inverse: Inverse, items: Iterable[Item], contents: Contents = _no_contents
 ) -> dict[str, list[Row]]:
-    """The rows of the items, by table, with the columns that can be restored (`inverse.recovered`).
+    """Rows by table, with the columns that can be restored (`inverse.recovered`).
 
-    `items`: all items of each row that has one among them, of any number of rows, in any order; `contents`: objects in
-    S3.
+    `items`: all items of each row that has one among them, of any number of rows, in any order; `contents`:
+    objects in S3.
     Raises: RowError for an item that no row makes, and if two items contradict each other about one row.
     """
     told: dict[str, dict[tuple[Any, ...], list[Told]]] = {}
@@ -902,7 +896,7 @@ def rows_for(
 
 
 def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
-    """The row from all its items. Raises: RowError if they contradict each other, or one that every row has is missing."""
+    """Raises: RowError if items contradict each other, or one that every row has is missing."""
     row: Row = {}
     types: list[str] = []
     is_whole = table in inverse.with_lost_rows
@@ -921,7 +915,7 @@ def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
 
 
 def told_by(inverse: Inverse, item: Item, contents: Contents = _no_contents) -> dict[RowKey, Told]:
-    """The item's part of each row in it. Raises: RowError for an item that no row makes."""
+    """The item's part of each row. Raises: RowError for an item that no row makes."""
     told: dict[RowKey, Told] = {}
     if inverse.table.is_hidden(item):
         return told
@@ -989,5 +983,5 @@ def _merge(row: Row, more: Row, recovered: Collection[str] | None = None) -> Non
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two decoded values are the same: true is not 1."""
+    """Equality of decoded values: true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)

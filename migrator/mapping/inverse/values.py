@@ -1,4 +1,4 @@
-"""Values read back: of a column as attributes and texts have them, through filters undone, by the widths of texts."""
+"""Values read back from attributes and texts: filters undone, by the widths of texts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ to another value without a boundary; `keyless`: in items without the row's key."
 
 
 class Loss(Struct, frozen=True):
-    """Why a value does not come back, in words that follow 'lost: '."""
+    """Why a value is lost, in words that follow 'lost: '."""
 
     cause: Cause
     why: str
@@ -54,7 +54,7 @@ Reading = Callable[[Any], Any]
 
 
 class Undone(Struct, frozen=True):
-    """A reference read back: as an attribute with its own type, and as text within a template. `raw`: no filter made it."""
+    """A reference read back, from an attribute and from a template's text. `raw`: without a filter."""
 
     of_attribute: Reading | Loss
     of_text: Reading | Loss
@@ -66,7 +66,6 @@ def both(reading: Reading | Loss) -> Undone:
 
 
 def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
-    """`before` on the item's value, then `then` on the result."""
     return then if isinstance(then, Loss) else lambda value: then(before(value))
 
 
@@ -74,7 +73,6 @@ def after(then: Reading | Loss, before: Reading) -> Reading | Loss:
 
 
 def attribute_reader(kind: Kind) -> Reading:
-    """Reader of a plain attribute of the kind."""
     types, reader = _IN_ATTRIBUTES[kind.name]
     read = reader(kind)
 
@@ -99,7 +97,7 @@ def _decoded(kind: Kind) -> Reading:
 
 
 def _spelled(kind: Kind) -> Reading:
-    """For texts that the core writes in one way: any other way was made by no row."""
+    """Accepts only the text that the core writes: no row makes another one."""
     form = values.PYTHON_FORMS[kind.name][1]
 
     def read(text: str) -> Any:
@@ -109,7 +107,7 @@ def _spelled(kind: Kind) -> Reading:
 
 
 def spelled(value: Any, text: str, form: Callable[[Any], str] = values.text) -> Any:
-    """The value, if this is the text that migrator writes of it. Raises: ValueError."""
+    """The value, if this is the text that migrator writes. Raises: ValueError."""
     if form(value) != text:
         raise ValueError("it is not in the form that migrator writes")
     return value
@@ -138,7 +136,6 @@ _IN_ATTRIBUTES: dict[str, tuple[tuple[type, ...], Callable[[Kind], Reading]]] = 
 
 
 def text_reader(kind: Kind) -> Reading | Loss:
-    """Reads a value of the kind from its text in the core's form."""
     if kind.name == "plain":
         return Loss("type", "a text may have been a number")
     if kind.name not in _OF_TEXTS:
@@ -208,9 +205,9 @@ def _plain_number(whole: str, fraction: str) -> str:
 
 
 def undone(ref: Ref, kind: Kind, around: FilterContext, *, nullable: bool, loosely_typed: bool) -> Undone:
-    """The column's value, of this kind, from the reference's result.
+    """The column's value from the reference's result.
 
-    It is in the decoded form of the core (mapping/items/values.py): values equal there come back as one.
+    In the decoded form of the core (mapping/items/values.py): values equal there come back as one.
     """
     if kind.name == "plain" and not loosely_typed:
         lost = Loss("type", "its type is not declared: a text may have been a time")
@@ -262,7 +259,7 @@ def _trim(used: Filter, value: Undone, kind: Kind, *_: object) -> Undone:
 
 
 def _or(used: Filter, value: Undone, _: Kind, __: FilterContext, nullable: bool) -> Undone:
-    """Where no value of the column has the argument's form, that is a NULL again."""
+    """NULL for the argument's value, if no value of the column has its form."""
     if not nullable:
         return value
     return Undone(_null_as(used.args[0], value.of_attribute), _null_as(used.args[0], value.of_text))
@@ -380,7 +377,7 @@ def _epoch(used: Filter, _: Undone, kind: Kind, around: FilterContext, __: bool)
 
 
 def read_epoch(kind: Kind, number: Any, per_s: int = 1) -> date:
-    """The date or the timestamp that is so many seconds, or parts of one, since 1970 in UTC."""
+    """The date or timestamp of so many seconds, or parts of one, since 1970 in UTC."""
     try:
         moment = datetime(1970, 1, 1) + timedelta(seconds=1) / per_s * int(number)
     except (OverflowError, TypeError, ArithmeticError):
@@ -424,7 +421,6 @@ STEPS: dict[str, Step] = {
 
 
 def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
-    """Length of the reference's text in characters if it is constant; else None."""
     filters = [used for used in ref.filters if not FILTERS[used.name].keeps_width]
     if ref.format is not None:
         return None if filters else format_width(ref.format)[0]
@@ -444,10 +440,8 @@ def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
 
 
 def ends_in_path(ref: Ref) -> bool:
-    """Whether the text ends in the row's own value, behind those of its ancestors."""
     return specs_of(ref)[-1].holds_list
 
 
 def may_be_missing(ref: Ref) -> bool:
-    """Whether a list may lack the value."""
     return any(used.name == "at" for used in ref.filters)

@@ -25,14 +25,12 @@ def captured_name(table: TableFacts) -> str:
 
 
 def unread_tables(facts: SchemaFacts, plans: Sequence[EntityPlan], views: Container[str] = ()) -> list[str]:
-    """Tables that no plan reads, as marks name them; those that `views` names by their real names are left out."""
     read = captured_tables(plans).keys()
     tables = {captured_name(table): table.real for table in facts.tables.values()}
     return sorted(name for name, real in tables.items() if name not in read and real not in views)
 
 
 def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
-    """Every table that the plans read, by name: roots, joined, collected and climbed ones."""
     tables: dict[str, Captured] = {}
     for plan in plans:
         for use in _uses(plan):
@@ -42,7 +40,6 @@ def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
 
 
 def marked_columns(plans: Sequence[EntityPlan]) -> dict[str, MarkedColumns]:
-    """By table the columns of marks, by the columns' own names."""
     return {name: _marked(captured) for name, captured in captured_tables(plans).items()}
 
 
@@ -59,13 +56,13 @@ def _real(table: TableFacts, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def needs_memory(plan: EntityPlan) -> bool:
-    """Whether a base key has other parts than columns of the root row itself (rule 7). Tables behind a view leave images
-    of other rows than the view's."""
+    """Whether a base key needs more than the root row's own columns (rule 7). Tables behind a view leave images
+    of other rows than the view's.
+    """
     return bool(plan.changes) or not set(key_paths(plan)) <= set(_own_columns(plan))
 
 
 def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
-    """Whether other values than the root row's own columns decide if the item exists: its `when`, its TTL."""
     paths = {condition.path for condition in design.when}
     paths |= {design.expiry.path} if design.expiry else set()
     return not paths <= set(_own_columns(plan))
@@ -76,14 +73,12 @@ def key_paths(plan: EntityPlan) -> tuple[str, ...]:
 
 
 def image_places(mapping: Mapping, plan: EntityPlan) -> RowPlaces:
-    """Places of the base keys' columns in an image that is made a row (see items.py)."""
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
     return RowPlaces({path: number for number, path in enumerate(wanted)}, around=FilterContext.of(mapping))
 
 
 def _own_columns(plan: EntityPlan) -> set[str]:
-    """Paths of the root's columns in its own row, without values from SQL or a transform."""
     slots = (slot for slot in plan.slots if slot.alias == "" and slot.column.sql is None)
     return {slot.path for slot in slots} - set(plan.transformed)
 
@@ -123,7 +118,6 @@ def _root_use(plan: EntityPlan) -> Captured:
 
 
 def _is_computed(table: TableFacts) -> bool:
-    """Whether SQL computes columns of the table from others."""
     return any(column.sql is not None for column in table.columns)
 
 
@@ -167,7 +161,6 @@ def _climb_use(plan: EntityPlan, climb: CollectionPlan) -> Captured:
 
 
 def _ordering(collection: CollectionPlan, alias: str) -> tuple[str, ...]:
-    """Columns of the alias in the list's ORDER BY."""
     columns = []
     for path in collection.order_by:
         head, dot, name = path.partition(".")
@@ -203,5 +196,4 @@ def _written(table: TableFacts, reals: Sequence[str]) -> tuple[str, ...]:
 
 
 def direct_tables(direct_plans: Sequence[EntityPlan], plans: Sequence[EntityPlan]) -> list[str]:
-    """Tables of the source that direct entities alone read, and none of the other plans, as capture names them."""
     return sorted(set(captured_tables(direct_plans)) - set(captured_tables(plans)))

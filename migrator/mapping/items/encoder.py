@@ -1,7 +1,9 @@
-"""Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for the rest. Both executors make the
-same: the native one (_native.pyx) makes the result of `encode_item(items_for(entity, row))` without the dicts in between.
-It leaves every row with a value that its operations do not accept to `items_for`, which also gives the reason if a row is
-refused. Without a compiler the package has no native executor, and items_for() makes all."""
+"""Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for the rest.
+
+The native executor (_native.pyx) makes the result of `encode_item(items_for(entity, row))` without the dicts
+in between. It leaves every row with a value that its operations do not accept to `items_for`, which also
+explains refusals. Without a compiler items_for() makes all items.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,7 @@ def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Encoder(Struct, frozen=True):
-    """Encoder of an entity's items. `program`: or why items_for() makes all of them. `native`: its native executor, if
-    installed."""
+    """`program`: or why items_for() makes all items. `native`: the program's executor, if installed."""
 
     entity: CompiledEntity
     program: Program | str
@@ -76,7 +77,7 @@ EncodedPage: TypeAlias = Projection[EncodedItem]
 
 
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
-    """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others continue."""
+    """Items with their ticket; a row that items_for() refuses is a finding, and the others continue."""
     entity = encoder.entity
     end, end_bytes = _ending(entity, ticket)
     encoded = EncodedPage(len(page.rows), [], [], [], {})
@@ -104,7 +105,6 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
 
 
 def _ending(entity: CompiledEntity, ticket: int) -> tuple[bytes, int]:
-    """The JSON that ends an item, and the bytes that DynamoDB counts for it."""
     name = entity.table.ticket_attribute
     end = f',{json.dumps(name, ensure_ascii=False)}:{{"N":"{ticket}"}}}}'
     return end.encode(), text_bytes(name) + number_bytes(ticket)
@@ -117,7 +117,7 @@ def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> list[Enc
 
 
 def encoded_of(item: Item, table: TableDesign) -> EncodedItem:
-    """The item as it is written. Raises: RowError naming the attribute if a value has no DynamoDB type."""
+    """Raises: RowError naming the attribute if a value has no DynamoDB type."""
     wired, size_bytes = encode_sized(item)
     expiry, ticket = item.get(table.ttl) if table.ttl else None, item.get(table.ticket_attribute)
     return EncodedItem(
@@ -142,21 +142,20 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 
 
 class TextEncoder(Encoder, frozen=True):
-    """As Encoder, for items as texts."""
+    """An Encoder of items as texts."""
 
     program: Program
     orders: Orders
 
 
 class EncodedTexts(Struct, frozen=True):
-    """A page's rows as texts, with items past their TTL among them."""
+    """A page's rows as texts, also of items past their TTL."""
 
     items: list[EncodedText]
     refused: list[Finding]
 
 
 def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
-    """The items of the rows as text; a row that items_for() refuses is a finding, and the others continue."""
     entity, items, refused = encoder.entity, list[EncodedText](), list[Finding]()
 
     def left(row: Row) -> None:
@@ -177,7 +176,6 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
 
 
 def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:
-    """The text of an item of this type with all names in order."""
     for where, order in orders.items():
         if where[0] == type_ and len(where) == 2 and "L" in wired.get(where[1], ()):
             wired[where[1]]["L"] = [
@@ -193,12 +191,11 @@ def _in_order(values: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
 
 
 def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Orders) -> TextEncoder | None:
-    """As `compile_encoder`; None for an entity without a program."""
     program = compile_program(entity.mapping, entity.plan, offered, orders)
     return None if isinstance(program, str) else TextEncoder(entity, program, _executable(program), orders)
 
 
 def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozenset()) -> Encoder:
-    """The encoder of an entity. `offered`: places of its rows that can be read raw."""
+    """Compile the encoder. `offered`: places of rows that can be read raw."""
     program = compile_program(entity.mapping, entity.plan, offered)
     return Encoder(entity, program, None if isinstance(program, str) else _executable(program))

@@ -34,7 +34,7 @@ Number = int | float | Decimal
 
 
 def cell(latitude: Number, longitude: Number, precision: int) -> str:
-    """The geohash of a place in degrees, `precision` characters long.
+    """The geohash of a place in degrees.
 
     Raises: RowError for a place that is not on the earth.
     """
@@ -43,7 +43,7 @@ def cell(latitude: Number, longitude: Number, precision: int) -> str:
 
 
 def cells_around(latitude: Number, longitude: Number, precision: int) -> list[str]:
-    """The place's cell and then its neighbours, each once: over the date line too, and none beyond a pole.
+    """The place's cell, then its neighbours: over the date line too, and none beyond a pole.
 
     Raises: RowError for a place that is not on the earth.
     """
@@ -60,7 +60,7 @@ def cells_around(latitude: Number, longitude: Number, precision: int) -> list[st
 
 
 def distance_m(start: tuple[Number, Number], end: tuple[Number, Number]) -> float:
-    """Metres between two places (latitude, longitude) over the ground, by the haversine formula on a sphere."""
+    """Metres between two places (latitude, longitude), by the haversine formula on a sphere."""
     lat, lng, end_lat, end_lng = (math.radians(float(value)) for value in (*start, *end))
     half = (
         math.sin((end_lat - lat) / 2) ** 2
@@ -70,9 +70,9 @@ def distance_m(start: tuple[Number, Number], end: tuple[Number, Number]) -> floa
 
 
 def reach_m(latitude: Number, precision: int) -> float:
-    """The largest radius around any place of this latitude that its cell and the neighbours are sure to cover.
+    """The largest radius that a cell and its neighbours cover around any place of this latitude.
 
-    That is the smaller side of a cell: the height, or the way to the meridian one cell's width away, which shrinks
+    That is a cell's smaller side: its height, or the way to the meridian one cell's width away, which shrinks
     towards the poles.
     """
     height, width = (math.radians(side) for side in _cell_degrees(precision))
@@ -81,14 +81,14 @@ def reach_m(latitude: Number, precision: int) -> float:
 
 
 def precision_for(latitude: Number, radius_m: float) -> int | None:
-    """The highest precision whose cells reach `radius_m` at this latitude; None if no cell is that large."""
+    """The highest precision whose cells reach `radius_m`; None if no cell is that large."""
     return next(
         (precision for precision in reversed(PRECISIONS) if reach_m(latitude, precision) >= radius_m), None
     )
 
 
 def _cell_degrees(precision: int) -> tuple[float, float]:
-    """(height, width) of a cell in degrees."""
+    """Return (height, width) in degrees."""
     bits = _BITS * precision
     return 180 / 2 ** (bits // 2), 360 / 2 ** (bits - bits // 2)
 
@@ -125,8 +125,11 @@ UNITS = ("hour", "day", "week", "month", "quarter", "year")
 
 
 def bucket(unit: str, value: date | datetime) -> str:
-    """The text of the bucket: 2026-06-10T14, 2026-06-10, 2026-W24 (of ISO 8601, with its year), 2026-06, 2026-Q2 or 2026.
-    A date is its midnight."""
+    """The bucket's text: 2026-06-10T14, 2026-06-10, 2026-W24 (of ISO 8601, with its year), 2026-06, 2026-Q2 or
+    2026.
+
+    A date is its midnight.
+    """
     moment = _moment(value)
     if unit == "week":
         year, week, _ = moment.isocalendar()
@@ -136,7 +139,6 @@ def bucket(unit: str, value: date | datetime) -> str:
 
 
 def begin(unit: str, value: date | datetime) -> datetime:
-    """The first moment of the bucket."""
     moment = _moment(value)
     if unit == "week":
         moment -= timedelta(days=moment.weekday())
@@ -147,12 +149,11 @@ def begin(unit: str, value: date | datetime) -> datetime:
 
 
 def is_whole(unit: str, value: date | datetime) -> bool:
-    """Whether a time is the first moment of its bucket."""
     return begin(unit, value) == _moment(value)
 
 
 def buckets_between(unit: str, since: date | datetime, until: date | datetime) -> list[str]:
-    """The buckets from the one that holds `since` to the one that holds `until`, in order; none if they are swapped.
+    """Buckets from `since` to `until`, in order; none if they are swapped.
 
     Raises: ValueError for more than 400.
     """
@@ -168,7 +169,9 @@ def buckets_between(unit: str, since: date | datetime, until: date | datetime) -
 
 
 def following(unit: str, moment: datetime) -> datetime:
-    """A moment of the next bucket, the first one if this is. Raises: OverflowError or ValueError behind the year 9999."""
+    """A moment of the next bucket, the first one if this is. Raises: OverflowError or ValueError after the year
+    9999.
+    """
     return _NEXT[unit](moment)
 
 
@@ -183,7 +186,7 @@ def _from(unit: str, moment: datetime) -> Iterator[str]:
 
 
 def _moment(value: Any) -> datetime:
-    """The date and time as written: in UTC if it has a zone, which a key's text leaves out."""
+    """The time as written: in UTC if it has a zone, which a key's text leaves out."""
     return moment_of(value).replace(tzinfo=None)
 
 
@@ -214,8 +217,6 @@ MOMENT = f"{DIGITS}:+TZWQ"
 
 
 class FilterContext(Struct, frozen=True):
-    """The context of a filter: the table's separator, the mapping's maps and time zone."""
-
     separator: str = "#"
     maps: Mapping[str, Mapping[str, str]] = {}
     timezone: str | None = None
@@ -232,9 +233,9 @@ StarKind: TypeAlias = Literal["shard", "time", "place"]
 
 
 class StarTexts(Struct, frozen=True):
-    """The texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
+    """Texts of a `*` before a filter: every shard, every bucket of a time, the cells of a place.
 
-    `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
+    `values`: number of parameters.
     """
 
     of: StarKind
@@ -246,24 +247,35 @@ _Kind = TypeVar("_Kind", Kind, Kind | None)
 
 
 class FilterSpec(Struct, frozen=True):
-    """All facts about a filter; no other code knows a filter by name. `make(args, surroundings)` returns the function of
-    decoded values.
+    """All facts about a filter; no other code knows a filter by name. `make(args, surroundings)` returns the
+    function of decoded values.
 
-    Input: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for which it
-    returns its argument (otherwise NULL stays NULL). `of_list`: whether it reduces a list's values to one; `of_array`:
-    also those in one value that is a list, with a whole attribute as result. `nested`: whether it accepts lists and maps.
-    `undecodable`: whether it accepts values without a form in their kind. `of_bytes`: whether it accepts bytes, which
-    have no text. `fixed`: whether it only accepts text of fixed width (a format, or a date). `of_map`: whether its
-    argument names a map of the mapping, which refuses unlisted values. `of_schema`: whether a schema's name may have it.
-    `by_separator`, `by_timezone`: whether its text depends on the table's separator, or on the mapping's time zone.
+    Input:
+    `takes`: kinds (none: every kind).
+    `values`: how many.
+    `null`: it is called with NULL, for which it returns its argument (otherwise NULL stays NULL).
+    `of_list`: it reduces a list's values to one; `of_array`: also those in one value that is a list, with a
+    whole attribute as result.
+    `nested`: it accepts lists and maps.
+    `undecodable`: it accepts values without a form in their kind.
+    `of_bytes`: it accepts bytes, which have no text.
+    `fixed`: it only accepts text of fixed width (a format, or a date).
+    `of_map`: its argument names a map of the mapping, which refuses unlisted values.
+    `of_schema`: a schema's name may have it.
+    `by_separator`, `by_timezone`: its text depends on the table's separator, or on the mapping's time zone.
 
-    Promises: `same_kind`: that its result has the kind of its input, not that of `gives`. `closed`: that its text cannot
-    contain the separator ('same': as its input), except one made from its `alphabet`. `width`: that all its texts have
-    the same length ('fixed'), or none is longer than its input ('given'). `order`: that its texts sort as its input does
-    ('kept') or the other way round. `injective`: that two values never give one result; `whole`: that with such arguments
-    two values of these kinds do not. `unit`: the bucket of time that its text names ({0} is its argument). `cuts`: to
-    which unit it cuts a time, by its arguments. `moment`: that its text is the whole time, as ISO 8601. `mends`: the
-    differences between texts that it maps to one.
+    Promises:
+    `same_kind`: its result has the kind of its input, not that of `gives`.
+    `closed`: its text cannot contain the separator ('same': as its input), except one made from its
+    `alphabet`.
+    `width`: all its texts have the same length ('fixed'), or none is longer than its input ('given').
+    `order`: its texts sort as its input does ('kept') or the other way round.
+    `injective`: two values never give one result; `whole`: with such arguments two values of these kinds do
+    not.
+    `unit`: the bucket of time that its text names ({0} is its argument).
+    `cuts`: to which unit it cuts a time, by its arguments.
+    `moment`: its text is the whole time, as ISO 8601.
+    `mends`: the differences between texts that it maps to one.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]
@@ -298,17 +310,15 @@ class FilterSpec(Struct, frozen=True):
 
     @property
     def writes_time(self) -> bool:
-        """Whether it gives the text of a time: a day begins as its moments do."""
+        """Whether its text is a time: a day begins as its moments do."""
         return self.takes == _TIMES and self.gives.name == "text"
 
     @property
     def holds_list(self) -> bool:
-        """Whether its result contains each of a list's values."""
         return self.of_list and self.injective
 
     @property
     def keeps_width(self) -> bool:
-        """Whether its text is as wide as its input."""
         return self.width == "given" and not self.null and not self.of_list
 
     def after(self, kind: _Kind) -> _Kind | Kind:
@@ -318,7 +328,6 @@ class FilterSpec(Struct, frozen=True):
 
 
 def members_of(kind: Kind | None) -> Kind:
-    """The kind of a set's members: of a list's, or of the rows of a list, each with such a value."""
     if kind is None or kind.name == "json":
         return Kind("plain")
     if kind.name == "set":
@@ -331,7 +340,6 @@ def specs_of(ref: Ref) -> list[FilterSpec]:
 
 
 def takes_null(ref: Ref) -> bool:
-    """Whether the reference has a value for NULL."""
     return any(spec.null for spec in specs_of(ref))
 
 
@@ -341,18 +349,16 @@ def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
 
 
 def sample_of(used: Filter, *, zone: bool = False) -> str:
-    """A text of a filter with `width` fixed. `zone`: of a time that has one."""
+    """A text of a filter with `width` fixed. `zone`: the time has one."""
     value = datetime(2000, 1, 1, tzinfo=UTC if zone else None)
     return str(FILTERS[used.name].make(used.args, PLAIN)(value))
 
 
 def unit_of(used: Filter) -> str:
-    """The bucket of time that the filter's text names; '' if it names none."""
     return FILTERS[used.name].unit.format(*used.args)
 
 
 def cut_of(used: Filter) -> str:
-    """The unit of time to which the filter cuts a time; '' if it cuts none."""
     return unit_of(used) or FILTERS[used.name].cuts.get(used.args, "")
 
 
@@ -389,8 +395,7 @@ def _epoch(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], int]
 
 
 def epoch_of(value: Any, zone: Any = UTC, per_s: int = 1) -> int:
-    """Whole seconds since 1970, or parts of which so many are a second (rounded down), of a timestamp or a date; one
-    without a zone is in `zone`."""
+    """Whole seconds (or `per_s` parts, rounded down) since 1970; `zone`: of a value without one."""
     moment = moment_of(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
@@ -412,7 +417,7 @@ def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
 
 
 def _escape(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
-    """Percent-encodes '%' and every character of the separator, so that the text cannot hold the separator."""
+    """Percent-encodes '%' and the separator's characters, so that the text cannot contain the separator."""
     codes = {
         ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*around.separator, "%"}
     }
@@ -425,7 +430,7 @@ def _shard(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 
 def shard_text(number: int, count: int) -> str:
-    """A shard's number, as wide as the highest one of `count` shards."""
+    """A shard's number, as wide as the highest one."""
     return f"{number:0{len(str(count - 1))}}"
 
 
@@ -435,8 +440,7 @@ def _geohash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 
 def _digest(value: Any) -> bytes:
-    """SHA-256 of the value's text in UTF-8; of bytes, of these as they are. Stored keys are made from it: it never
-    changes."""
+    """SHA-256 of the value's bytes or UTF-8 text. Stored keys are made from it: it never changes."""
     return hashlib.sha256(value if isinstance(value, bytes) else values.text(value).encode()).digest()
 
 
@@ -491,8 +495,6 @@ def _shards(argument: str, _: Sequence[Any]) -> list[str]:
 
 
 def _calendar(unit: str, **promises: Any) -> FilterSpec:
-    """A filter that makes a bucket of time; `unit` is {0} if its argument is the unit."""
-
     def make(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
         return partial(_bucket_of, unit.format(*args))
 
@@ -511,7 +513,6 @@ def _bucket_of(unit: str, value: Any) -> str:
 def _same(
     make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], Any]], **promises: Any
 ) -> FilterSpec:
-    """A filter with a text not wider than its input, which contains the separator only if its input does."""
     return FilterSpec(make, closed="same", width="given", **promises)
 
 
@@ -624,7 +625,7 @@ FILTERS: dict[str, FilterSpec] = {
 
 
 def texts_of(used: Filter, values: Sequence[Any]) -> list[str]:
-    """The texts that `{*…|used}` stands for, in order and each once; `values` are its parameters.
+    """Texts of `{*…|used}`, in order and each once.
 
     Raises: RowError or ValueError for values without such texts, or with more than a query may have.
     """

@@ -65,7 +65,6 @@ Step = Callable[[Row, Item], None]
 
 
 def compile_base_key(keys: Sequence[Key], places: RowPlaces) -> Step:
-    """A step that puts the item's base key into it; it refuses a NULL, an empty key and one that is too long."""
     parts = _getters(keys, places)
 
     def step(row: Row, item: Item) -> None:
@@ -83,7 +82,7 @@ def _getters(keys: Sequence[Key], places: RowPlaces) -> list[tuple[str, Compiled
 
 
 def checked_key(name: str, value: Any, limit: int) -> Any:
-    """The value, if a key of DynamoDB can hold it. Raises: RowError."""
+    """Raises: RowError if a key of DynamoDB cannot hold the value."""
     size = value_bytes(value)
     if size == 0:
         raise RowError(f"{name} is empty; DynamoDB does not allow an empty key")
@@ -96,7 +95,6 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
 
 
 def compile_contents(entity: Entity, places: RowPlaces) -> tuple[Callable[[Row], Content | None], ...]:
-    """For each stored attribute of each item a function that makes the content to keep in S3, or None."""
     return tuple(
         _content(expression, places, compile_conditions(item.when, places))
         for item in entity.items
@@ -116,7 +114,7 @@ def _content(
 
 
 class CompiledEntity(Struct, frozen=True, dict=True):
-    """An entity as functions. Made once by `compile_entity`, safe to share between threads."""
+    """An entity as functions. Thread-safe."""
 
     plan: EntityPlan
     mapping: Mapping
@@ -134,15 +132,14 @@ class CompiledEntity(Struct, frozen=True, dict=True):
         return self.plan.entity.name
 
     def source_key(self, row: RowTree) -> SourceKey:
-        """The root row's key as text, from the values as the driver gave them."""
         return encode_key([row[index] for index in self.key_places])
 
 
 def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
-    """The items that one row tree becomes: none, one or several.
+    """Items of one row tree: none, one or several.
 
-    Pure: the same row tree gives the same items, always. Items carry `_src` and `_rev`; the ticket is the
-    stage's to add. An item with a TTL that has passed is given all the same.
+    Pure: the same row tree always makes the same items. They carry `_src` and `_rev`; the stage adds the
+    ticket. Items past their TTL are included.
     Raises: RowError when the row is refused: a NULL in a base key, a value that its column's type does not
     allow, a key or an item over DynamoDB's limits.
     """
@@ -157,9 +154,9 @@ def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
 
 
 def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
-    """Objects in S3 that the row tree's items refer to: by name, the bytes to store before the items are written.
+    """Bytes by name, to be stored in S3 before the row tree's items are written.
 
-    Pure, as items_for; an object's name is a digest of its bytes. Raises: RowError as items_for does.
+    Pure; a name is a digest of the bytes. Raises: RowError as items_for does.
     """
     if not entity.contents:
         return {}
@@ -169,10 +166,10 @@ def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
 
 
 def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[ItemKey]:
-    """Base keys that a row may have had items under though it makes none there now.
+    """Base keys under which the row may have had items, but makes none now.
 
-    Those of designs about which another table's row decides (a `when` or a TTL of a joined column); of a `refused` row
-    those of all. Keys that cannot be built are left out. Pure.
+    Includes designs that another table's row decides (a `when` or a TTL of a joined column); of a `refused`
+    row all designs. Keys that cannot be built are left out. Pure.
     """
     wanted = [make for foreign, make in entity.keys if foreign or refused]
     keys: set[ItemKey] = set()
@@ -187,9 +184,9 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
 
 
 def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
-    """The entity's functions. The plan must be free of faults (see check.py).
+    """Compile a plan without faults (see check.py).
 
-    `transform`: the function that the entity's `transform` names, if any.
+    `transform`: the function that the entity names, if any.
     """
     places = places_of(plan, FilterContext.of(mapping))
     return CompiledEntity(
@@ -214,7 +211,6 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
 
 
 def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, str], Item | None]:
-    """A function from a decoded row and its `_src` to the item, or None if `when` does not hold."""
     at = f"{entity}.{parts.type}"
     when = compile_conditions(parts.when, places)
     base = compile_base_key(parts.base, places)
@@ -278,7 +274,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, De
 
 
 def _typed(parts: Sequence[Attribute]) -> Iterator[Step]:
-    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one."""
+    """Check plain attributes that are index keys: DynamoDB takes no other type, and no empty one."""
     for part in parts:
         if part.key is not None:
             yield partial(_need_type, part.name, *part.key)
@@ -319,8 +315,9 @@ Made = TypeVar("Made")
 
 
 class Projection(Struct, Generic[Made], frozen=True):
-    """Result of a page's rows: items in the rows' order, and by name the objects that they refer to. `expired`: number of
-    items left out because their TTL has passed."""
+    """Items in the rows' order, and the objects that they refer to. `expired`: number of items past their TTL,
+    left out.
+    """
 
     rows: int
     items: list[Made]
@@ -330,7 +327,6 @@ class Projection(Struct, Generic[Made], frozen=True):
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection[Item]:
-    """The items of `rows`; a row that `items_for` refuses is a finding, and the others continue."""
     made = Projection[Item](len(rows), [], [], [], {})
     for row in rows:
         try:
@@ -345,7 +341,7 @@ def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Pr
 
 
 def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
-    """Whether the item's TTL has passed. Such an item is clean present or absent: DynamoDB deletes late."""
+    """Whether the TTL has passed. Such an item is clean present or absent: DynamoDB deletes late."""
     expiry = item.get(table.ttl) if table.ttl else None
     return isinstance(expiry, int) and expiry <= now_s
 
@@ -355,7 +351,6 @@ def key_text(table: TableDesign, item: Item) -> str:
 
 
 def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
-    """Write the ticket of the read into each item."""
     for item in items:
         item[table.ticket_attribute] = ticket
 
@@ -378,21 +373,19 @@ Raises: KeyError if the image lacks a column of a key: it was left for another m
 
 
 def no_keys(image: Dict[str, Any]) -> frozenset[ItemKey]:
-    """ImageKeys of an entity with remembered keys."""
     return frozenset()
 
 
 def image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
-    """ImageKeys of the entity; `no_keys` if its keys are remembered, as the image may be of another row (see `changes:` in
-    the mapping)."""
+    """Return `no_keys` if keys are remembered: the image may be of another row (see `changes:` in the mapping)."""
     return no_keys if needs_memory(plan) else compile_image_keys(mapping, plan)
 
 
 def compile_image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
-    """A function giving the base keys of the entity's items, whether their `when` holds or not.
+    """Base keys of the entity's items, whether their `when` holds or not.
 
-    A key that `items_for` would refuse (a NULL, too long) is left out, and so are designs whose key needs more than
-    columns of the root: their keys are remembered (see changes.needs_memory).
+    Without keys that `items_for` would refuse (a NULL, too long), and designs whose key needs more than root
+    columns: their keys are remembered (see changes.needs_memory).
     """
     places = image_places(mapping, plan)
     decoders = {slot.path: decoder(slot.column.kind) for slot in plan.slots if slot.path in places.columns}
@@ -434,9 +427,9 @@ def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -
 
 @dataclass
 class Reach:
-    """`roots`: with the item keys that they had or have. `steps`: lookups and the values that each begins from.
+    """`roots`: with the item keys that they had or have. `steps`: lookups with their start values.
 
-    `blind`: entities with old keys that the images do not contain, for lack of columns.
+    `blind`: entities with old keys that the images lack.
     """
 
     roots: dict[Root, set[ItemKey]] = field(default_factory=dict)
@@ -450,7 +443,7 @@ def reach_of(
     before: Image | None,
     after: Image | None,
 ) -> Reach:
-    """The root rows that a change affects, before and after it; a NULL refers to no row."""
+    """Root rows that a change affects, before and after it; a NULL refers to no row."""
     reach = Reach()
     seen: set[tuple[int, tuple[str, ...]]] = set()
     for image in (before,) if after is before else (before, after):

@@ -1,7 +1,7 @@
 """Item programs: the items of an entity's rows, as lists of operations that are data.
 
-A mapping is compiled once. `parts_of` lists the parts of each item; items_for() makes functions of them (items.py), and
-`compile_program` makes the flat operations that the native executor runs (_native.pyx). Neither knows more of a mapping.
+`parts_of` lists the parts of each item; items_for() makes functions of them (items.py), and `compile_program`
+the operations for the native executor (_native.pyx). Neither knows more of a mapping.
 """
 
 from __future__ import annotations
@@ -55,20 +55,18 @@ from migrator.mapping.model.table import (
 
 
 class Fixed(Struct, frozen=True):
-    """An attribute that is the same in all items of the type."""
+    """A constant attribute."""
 
     name: str
     value: Value
 
 
 class SourceName(Struct, frozen=True):
-    """The row's identity: the entity and the row's key."""
-
     name: str
 
 
 class Key(Struct, frozen=True):
-    """A key attribute; `limit`: the bytes that DynamoDB takes at most."""
+    """`limit`: DynamoDB's maximum bytes."""
 
     attribute: KeyAttribute
     template: Template
@@ -80,7 +78,7 @@ class Key(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The key attributes of an index: all of them, or none if one is NULL or a condition does not hold."""
+    """The key attributes of an index: all, or none if one is NULL or a condition does not hold."""
 
     index: str
     keys: tuple[Key, ...]
@@ -92,8 +90,11 @@ class Entry(Struct, frozen=True):
 
 
 class Attribute(Struct, frozen=True):
-    """Any other attribute, left out if NULL. `kept`: a column of the row under its own name. `key`: of an index with this
-    name, with its limit; it then has a type, and is not empty."""
+    """Any other attribute, left out if NULL.
+
+    `kept`: a column under its own name. `key`: of an index with this name, with its limit; then it is not
+    empty and has a type.
+    """
 
     name: str
     value: Expression
@@ -112,7 +113,7 @@ ItemPart: TypeAlias = Fixed | SourceName | Key | Entry | Attribute | Expires
 
 
 class ItemParts(Struct, frozen=True):
-    """An item type: its base key, and its other parts. The item exists if all conditions hold."""
+    """The base key and other parts of an item type. The item exists if all conditions hold."""
 
     type: str
     when: tuple[Condition, ...]
@@ -121,7 +122,6 @@ class ItemParts(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all possible attributes, except the ticket."""
         return tuple(_names([*self.base, *self.rest]))
 
     @property
@@ -130,7 +130,6 @@ class ItemParts(Struct, frozen=True):
 
     @property
     def index_keys(self) -> frozenset[str]:
-        """Plain attributes that are index keys by name."""
         return frozenset(part.name for part in self.rest if isinstance(part, Attribute) and part.key)
 
 
@@ -171,7 +170,6 @@ def entries_of(table: TableDesign, design: ItemDesign) -> Iterator[Entry]:
 
 
 def keys_of(table: TableDesign, design: ItemDesign) -> tuple[Key, ...]:
-    """Keys of the table and of the indexes that contain its items."""
     return (*base_key(table, design), *(key for entry in entries_of(table, design) for key in entry.keys))
 
 
@@ -221,7 +219,7 @@ value in another form (None: its row is left), and one that decodes it for funct
 
 
 class ItemProgram(Struct, frozen=True):
-    """Program of the items of one type. `when`: of the decoded row; None: always."""
+    """`when`: of the decoded row; None: always."""
 
     type: str
     when: Callable[[Any], bool] | None
@@ -229,9 +227,13 @@ class ItemProgram(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """Program of an entity's items. `raw`: places of a row that are read as the server's own text. `key_places`: of the
-    row's key. `may_have_maps`: whether items may hold maps outside of lists, which are in no certain order;
-    `names_in_lists`: those of the maps of lists, by type and list."""
+    """A program of an entity's items.
+
+    `raw`: places of a row that are read as the server's own text.
+    `key_places`: of the row's key.
+    `may_have_maps`: maps outside of lists, which are in no certain order; `names_in_lists`: those of the maps
+    of lists, by type and list.
+    """
 
     entity: str
     paths: tuple[str, ...]
@@ -244,7 +246,7 @@ class Program(Struct, frozen=True):
 
     @property
     def key_place(self) -> int:
-        """The place of a key that is one integer; -1 for any other."""
+        """The place of a single integer key; else -1."""
         (place, *others) = self.key_places or (-1,)
         return place if place >= 0 and not others and self.columns[place][0] == "integer" else -1
 
@@ -255,19 +257,19 @@ def compile_program(
     offered: AbstractSet[int] = frozenset(),
     orders: Orders | None = None,
 ) -> Program | str:
-    """The program of an entity, in the requested order of names; a reason if operations cannot make its items. `offered`:
-    places that can be read raw."""
+    """The program in the requested order of names, or why operations cannot make the items. `offered`: places
+    that can be read raw.
+    """
     designs = [parts_of(mapping, plan, design) for design in plan.entity.items]
     return _beyond(plan, designs) or _Compiler(mapping, plan, offered, orders).program(designs)
 
 
 def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
-    """Why items_for() makes all items of the entity; '' if a program does."""
+    """Why items_for() makes all items; '' if a program does."""
     return _beyond(plan, [parts_of(mapping, plan, design) for design in plan.entity.items])
 
 
 def _beyond(plan: EntityPlan, designs: Sequence[ItemParts]) -> str:
-    """What operations cannot do, '' for none."""
     parts = [part for design in designs for part in design.rest if isinstance(part, Attribute)]
     if plan.transformed or plan.entity.transform:
         return "it has a transform"
@@ -420,7 +422,7 @@ _NO_TICKET = 0
 
 @dataclass
 class _Tuple:
-    """The places that operations read of one tuple: a row, or a child of a list. `decoded`: places that functions read."""
+    """Places that operations read of a row or a list's child. `decoded`: places that functions read."""
 
     places: RowPlaces
     kinds: dict[int, Kind]
@@ -447,12 +449,10 @@ class _Tuple:
         return call
 
     def plain_column(self, expression: Expression) -> int | None:
-        """The place of the plain column; None for any other expression."""
         place = self.places.columns.get(expression.column) if isinstance(expression, Ref) else None
         return place if place in self.kinds else None
 
     def text(self, template: Template) -> tuple[bytes | tuple[int, int], ...] | None:
-        """The parts of a text; None if one of them needs a function."""
         parts: list[bytes | tuple[int, int]] = []
         for part in template.parts:
             if isinstance(part, str):
@@ -511,7 +511,6 @@ def _by_decoder(kind: Kind) -> Callable[[Any], tuple[bytes, int, str | None]]:
 
 
 def _json(value: Value) -> tuple[bytes, int]:
-    """A value as DynamoDB's JSON, and its bytes."""
     wired, size = encode_value(value)
     return orjson.dumps(wired, default=base64_text), size
 
@@ -527,7 +526,6 @@ def _literal(name: str, value: Value, rank: int) -> Operation:
 
 
 def _joined(operations: Iterable[Operation], is_whole: bool) -> Iterator[Operation]:
-    """Consecutive literals merged into one, if no order is requested."""
     held: Operation | None = None
     for operation in operations:
         if is_whole and held and operation[0] == held[0] == "literal":
@@ -541,7 +539,6 @@ def _joined(operations: Iterable[Operation], is_whole: bool) -> Iterator[Operati
 
 
 def program_lines(program: Program, before: str = "") -> Iterator[str]:
-    """The program as text, an operation a line."""
     for path, (form, scale, _, decode) in zip(program.paths, program.columns, strict=True):
         decimals = f", {scale} decimals" if scale >= 0 else ""
         yield f"{before}{path}: {form}{decimals}{', decoded' if decode else ''}"

@@ -43,7 +43,7 @@ from migrator.runtime.errors import RowError
 
 
 class Content(Struct, frozen=True):
-    """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and their content type."""
+    """An object in S3: its name (64 hex digits of SHA-256 over `data`), its bytes, and their content type."""
 
     name: str
     data: bytes
@@ -55,7 +55,7 @@ class Content(Struct, frozen=True):
 
 
 def content_of(value: Any, over: int) -> Content | None:
-    """The content of an attribute's value to keep in S3; None if the value is NULL or takes `over` bytes at most."""
+    """Return None if the value is NULL or takes `over` bytes at most."""
     if value is None or value is values.JSON_NULL:
         return None
     data, form = _bytes(value)
@@ -85,7 +85,7 @@ _EXACT = Context(prec=400)
 
 
 class RowPlaces(Struct, frozen=True):
-    """Places of paths in a decoded row, and the places of each list's children. `around`: the context of filters."""
+    """Places of paths in a decoded row, and of each list's children."""
 
     columns: Dict[str, int]
     lists: Dict[str, tuple[int, RowPlaces]] = {}
@@ -93,7 +93,6 @@ class RowPlaces(Struct, frozen=True):
 
 
 def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> RowPlaces:
-    """Places of paths in a decoded row: slots, collections, then values of the transform."""
     columns = {slot.path: number for number, slot in enumerate(plan.slots)}
     lists = {}
     for number, collection in enumerate(plan.collections, start=len(plan.slots)):
@@ -108,7 +107,6 @@ def places_of(plan: EntityPlan, around: FilterContext = PLAIN) -> RowPlaces:
 
 
 def decoding_steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
-    """Decoders of the plan's row tree, by place, each with its path."""
     steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
     return steps + [
         (collection.collection.alias, _collection_decoder(collection)) for collection in plan.collections
@@ -169,7 +167,6 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
 
 
 def compile_value(expression: Expression, places: RowPlaces) -> Compiled:
-    """A function that returns the attribute's value, None for NULL."""
     if isinstance(expression, Ref):
         decoded = compile_ref(expression, places)
         return lambda row: values.attribute(decoded(row))
@@ -201,7 +198,6 @@ def compile_values(expressions: Dict[str, Expression], places: RowPlaces) -> tup
 
 
 def compile_text(template: Template, places: RowPlaces) -> Compiled:
-    """A function giving the template's text, None if one of its values is NULL."""
     parts = [part if isinstance(part, str) else _ref_text(part, places) for part in template.parts]
     if all(isinstance(part, str) for part in parts):
         constant = "".join(part for part in parts if isinstance(part, str))
@@ -220,7 +216,6 @@ def compile_text(template: Template, places: RowPlaces) -> Compiled:
 
 
 def compile_key(template: Template, attribute: KeyAttribute, places: RowPlaces) -> Compiled:
-    """A function giving a key attribute's value in the attribute's own type, None if a part is NULL."""
     if attribute.type == "text":
         return compile_text(template, places)
     if template.sole is None:
@@ -238,7 +233,6 @@ def compile_key(template: Template, attribute: KeyAttribute, places: RowPlaces) 
 
 
 def compile_ref(ref: Ref, places: RowPlaces) -> Compiled:
-    """A function giving the referenced value, decoded and filtered but not yet an attribute."""
     alias, _, name = ref.paths[0].partition(".")
     if ref.paths[0] not in places.columns and alias in places.lists:
         return _list_ref(ref, places.lists[alias], name)
@@ -251,7 +245,6 @@ def compile_ref(ref: Ref, places: RowPlaces) -> Compiled:
 
 
 def _list_ref(ref: Ref, rows: tuple[int, RowPlaces], name: str) -> Compiled:
-    """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
     index, inner = rows
     cut = next(place for place, spec in enumerate(specs_of(ref)) if spec.of_list)
     element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner)
@@ -269,7 +262,6 @@ def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: FilterCont
 
 
 def compile_conditions(conditions: tuple[Condition, ...], places: RowPlaces) -> Callable[[Row], bool] | None:
-    """A function that returns whether all conditions hold; None if no conditions are given."""
     if not conditions:
         return None
     tests = [(places.columns[condition.path], condition.allowed) for condition in conditions]
@@ -295,7 +287,6 @@ _YEAR_2200 = 7_258_118_400
 
 
 def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | None]:
-    """A function giving an item's TTL in epoch seconds, None if it has none."""
     index = places.columns[expiry.path]
     zone = ZoneInfo(places.around.timezone or "UTC")
 
@@ -321,7 +312,7 @@ def compile_expiry(expiry: Expiry, places: RowPlaces) -> Callable[[Row], int | N
 
 
 def keeps_every_value(filters: tuple[Filter, ...]) -> bool:
-    """Whether the first thing done to a value (but for a NULL's) is to take its text, which is there of every value."""
+    """Whether the first filter (except for NULL) takes the text, which every value has."""
     specs = (FILTERS[used.name] for used in filters)
     return next((spec.undecodable for spec in specs if not spec.null), False)
 
@@ -381,9 +372,9 @@ def _formatted(get: Compiled, format_spec: str) -> Compiled:
 
 
 def bound_text(value: Any, format_spec: str, *, up: bool) -> str:
-    """In place of a number that the format cannot hold, the text of the next one up, or down, that it can.
+    """The next text `up`, or down, for a number that the format cannot hold.
 
-    Beyond the last one: a character that sorts before all digits, or behind them.
+    Beyond the last one: a character that sorts before all digits, or after them.
     """
     width, decimals = format_width(format_spec)
     quantum = Decimal(1).scaleb(-decimals)

@@ -21,8 +21,7 @@ _STARS = (
 
 
 def parse_template(text: str, *, stars: Collection[StarKind] = ()) -> Template:
-    """The parts of a text with braces; `{{` and `}}` are literal braces. `stars`: allowed meanings of a `*`. Raises:
-    ValueError with the fault."""
+    """`{{` and `}}` are literal braces. `stars`: allowed meanings of a `*`. Raises: ValueError with the fault."""
     parts: list[str | Ref] = []
     for literal, inner in _pieces(text):
         if literal:
@@ -34,14 +33,17 @@ def parse_template(text: str, *, stars: Collection[StarKind] = ()) -> Template:
 
 
 def name_in_template(name: str) -> str:
-    """The name as `parse_ref` takes it: in double quotes if a template means something by one of its characters."""
+    """The name, in double quotes if a template means something by one of the characters."""
     quoted = name.replace('"', '""')
     return f'"{quoted}"' if _NEEDS_QUOTES.search(name) else name
 
 
 def parse_ref(text: str, *, formats: bool = False) -> Ref:
-    """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only if `formats`. A name with one of `, : |
-    { } '` is in double quotes, a double quote in it twice. Raises: ValueError with the fault."""
+    """`path[,path…][:format][|filter[:argument,…]…]`; a format only if `formats`.
+
+    A name with one of `, : | { } '` is in double quotes, a double quote in it twice. Raises: ValueError with
+    the fault.
+    """
     if text.startswith("*"):
         raise ValueError(f"'{text}': a * is allowed only {_STARS}")
     head, *filter_texts = _split(text, "|")
@@ -78,7 +80,6 @@ def _every(text: str, stars: Collection[StarKind]) -> Ref:
 
 
 def format_width(format_spec: str) -> tuple[int, int]:
-    """(width, decimals) of a format such as 06 or 09.2f."""
     match = _FORMAT.fullmatch(format_spec)
     if match is None:
         raise ValueError(format_spec)
@@ -118,7 +119,6 @@ def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...])
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
-    """(literal, content of the braces after it); the last may have no braces."""
     literal, at = "", 0
     while at < len(text):
         char = text[at]
@@ -148,7 +148,6 @@ def _closing(text: str, at: int) -> int:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """`text` split at every separator outside of quotes."""
     parts, quote = [""], ""
     for char in text:
         if char in "'\"" and quote in ("", char):

@@ -21,7 +21,7 @@ _PLAIN = decoder(Kind("plain"))
 
 
 def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """A function from a row tree to the decoded row. Raises: RowError, also for a transform that is not pure."""
+    """Raises: RowError, also for a transform that is not pure."""
     decode = decoder_of(decoding_steps(plan))
     if transform is None:
         return decode
@@ -30,7 +30,6 @@ def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowT
 
 
 def refused_row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """Decoder for refused rows: Undecodable in place of values that cannot be decoded, and the rest as it is."""
     steps = decoding_steps(plan)
     transformed = None if transform is None else _transformer(plan, transform)
 
@@ -88,7 +87,7 @@ def _shown(value: Any) -> Any:
 
 
 def _line(error: Exception) -> int:
-    """The line in the user's own code that raised the error, or passed it last."""
+    """The last line of the user's own code in the error's traceback."""
     steps = traceback.extract_tb(error.__traceback__)
     own = [step.lineno or 0 for step in steps if step.filename == steps[min(1, len(steps) - 1)].filename]
     return own[-1]

@@ -34,7 +34,7 @@ _PLAIN_TEXT = re.compile(r"[0-9A-Za-z :.+,/-]{1,100}")
 
 
 class NoFormError(RowError):
-    """A RowError about a value that has a `text` nevertheless, which is the whole value."""
+    """A RowError for a value that has a complete `text` nevertheless."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ class NoFormError(RowError):
 
 
 class NotHeldError(NoFormError):
-    """A value with a name of its own, which the message contains: NaN, infinity, a year BC."""
+    """A value with its own name, which the message contains: NaN, infinity, a year BC."""
 
 
 def without_advice(error: RowError) -> str:
@@ -51,9 +51,9 @@ def without_advice(error: RowError) -> str:
 
 
 class Undecodable(Struct, frozen=True):
-    """Stands in a decoded row for such a value: every use of it as anything but text refuses the row.
+    """A value in a decoded row that refuses the row, except as text.
 
-    `text` None: it has none either, as a list of too many children, and every use refuses the row.
+    `text` None: it has none, as a list of too many children.
     """
 
     text: str | None
@@ -64,12 +64,11 @@ class Undecodable(Struct, frozen=True):
 
 
 def of_column(path: str, error: RowError) -> str:
-    """The reason with the column, also named in the advice: `total|text` can be copied into the mapping."""
+    """The reason with the column, also in the advice: `total|text` can be copied into the mapping."""
     return f"column {path}: {str(error).replace('write |text', f'write {path}|text')}"
 
 
 def misfit(reason: str, raw: Any) -> RowError:
-    """The error for a driver's value: with its text if it is a number, or short and plain."""
     if isinstance(raw, bool):
         return RowError(reason)
     if isinstance(raw, (int, float, Decimal)):
@@ -80,13 +79,11 @@ def misfit(reason: str, raw: Any) -> RowError:
 
 
 def number_text(raw: int | float | Decimal) -> str:
-    """All digits of a number without an exponent; NaN, Infinity or -Infinity."""
     number = Decimal(repr(raw)) if isinstance(raw, float) else Decimal(raw)
     return format(number, "f")
 
 
 def as_text(value: Any) -> Any:
-    """`value`; its text if it is Undecodable."""
     return value.text if type(value) is Undecodable else value
 
 
@@ -102,10 +99,7 @@ _SINGLE_DIGITS = range(6, 10)
 
 
 def checked_number(value: Decimal) -> Decimal:
-    """`value`, if DynamoDB can hold it. Source: AWS Developer Guide, "Naming rules and data types", Number.
-
-    Raises: NoFormError.
-    """
+    """Source: AWS Developer Guide, "Naming rules and data types", Number. Raises: NoFormError."""
     if not value.is_finite():
         raise _not_finite("NaN" if value.is_nan() else format(value, "f"), str(value))
     if value == 0:
@@ -134,7 +128,7 @@ def _number(kind: Kind, raw: Any) -> Decimal:
 
 
 def _with_scale(number: Decimal, scale: int | None, allowed: Decimal) -> Decimal:
-    """`number` rounded to the declared decimals, if that changes it by at most `allowed`.
+    """Rounded to the declared decimals, if that changes the number by at most `allowed`.
 
     This restores the decimals that a float's binary form blurred.
     """
@@ -155,7 +149,7 @@ def _quantum(scale: int) -> Decimal:
 
 
 def _no_number(raw: Any) -> RowError:
-    """The error for a value that is not a number; PostgreSQL's JSON writes NaN and infinity as texts."""
+    """PostgreSQL's JSON writes NaN and infinity as texts."""
     if raw in _NOT_FINITE:
         return _not_finite(raw, raw)
     return misfit("the value is not a number, but the column is declared as one", raw)
@@ -179,7 +173,6 @@ def _float(kind: Kind, raw: Any) -> Decimal:
 
 
 def _single(raw: float) -> Decimal | None:
-    """The shortest decimal that is this 32-bit float; None if the value is not one, such as a sum of several."""
     if not _is_single(raw, raw):
         return None
     texts = (f"{raw:.{digits}g}" for digits in _SINGLE_DIGITS)
@@ -219,7 +212,7 @@ def _time(_: Kind, raw: Any) -> time:
 
 
 def _timestamp(_: Kind, raw: Any) -> datetime:
-    """A datetime in UTC if the value has a zone, else one without a zone."""
+    """The time in UTC if the value has a zone, else without one."""
     value = _from_iso(raw, datetime, "a timestamp") if isinstance(raw, str) else raw
     if not isinstance(value, datetime):
         raise misfit("the value is not a timestamp, but the column is declared as one", raw)
@@ -230,7 +223,7 @@ def _timestamp(_: Kind, raw: Any) -> datetime:
 
 
 def moment_of(value: Any) -> datetime:
-    """A decoded date or timestamp as a datetime; a date is its midnight.
+    """A date is its midnight.
 
     Raises: RowError for anything else, which a column without a declared type may hold.
     """
@@ -282,7 +275,7 @@ def encodable(raw: str) -> str:
 
 
 class _JsonNull(Enum):
-    """The JSON document `null`, which is not SQL's NULL: an item has the attribute, of type NULL."""
+    """The JSON document `null`, unlike SQL's NULL: the attribute has the type NULL."""
 
     NULL = auto()
 
@@ -291,8 +284,6 @@ JSON_NULL = _JsonNull.NULL
 
 
 def _refusing_whole(decode: Callable[..., Any]) -> Callable[..., Any]:
-    """`decode`, for which the text of a part is not the text of the value."""
-
     def whole(*given: Any) -> Any:
         try:
             return decode(*given)
@@ -310,12 +301,10 @@ def _json(_: Kind, raw: Any) -> Any:
 
 
 def stored(value: Any) -> Value:
-    """An attribute's value that is not NULL, as in an item: None for the JSON document `null`."""
     return None if value is JSON_NULL else value
 
 
 def _list_decoder(kind: Kind) -> Decoder:
-    """Decoder of an array, from its JSON text or the driver's own list."""
     element = kind.element or Kind("plain")
     of_json, of_driver = _of_json(element), _in_item(element)
 
@@ -330,7 +319,7 @@ def _list_decoder(kind: Kind) -> Decoder:
 
 
 def _map_decoder(kind: Kind) -> Decoder:
-    """Of a composite or an hstore, as its JSON text. A field that is NULL is left out; an hstore's is its own."""
+    """Decode JSON text. A composite's NULL field is left out; an hstore's is kept."""
     of_json = _map_of_json(kind)
 
     def decode(raw: Any) -> Any:
@@ -343,14 +332,14 @@ def _map_decoder(kind: Kind) -> Decoder:
 
 
 def _set(_: Kind, raw: Any) -> list[str]:
-    """Members of a MySQL SET, which contain no comma, and come in the declared order."""
+    """Members contain no comma, and come in the declared order."""
     if not isinstance(raw, str):
         raise RowError("the value is not a set, but the column is declared as one")
     return [encodable(member) for member in raw.split(",")] if raw else []
 
 
 def set_of(elements: Any) -> SetOf | None:
-    """The set of these decoded values, each once and in order; None of none, since DynamoDB has no empty set."""
+    """A set with each value once and in order; None for none, since DynamoDB has no empty set."""
     if not isinstance(elements, list):
         raise RowError("the value is not an array, and only an array becomes a set")
     if None in elements or JSON_NULL in elements:
@@ -400,7 +389,6 @@ def _plain_json(value: Any, level: int) -> Value:
 
 
 def _of_json(kind: Kind) -> Decoder:
-    """From a value of JSON to the form of a column of `kind` in an item."""
     if kind.name == "list":
         element = _of_json(kind.element or Kind("plain"))
         return lambda value: _elements(value, element)
@@ -442,10 +430,10 @@ def _map_of_json(kind: Kind) -> Decoder:
 def decoder(kind: Kind) -> Decoder:
     """A function from a driver's value to the kind's Python form; NULL stays None.
 
-    Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON values
-    (JSON_NULL for the document `null`), list and dict of such forms. A datetime has UTC as its zone if the value had a
-    zone, else none. The function raises RowError, without the value in its message, for values that do not fit the
-    declared type: NoFormError if `|text` may keep it.
+    Forms: int, Decimal (number, float), str (text, uuid, bits), bool, date, time, datetime, bytes, plain JSON
+    values (JSON_NULL for the document `null`), list and dict of such forms. A datetime is in UTC if the value
+    had a zone, else it has none. The function raises RowError, without the value in its message, for values
+    that do not fit the declared type: NoFormError if `|text` may keep it.
     """
     nested = _NESTED.get(kind.name)
     decode = partial(_DECODERS[kind.name], kind) if nested is None else nested(kind)
@@ -453,14 +441,14 @@ def decoder(kind: Kind) -> Decoder:
 
 
 def fitting(value: Any) -> Any:
-    """`value`, unless it is Undecodable. Raises: RowError."""
+    """Raises: RowError if the value is Undecodable."""
     if type(value) is Undecodable:
         raise RowError(value.reason)
     return value
 
 
 def attribute(value: Any) -> Value:
-    """The form of a decoded value in an item: times and dates as ISO 8601 text."""
+    """Convert times and dates to ISO 8601 text."""
     if isinstance(value, (datetime, date, time)):
         return text(value)
     fits = fitting(value)
@@ -470,7 +458,9 @@ def attribute(value: Any) -> Value:
 
 
 def _refuse_unnamed(value: Any) -> None:
-    """Raises: RowError for an empty name. Source: AWS Developer Guide, "Naming rules in DynamoDB": at least one byte."""
+    """Raises: RowError for an empty name. Source: AWS Developer Guide, "Naming rules in DynamoDB": at least one
+    byte.
+    """
     if isinstance(value, dict) and "" in value:
         raise RowError("a name in a map is empty, which DynamoDB does not allow; |json stores it as text")
     for child in value.values() if isinstance(value, dict) else value:
@@ -479,8 +469,9 @@ def _refuse_unnamed(value: Any) -> None:
 
 
 def text(value: Any) -> str:
-    """The form of a decoded value in a template. Timestamps have 6 decimals, and Z if they have a zone; numbers have no
-    exponent."""
+    """A value's form in a template. Timestamps have 6 decimals, and Z if they have a zone; numbers have no
+    exponent.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -500,7 +491,6 @@ def text(value: Any) -> str:
 
 
 def undamaged_text(value: Any) -> str:
-    """As text(), but the whole text of a value without a form in its kind."""
     return value.text if isinstance(value, Undecodable) and value.text is not None else text(value)
 
 
@@ -552,7 +542,6 @@ def _in_item(kind: Kind) -> Decoder:
 
 
 def _as_given(kind: Kind, raw: Any) -> Any:
-    """A value of an undeclared type: by the driver's own Python type."""
     if isinstance(raw, SetOf):
         return SetOf(_as_given(kind, member) for member in raw)
     for types, name in _BY_PYTHON_TYPE:
@@ -615,7 +604,7 @@ PYTHON_FORMS: Mapping[str, tuple[tuple[type, ...], Decoder]] = {
 
 
 def json_text(value: Any) -> str:
-    """`value` (decoded) as JSON without spaces, names in order; numbers keep every digit, times are texts.
+    """Decoded values as JSON without spaces, names in order; numbers keep every digit, times are texts.
 
     Raises: RowError for bytes, which JSON does not know.
     """

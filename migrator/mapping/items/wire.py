@@ -38,7 +38,6 @@ WIRE_TYPES: dict[KindName, str] = {
 
 
 def wire_type(kind: Kind) -> str:
-    """DynamoDB's type of a value of the kind; of a set that of its members, with an S behind it."""
     if kind.distinct:
         return f"{wire_type(kind.element or Kind('text'))}S"
     return WIRE_TYPES.get(kind.name, "S")
@@ -50,7 +49,6 @@ def wire_type(kind: Kind) -> str:
 
 
 def write_key(key: ItemKey | None) -> list[dict[str, str]] | None:
-    """The key's values, each under its DynamoDB type."""
     return None if key is None else [_write(value) for value in key]
 
 
@@ -63,8 +61,7 @@ def write_keys(keys: Sequence[ItemKey]) -> str:
 
 
 def mark_of(row: Any, read_image: Callable[[str | None], Image | None], age_s: float) -> Mark:
-    """The mark in a row of a table of marks. An unreadable one is returned with `fault` set: it must not block the
-    others."""
+    """The mark in a row. An unreadable one has `fault` set: it must not block the others."""
     try:
         read = map(read_key, json.loads(row.item_keys) if row.item_keys else ())
         keys, fault = tuple(key for key in read if key is not None), ""
@@ -109,13 +106,14 @@ _EXACT = Context(prec=60, Emax=999_999, Emin=-999_999)
 
 
 def encode_item(item: Item) -> dict[str, Wire]:
-    """The item's attributes in wire form. Raises: as `encode_sized`."""
+    """Raises: as `encode_sized`."""
     return encode_sized(item)[0]
 
 
 def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
-    """The item's attributes in wire form, and the bytes that `item_bytes` gives for it, in one pass. Raises: RowError
-    naming the attribute if its value has no DynamoDB type."""
+    """The wire form and `item_bytes`, in one pass. Raises: RowError naming the attribute if its value has no
+    DynamoDB type.
+    """
     wired: dict[str, Wire] = {}
     size = 0
     for name, value in item.items():
@@ -133,18 +131,18 @@ def encode_sized(item: Item) -> tuple[dict[str, Wire], int]:
 
 
 def decode_item(wired: Mapping[str, Wire]) -> Item:
-    """The item as plain values; a whole number is an int, any other a Decimal."""
     return {name: decode(value) for name, value in wired.items()}
 
 
 def encode(value: Value) -> Wire:
-    """One value in wire form; equal numbers have equal text."""
+    """Encode a value; equal numbers have equal text."""
     return {"S": value} if type(value) is str else encode_value(value)[0]
 
 
 def encode_value(value: Value, level: int = 1) -> tuple[Wire, int]:
-    """One value in wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError if it has no DynamoDB
-    type. `level`: its nesting depth."""
+    """The wire form, and its bytes without its name (see `value_bytes`). Raises: TypeError if it has no DynamoDB
+    type. `level`: nesting depth.
+    """
     if isinstance(value, str):
         return {"S": value}, text_bytes(value)
     if isinstance(value, bool):
@@ -173,13 +171,13 @@ def encode_value(value: Value, level: int = 1) -> tuple[Wire, int]:
 
 
 def decode(wired: Wire) -> Value:
-    """The plain value of a wire form; the members of a set are in order, which DynamoDB does not keep."""
+    """Decode a value; set members are in order, which DynamoDB does not keep."""
     ((type_, value),) = wired.items()
     return _DECODERS[type_](value)  # type: ignore[no-any-return]
 
 
 def number_text(value: int | Decimal) -> str:
-    """The number without an exponent if that is short, without trailing zeros."""
+    """The number without trailing zeros; without an exponent if that is short."""
     if isinstance(value, int):
         return str(value)
     if value == 0:
@@ -195,7 +193,6 @@ def _number(text: str) -> int | Decimal:
 
 
 def _binary(value: bytes | str) -> bytes:
-    """`value`: bytes as botocore answers them, or base64 text as it is in JSON."""
     return base64.b64decode(value) if isinstance(value, str) else bytes(value)
 
 
@@ -214,7 +211,7 @@ _DECODERS: dict[str, Any] = {
 
 
 def base64_text(value: Any) -> str:
-    """Binary values as JSON has them. Raises: TypeError for anything else."""
+    """Raises: TypeError for anything but bytes."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     raise TypeError(type(value).__name__)
@@ -226,7 +223,7 @@ def base64_text(value: Any) -> str:
 
 
 def item_bytes(item: Item) -> int:
-    """Bytes that an item takes when stored, attribute names included.
+    """Stored bytes, attribute names included.
 
     Shape: plain Python values, not the {"S": …} wire form. Numbers are approximate, as in the guide.
     """
@@ -239,19 +236,17 @@ def item_bytes(item: Item) -> int:
 
 
 def write_units(size_bytes: int) -> int:
-    """Write units of one standard write of an item of this size."""
     return max(1, -(-size_bytes // WRITE_UNIT_BYTES))
 
 
 def units_of_writes(sizes: Collection[int]) -> int:
-    """Write units of standard writes of items of these sizes, one write for each."""
     if max(sizes, default=0) <= WRITE_UNIT_BYTES:
         return len(sizes)
     return sum(map(write_units, sizes))
 
 
 def read_units(size_bytes: int, *, consistent: bool) -> float:
-    """Read units of one request of this size, also if it finds nothing; half of them if eventually consistent.
+    """Read units of one request, also if it finds nothing; half if eventually consistent.
 
     Source: AWS Developer Guide, "DynamoDB read and write operations".
     """
@@ -295,10 +290,14 @@ _GB = 1024**3
 
 
 class Price(Struct, frozen=True):
-    """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit.
-    `source`: date and page; `infrequent`: of the table class for infrequent access; `import_gb`: a GB of files that are
-    imported, None if that is not known; `glue_worker_hour`, `emr_worker_hour`: of a Spark worker of 4 vCPUs and 16 GB, or
-    None."""
+    """US dollars.
+
+    Per million read and write request units, GB stored for a month, hour of a provisioned unit.
+    `source`: date and page.
+    `infrequent`: of the table class for infrequent access.
+    `import_gb`: a GB of imported files, None if unknown.
+    `glue_worker_hour`, `emr_worker_hour`: a Spark worker of 4 vCPUs and 16 GB, or None.
+    """
 
     region: str
     write: Decimal
@@ -314,7 +313,7 @@ class Price(Struct, frozen=True):
 
 
 class Estimate(Counts, frozen=True):
-    """Cost of rows: items, write units of the table and of its indexes, billed bytes."""
+    """Cost of rows: items, write units of the table and its indexes, billed bytes."""
 
     rows: int = 0
     items: int = 0
@@ -327,23 +326,19 @@ class Estimate(Counts, frozen=True):
         return self.table_units + self.index_units
 
     def scaled(self, rows: int) -> Estimate:
-        """The estimate for another number of rows; empty for no rows, of which nothing is known."""
         if self.rows == 0:
             return Estimate(rows=rows)
         # Each number · rows / own rows, rounded up.
         return Estimate(*(-(-number * rows // self.rows) for number in structs.astuple(self)))
 
     def write_cost(self, price: Price) -> Decimal:
-        """US dollars for writing it once, on demand, if no item is stored yet."""
         return price.write * self.write_units / _MILLION
 
     def storage_cost(self, price: Price) -> Decimal:
-        """US dollars per month for storing it."""
         return price.storage * self.stored_bytes / _GB
 
 
 def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
-    """Cost of these items of so many rows, each put once as a new one."""
     estimate = Estimate(rows=rows, items=len(items))
     for item in items:
         size = item_bytes(item)
@@ -357,7 +352,6 @@ def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
 
 
 def entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
-    """Bytes of the item's entry in the index; None if it has none, because it lacks a key attribute."""
     keys = {attribute.name for attribute in index.attributes}
     if not keys <= item.keys():
         return None

@@ -1,4 +1,4 @@
-"""A YAML file as plain data together with the line of every value in it."""
+"""A YAML file as plain data with the line of every value."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MAX_NODES = 1_000_000
 
 
 class Ours(Struct, frozen=True):
-    """How a job or a mapping file is recognised: its first word, other words at its top, and the message for other files.
+    """Signs of a job or mapping file: its first word, other words at its top, and the message for other files.
 
-    Nothing of another file is quoted: a symbolic link may lead to one that holds passwords.
+    Nothing of another file is quoted: a symbolic link may lead to one with passwords.
     """
 
     first: str
@@ -42,7 +42,6 @@ class Ours(Struct, frozen=True):
         return self.first in data or len(self.words & data.keys()) >= _ENOUGH_WORDS
 
     def mistaken(self, data: object) -> str:
-        """The message if a job was passed instead of a mapping, or the reverse; '' otherwise."""
         if not isinstance(data, dict) or _OWN_WORDS[self.first] & data.keys():
             return ""
         others = set().union(*(words for kind, words in _OWN_WORDS.items() if kind != self.first))
@@ -50,7 +49,6 @@ class Ours(Struct, frozen=True):
 
 
 def is_job_text(text: str) -> bool:
-    """Whether the text is a job file, judged by its words; False for text that is not YAML."""
     try:
         node = _composed(text)
     except (YAMLError, ValueError, RecursionError):
@@ -72,14 +70,13 @@ _MISTAKEN = {
 
 
 class Document(Struct, frozen=True):
-    """`data`: the file's content; `lines`: by path the line (from 1)."""
+    """`lines`: by path, from 1."""
 
     file: str
     data: Any
     lines: dict[Path, int]
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line of a path, or of the longest part of it in the file."""
         for end in range(len(path), -1, -1):
             line = self.lines.get(tuple(path[:end]))
             if line is not None:
@@ -91,7 +88,7 @@ class Document(Struct, frozen=True):
 
 
 def where_of(path: Sequence[str | int]) -> str:
-    """The path as messages show it; a URL in the place of a name may hold a password, and is hidden."""
+    """The path in messages, with hidden URLs, which may contain passwords."""
     return ".".join("…" if _may_be_url(part) else str(part) for part in path)
 
 
@@ -101,10 +98,10 @@ def _may_be_url(part: str | int) -> bool:
 
 
 def load_document(text: str, file: str, ours: Ours) -> Document:
-    """The document in `text` (YAML 1.2: `NO` is a word), which is a map.
+    """Load YAML 1.2 (`NO` is a word), which must be a map.
 
-    Raises: MappingError for text that is not YAML, has too many values, repeats a key or uses aliases in a loop; with a
-    single fault for a file that is not ours.
+    Raises: MappingError for text that is not YAML, has too many values, repeats a key or uses aliases in a
+    loop; with a single fault for a file that is not ours.
     """
     try:
         node = _composed(text)
@@ -134,7 +131,7 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
 
 
 def plain_of(text: str) -> Any:
-    """The content of a YAML 1.2 text, as plain data.
+    """Plain data of YAML 1.2.
 
     Raises: YAMLError for text that is not YAML; MappingError for too many values, or aliases in a loop.
     """
@@ -144,7 +141,7 @@ def plain_of(text: str) -> Any:
 
 # libyaml if the package was built with it, as its wheels are: some 17 times as fast.
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Meaning of plain words in YAML 1.2's core schema, with `_` between digits; all others are text."""
+    """YAML 1.2's core schema, with `_` between digits; all other words are text."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
@@ -172,7 +169,7 @@ for _name, _words in _MEANINGS.items():
 
 @lru_cache(maxsize=8)
 def _composed(text: str) -> Node | None:
-    """A file's nodes, cached because a command or a service reads its mapping more than once; nothing changes them.
+    """Cached, because a command or a service reads its mapping more than once; nothing changes the nodes.
 
     Raises: YAMLError, ValueError.
     """
@@ -181,9 +178,9 @@ def _composed(text: str) -> Node | None:
 
 
 def schema_faults(error: ValidationError, document: Document, fields: dict[str, list[str]]) -> list[Fault]:
-    """One fault for each thing that pydantic found, at its line.
+    """One fault for each error of pydantic, at its line.
 
-    `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
+    `fields`: names by pydantic model, for did-you-mean.
     """
     words = sorted({name for names in fields.values() for name in names})
     # Each form of a union reports its own problem at the same place; a missing word and a name have places of
@@ -259,7 +256,6 @@ def _sentence(problem: Any, path: Path, words: list[str], fields: dict[str, list
 
 
 def real_path(loc: Sequence[str | int], document: Document) -> Path:
-    """`loc` without the parts that pydantic adds for members of a union."""
     path: Path = ()
     for part in loc:
         if (*path, part) in document.lines:
@@ -268,8 +264,6 @@ def real_path(loc: Sequence[str | int], document: Document) -> Path:
 
 
 class _Walk:
-    """Turns composed nodes into plain data, noting lines and faults."""
-
     def __init__(self, file: str) -> None:
         self.file = file
         self.lines: dict[Path, int] = {}
@@ -338,7 +332,6 @@ _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
 
 
 def text_of(value: object) -> str:
-    """A YAML scalar, or a flow sequence or mapping of scalars."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{text_of(name)}: {text_of(one)}' for name, one in value.items())}}}"
     if isinstance(value, (list, tuple)):
@@ -352,6 +345,6 @@ _NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def quoted(value: object) -> str:
-    """A value as JSON that is also YAML: letters beyond the BMP are not escaped, since YAML allows no surrogates."""
+    """JSON that is also YAML: letters beyond the BMP are not escaped, since YAML allows no surrogates."""
     text = json.dumps(value, ensure_ascii=False)
     return _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""Old tables of DynamoDB's: the types that a mapping declares their columns with, and the facts that follow from them."""
+"""Old tables of DynamoDB: types of declared columns, and the facts that follow from them."""
 
 from __future__ import annotations
 
@@ -49,18 +49,16 @@ TYPE_NAMES: Dict[str, str] = {
 
 
 def held_as(declared: str) -> tuple[str, ...]:
-    """DynamoDB's types of a value of the declared type; NULL stands for no value, for any declared type."""
     return _HELD_AS["number" if _NUMBER.fullmatch(declared) else declared]
 
 
 def key_type(declared: str) -> str:
-    """DynamoDB's type of a key attribute that is declared so; '' if it can be none."""
     types = held_as(declared)
     return types[0] if len(types) == 1 and types[0] in KEY_TYPES else ""
 
 
 def kind_of_type(declared: str) -> Kind:
-    """The kind of a declared type: a set stays one (SetOf), with ordered members; lists and maps contain JSON values."""
+    """The kind; a set stays one (SetOf), with ordered members, and lists and maps contain JSON values."""
     if match := _NUMBER.fullmatch(declared):
         return Kind("number", scale=int(match["scale"]))
     if match := _SET.fullmatch(declared):
@@ -75,8 +73,9 @@ def kind_of_type(declared: str) -> Kind:
 
 
 def facts_of(mapping: Mapping) -> SchemaFacts:
-    """The mapping's declarations of its old tables, in the form that other sources read from their catalogue. Times and
-    UUIDs are texts there, so that two texts may be one value."""
+    """The mapping's old tables in the form of a catalogue. Times and UUIDs are texts, so two texts may be one
+    value.
+    """
     tables = {name: _table(name, table) for name, table in mapping.documents.items()}
     return SchemaFacts(DIALECT, tables, loosely_typed=True)
 

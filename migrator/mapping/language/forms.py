@@ -301,7 +301,6 @@ class MappingForm(Form):
 
 
 def known_words() -> dict[str, list[str]]:
-    """The words that each form knows, by the form's name; for did-you-mean."""
     forms = Form.__subclasses__()
     return {
         form.__name__: [field.alias or name for name, field in form.model_fields.items()]

@@ -82,7 +82,7 @@ from migrator.runtime.values import replace
 
 
 class ExpressionReader:
-    """Reads values and templates at their place in the document, collecting faults."""
+    """Reads values and templates, collecting faults."""
 
     def __init__(self, document: Document, maps: Dict[str, Any]) -> None:
         self.document = document
@@ -94,7 +94,6 @@ class ExpressionReader:
         self.faults.append(self.document.fault(path, what))
 
     def template(self, text: str, path: Path, *, stars: Sequence[StarKind] = ()) -> Template:
-        """The template of a key; text without braces is a literal. `stars`: allowed meanings of a `*`."""
         try:
             template = parse_template(text, stars=stars)
         except ValueError as error:
@@ -105,7 +104,6 @@ class ExpressionReader:
         return template
 
     def value(self, text: str, path: Path) -> Expression:
-        """The value of an attribute; text without braces is a column."""
         if "{" in text or "}" in text:
             return self.template(text, path)
         try:
@@ -117,7 +115,7 @@ class ExpressionReader:
         return ref
 
     def key(self, texts: Sequence[str], path: Path, stars: Sequence[StarKind]) -> list[Template]:
-        """The templates of a whole key. `stars`: allowed meanings of a `*` in its partition key."""
+        """Templates of a key. `stars`: allowed meanings of a `*` in the partition key."""
         made = [
             self.template(text, (*path, number), stars=() if number else stars)
             for number, text in enumerate(texts)
@@ -148,7 +146,7 @@ _AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 
 class EntityParser:
-    """Parses one entity; faults go to the reader."""
+    """Faults go to the reader."""
 
     def __init__(self, reader: ExpressionReader, table: TableDesign, name: str) -> None:
         self.reader = reader
@@ -189,7 +187,6 @@ class EntityParser:
         )
 
     def _single(self, form: forms.EntityForm) -> None:
-        """Faults of settings for rows of a table, which the entity does not have."""
         for word in ("table", "key", "columns", "where", "changes", "join", "climb", "transform", "version"):
             if getattr(form, word):
                 what = "a single entity reads whole tables by collect: alone, and has no row of its own"
@@ -200,7 +197,6 @@ class EntityParser:
             )
 
     def _names(self, form: forms.EntityForm) -> None:
-        """Faults of names that would be ambiguous."""
         if set(self.name) & set(":@"):
             self.reader.fault(self.at, "the name of an entity cannot contain ':' or '@'; choose another name")
         places = {"join": list(form.join), "collect": list(form.collect), "climb": list(form.climb)}
@@ -232,7 +228,6 @@ class EntityParser:
         return Join(alias, parent, tuple(columns))
 
     def _parent(self, names: list[str], earlier: set[str], at: Path) -> tuple[str, list[str]]:
-        """The alias that all of `names` share ('' is the row itself), and the names without it."""
         split = [name.partition(".") if "." in name else ("", "", name) for name in names]
         aliases = {alias for alias, _, _ in split}
         parent = aliases.pop()
@@ -271,7 +266,6 @@ class EntityParser:
     # ── items ──
 
     def _items(self, name: str, form: forms.ItemForm) -> Iterator[ItemDesign]:
-        """The item, or each of its copies, with its number in the key."""
         design = self._item(name, form)
         star = next((ref for template in design.key for ref in template.refs if ref.every), None)
         if star is None:
@@ -424,7 +418,6 @@ def _computed(form: forms.ComputedForm) -> Computed:
 
 
 def unknown_word(name: str, indexes: list[str]) -> str:
-    """The message for a name in an item that is neither a word of the language nor an index."""
     words = [*indexes, *forms.ItemForm.model_fields]
     return f"'{name}' is neither an index of the table nor a key of an item{did_you_mean(name, words)}"
 
@@ -454,7 +447,6 @@ def rules_of(form: forms.CompareForm) -> CompareRules:
 
 
 def rule_faults(reader: ExpressionReader, pattern: Pattern, form: forms.PatternForm, at: Path) -> None:
-    """Reports every name that the pattern does not return, and parts with only ignored attributes."""
     returned = {name for part in pattern.parts for name in part.attributes}
     for place, name in _named(form.compare):
         if name not in returned:
@@ -470,7 +462,6 @@ def rule_faults(reader: ExpressionReader, pattern: Pattern, form: forms.PatternF
 
 
 def _named(form: forms.CompareForm) -> Iterator[tuple[Path, str]]:
-    """Each attribute that a rule names, with its place in `compare`."""
     yield from ((("ignore", number), name) for number, name in enumerate(form.ignore))
     yield from ((("tolerance", name), name) for name in form.tolerance)
     yield from ((("normalise", name), name) for name in form.normalise)
@@ -489,7 +480,7 @@ _Key: TypeAlias = tuple[tuple[Template, ...], tuple[SortCondition, ...]]
 
 
 class PatternParser:
-    """Parses one access pattern; faults go to the reader."""
+    """Faults go to the reader."""
 
     def __init__(
         self, reader: ExpressionReader, table: TableDesign, name: str, at: Path | None = None
@@ -525,7 +516,6 @@ class PatternParser:
         operation: Operation,
         request: forms.QueryForm | forms.GetForm,
     ) -> Pattern:
-        """The pattern of the request alone, for `check`."""
         at = (*self.at, operation)
         if isinstance(request, forms.GetForm):
             key, sort = self._whole_key(request, (*at, "key"))
@@ -619,7 +609,6 @@ class PatternParser:
         return SortCondition(operator, written or (Template(()),))
 
     def _only(self, form: forms.SortForm | forms.RangeForm, at: Path, of: str) -> tuple[Operator, list[Any]]:
-        """The operator of the single condition that a form holds, and its one or two values; reports another number."""
         given: list[tuple[Any, Any]] = [(word, value) for word, value in form if value is not None]
         if len(given) != 1:
             words = ", ".join(type(form).model_fields)
@@ -675,7 +664,6 @@ class PatternParser:
         return tuple(Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items())
 
     def _sql(self, form: forms.PatternForm) -> dict[str, Statement]:
-        """SQL by part of the answer; another parser reads `old`, requests to old tables."""
         if (form.sql is None) == (form.old is None):
             what = "needs either sql: (a query of the database) or old: (a query of old DynamoDB tables)"
             self.reader.fault(self.at, what)
@@ -691,7 +679,6 @@ class PatternParser:
     # ── parameters ──
 
     def check(self, pattern: Pattern) -> None:
-        """Reports parameters that are not declared, or not of the type that their place takes."""
         names, filtering = _names(pattern), set[str]()
         param_names = [param.name for param in pattern.params]
         for name in sorted(names - set(param_names)):
@@ -719,7 +706,6 @@ class PatternParser:
 def operations_in(
     reader: ExpressionReader, form: forms.PatternForm | forms.OldForm, at: Path
 ) -> list[Operation]:
-    """The form's requests; reports a fault if that is not one."""
     given = [word for word in OPERATIONS if getattr(form, word) is not None]
     if len(given) != 1:
         reader.fault(at, "needs one of query:, get: and batch_get:; a Scan is not an access pattern")
@@ -727,7 +713,6 @@ def operations_in(
 
 
 def _each(form: forms.PatternKeyForm, at: Path) -> Iterator[tuple[str | forms.SortForm, Path]]:
-    """The elements of a part of a key, one text or a list, each with its place."""
     if isinstance(form, list):
         yield from ((inner, (*at, number)) for number, inner in enumerate(form))
     else:
@@ -747,7 +732,6 @@ def _calls_per_s(frequency: str | None) -> float | None:
 
 
 def _asks_each(pattern: Pattern, lists: Sequence[str]) -> bool:
-    """Whether the pattern queries one partition for each value of its only list."""
     elsewhere = [
         *(value for one in pattern.sort for value in one.values),
         *(v for f in pattern.filters for v in f.values),
@@ -757,7 +741,6 @@ def _asks_each(pattern: Pattern, lists: Sequence[str]) -> bool:
 
 
 def _names(pattern: Pattern) -> set[str]:
-    """Parameters that the pattern names, except those that are alone the value of its filter."""
     filtering = [
         value for comparison in pattern.filters for value in comparison.values if isinstance(value, Template)
     ]
@@ -771,9 +754,9 @@ def _names(pattern: Pattern) -> set[str]:
 
 
 class ParsedMapping(Struct, frozen=True):
-    """A mapping with its document, so that later faults have lines too.
+    """A mapping with its document, so that later faults have lines.
 
-    With `faults`, the mapping is the rest without the faulty places: enough to find more faults, never to move rows.
+    With `faults`, the mapping lacks the faulty places: enough to find more faults, never to move rows.
     """
 
     mapping: Mapping
@@ -789,10 +772,10 @@ _OURS = Ours(
 
 
 def examine_mapping(text: str, file: str) -> ParsedMapping:
-    """The mapping that `text` describes; `file` is its name in messages.
+    """Collects every fault of the form (unknown words, templates, filters, index and map names), if the rest can
+    still be checked.
 
-    It holds every fault of the form (unknown words, templates, filters, index and map names), if what remains without the
-    faulty places can still be checked. Raises: MappingError if it cannot.
+    `file`: its name in messages. Raises: MappingError if the rest cannot be checked.
     """
     document = load_document(text, file, _OURS)
     form, faults = _form(document)
@@ -809,7 +792,6 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
 
 
 def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
-    """The form of the document without its faulty places, and the faults."""
     faults: list[Fault] = []
     taken_out: set[str] = set()
     data = document.data
@@ -830,12 +812,10 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
 
 
 def _follows(fault: Fault, taken_out: set[str]) -> bool:
-    """Whether the fault only follows from a removed place, which has its own reported fault."""
     return any(f"{where}.".startswith(f"{fault.where}.") for where in taken_out)
 
 
 def _lacks_what_was_taken_out(fault: Fault, taken_out: set[str]) -> bool:
-    """Whether a pattern has no request, or an item's index is unknown, because a faulty place was removed."""
     path = fault.where.split(".")
     if path[0] == "access_patterns" and len(path) == 2:
         return any(f"{fault.where}.{operation}" in taken_out for operation in OPERATIONS)
@@ -844,7 +824,6 @@ def _lacks_what_was_taken_out(fault: Fault, taken_out: set[str]) -> bool:
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, with a better message for a pattern's frequency and an unknown index of an item."""
     path = fault.where.split(".")
     if path[0] == "access_patterns" and path[2:] == ["frequency"]:
         return document.fault(path, FREQUENCY_ADVICE)
@@ -862,7 +841,7 @@ def _worded(fault: Fault, document: Document) -> Fault:
 
 
 def _take_out(data: Any, path: Path) -> None:
-    """Remove the value at `path` from `data`; stop at a list, so that its places keep their numbers."""
+    """Stops at a list, so that its places keep their numbers."""
     for part in path[:-1]:
         data = data[part] if isinstance(data, dict) and part in data else None
         if not isinstance(data, dict):
@@ -914,7 +893,7 @@ def _pattern(
 
 
 def _revision(data: Any) -> str:
-    """12 hex digits over everything that shapes items; access patterns are left out, since they do not."""
+    """12 hex digits over everything that shapes items; access patterns do not."""
     shaping = {word: value for word, value in data.items() if word != "access_patterns"}
     shaping["entities"] = {
         name: {word: value for word, value in entity.items() if word != "changes"}
@@ -956,7 +935,6 @@ def _index(name: str, given: value_forms.IndexForm | list[Any]) -> Index:
 
 
 def schema_fault(ref: Ref, mapping: Mapping) -> str:
-    """The fault of a reference to @schema; '' for any other."""
     if SCHEMA_PATH not in ref.paths:
         return ""
     if not mapping.schemas:
@@ -975,7 +953,7 @@ _UNKNOWN = DocumentTable((), {})
 
 
 class OldParser:
-    """Parses the `old` of one access pattern; faults go to the reader."""
+    """Parses `old` of one pattern; faults go to the reader."""
 
     def __init__(
         self, reader: ExpressionReader, pattern: Pattern, documents: Dict[str, DocumentTable]
@@ -986,7 +964,6 @@ class OldParser:
         self.at: Path = ("access_patterns", pattern.name, "old")
 
     def questions(self, form: forms.OldForm | Dict[str, forms.OldForm]) -> dict[str, DocumentQuestion]:
-        """Questions by part of the answer."""
         given = {"": form} if isinstance(form, forms.OldForm) else form
         parts = {part.name: part for part in self.pattern.parts}
         for name in sorted(parts.keys() ^ given.keys()):
@@ -1019,7 +996,6 @@ class OldParser:
         return (given or ["get"])[0], getattr(form, given[0]) if given else _NO_REQUEST
 
     def _design(self, form: _RequestForm, at: Path) -> TableDesign:
-        """The old table from the request's view: an index has the key attributes of the request."""
         table = self._table(form, at)
         index = form.index if isinstance(form, forms.OldQueryForm) else None
         names = list(form.key) if index or not table.key else [name for name in table.key if name in form.key]
@@ -1063,7 +1039,6 @@ def _type_of(name: str, table: DocumentTable) -> KeyType | None:
 
 
 def _as_asked(form: _RequestForm, design: TableDesign) -> forms.QueryForm | forms.GetForm:
-    """The request as one to a table of that design is written: its key in the table's order."""
     order = [attribute.name for attribute in design.key if attribute.name in form.key]
     if not isinstance(form, forms.OldQueryForm):
         return forms.GetForm.model_construct(

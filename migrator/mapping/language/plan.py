@@ -1,4 +1,4 @@
-"""An entity, one for each schema that is read, joined with the schema: columns to read, their places in a row tree."""
+"""An entity, one for each schema, joined with the source's schema: columns to read, their places in a row tree."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
 @dataclass
 class Scope:
-    """Aliases of one row (the root's or a child's) with the tables behind them, and the columns requested so far.
+    """Aliases of one row (the root's or a child's) with their tables, and the requested columns.
 
-    `transformed`: paths requested from the entity's transform; None if the entity has no transform. `faulty`: aliases of
-    joins, with a fault or planned.
+    `transformed`: paths from the entity's transform, if any. `faulty`: aliases with a fault.
     """
 
     tables: dict[str, TableFacts]
@@ -70,7 +69,7 @@ class Scope:
     faulty: set[str] = field(default_factory=set)
 
     def want(self, path: str) -> str:
-        """Add the column at `path` to the slots; return '' or the path's fault."""
+        """Add the column to the slots; return '' or the path's fault."""
         if path in self.slots:
             return ""
         alias, name = self._split(path)
@@ -92,13 +91,13 @@ class Scope:
         return ""
 
     def _split(self, path: str) -> tuple[str, str]:
-        """(alias, column). A column of the row itself may have a dot in its name, an alias never has one."""
+        """Return (alias, column). A column may have a dot in its name, an alias never has one."""
         alias, dot, name = path.partition(".")
         return ("", path) if not dot or self.tables[""].column(path) else (alias, name)
 
 
 class _Planner:
-    """Looks up an entity's names in the schema; `faults` collects the missing ones."""
+    """Looks up names in the schema; `faults` collects the missing ones."""
 
     def __init__(
         self, mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None
@@ -213,7 +212,7 @@ class _Planner:
         self.faults.append(self.document.fault(at, what))
 
     def table(self, name: str, at: Path, *, shared: bool = False) -> TableFacts | None:
-        """The table of that written name in the entity's own schema.
+        """A table in the entity's own schema.
 
         `shared`: a parent may also be in the default schema; rows of a tenant and its children never are.
         """
@@ -234,7 +233,9 @@ class _Planner:
         return column
 
     def with_computed(self, table: TableFacts, alias: str, joins: Sequence[Join]) -> TableFacts:
-        """The table with the entity's computed columns of `alias` ('': the row's own, without an alias of `joins`)."""
+        """The table with the entity's computed columns of `alias` ('': the row's own, without an alias of
+        `joins`).
+        """
         added = []
         for path, computed in self.entity.computed.items():
             head, _, rest = path.partition(".")
@@ -314,7 +315,7 @@ class _Planner:
         return any(set(key) <= names for key in table.proved)
 
     def _need_unique(self, table: TableFacts, names: set[str], at: Path, instead: str) -> None:
-        """A fault if two rows of the table may match: a join would then double rows, and a climb would have two lines."""
+        """A fault if two rows may match: a join would then double rows, and a climb would have two lines."""
         if self._unique(table, names):
             return
         why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")
@@ -389,7 +390,6 @@ class _Planner:
     def _undeclared_climb(
         self, design: Collection, root: TableFacts, at: Path
     ) -> tuple[tuple[str, str], ...]:
-        """The link by the columns in the mapping, or by the key if it names none."""
         referred = design.of or self.entity.key or root.primary_key
         if len(referred) != len(design.by):
             self.fault(at, f"the key of {root.name} has {len(referred)} columns; write {{column: column, …}}")
@@ -429,10 +429,10 @@ def _real(table: TableFacts, name: str) -> str:
 
 
 class Reference(Struct, frozen=True):
-    """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
+    """A path as written, without its list. `collection`: the list (None: the row itself).
 
-    `ref` is None for a bare path (when, ttl). `each`: it is inside an `each` over that list, and means one row of it, not
-    all. `in_text`: it is a part of a template, or a condition compares its text.
+    `ref`: None for a bare path (when, ttl). `each`: inside an `each` over that list, it means one row.
+    `in_text`: part of a template, or compared as text.
     """
 
     path: str
@@ -444,7 +444,6 @@ class Reference(Struct, frozen=True):
 
 
 def references_of(entity: Entity) -> Iterator[Reference]:
-    """Columns named by keys, indexes, attributes, conditions and expiries (not those that `keep` means)."""
     at: Path = ("entities", entity.written)
     version = entity.version
     counter = "" if version is None else version.attribute
@@ -457,7 +456,7 @@ def references_of(entity: Entity) -> Iterator[Reference]:
 
 
 def _of_lists(entity: Entity, references: Iterator[Reference]) -> Iterator[Reference]:
-    """The references; one to a whole list (line.slug) gets that list as its collection."""
+    """A reference to a whole list (line.slug) gets that list as its collection."""
     for reference in references:
         alias, _, name = reference.path.partition(".")
         whole = reference.collection is None and name and alias in entity.lists
@@ -501,7 +500,7 @@ def _value(value: Expression, at: Path) -> Iterator[Reference]:
 def plan_entity(
     mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document, at: Path | None = None
 ) -> tuple[EntityPlan | None, list[Fault]]:
-    """The plan of an entity, or None, and all its faults. `at`: its place, if not among the entities."""
+    """The plan or None, and all faults. `at`: its place, if not among the entities."""
     planner = _Planner(mapping, entity, facts, document, at)
     return planner.plan(), planner.faults
 
@@ -518,7 +517,7 @@ TablePlace: TypeAlias = tuple[str, str]
 
 
 class ColumnChange(Struct, frozen=True):
-    """A column that came, went or has another kind. `read`: whether the entity reads it."""
+    """A column that is new, missing or of another kind. `read`: whether the entity reads it."""
 
     table: str
     column: str
@@ -530,7 +529,7 @@ class ColumnChange(Struct, frozen=True):
 
 
 def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
-    """Digest (32 hex digits) of the mapping's revision and of all columns that the plans read, with their kinds."""
+    """32 hex digits of the mapping's revision and all columns that the plans read, with their kinds."""
     read = sorted(
         (plan.entity.name, place, real, _kind(columns[real]))
         for plan in plans
@@ -543,7 +542,6 @@ def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
 
 
 def changes(plan: EntityPlan, now: SchemaFacts) -> list[ColumnChange]:
-    """Columns of the plan's tables that differ from the plan."""
     there = {place_of(table): _columns(table) for table in now.tables.values()}
     read = columns_read(plan)
     return [
@@ -602,7 +600,7 @@ def place_of(table: TableFacts) -> TablePlace:
 
 
 def _kind(column: Column) -> list[object]:
-    """The parts of a column's type that change its values; a longer text or a column that may now be NULL does not."""
+    """The parts of a column's type that change values; a longer text or a new NULL does not."""
     return [column.kind.name, column.kind.scale, column.kind.zone]
 
 
@@ -610,7 +608,6 @@ def _kind(column: Column) -> list[object]:
 
 
 def entities_of(mapping: Mapping) -> tuple[Entity, ...]:
-    """The mapping's entities; one per schema, called name@schema, if it reads several."""
     if not mapping.schemas:
         return tuple(mapping.entities.values())
     return tuple(

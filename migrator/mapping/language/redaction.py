@@ -34,13 +34,12 @@ _Column: TypeAlias = tuple[str | None, str, str]
 
 
 class Redaction(Struct, frozen=True):
-    """`names`: written in some `redact:`. `columns`: behind them, wherever they are read."""
+    """`names`: written in some `redact:`. `columns`: behind them."""
 
     names: frozenset[str]
     columns: frozenset[_Column]
 
     def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-        """Attributes of this item type that must not be shown, except key attributes of indexes."""
         hidden = self._paths(plan)
         written = {**plan.entity.attributes, **design.attributes}
         made = {name for name, value in written.items() if not hidden.isdisjoint(paths_in([value]))}
@@ -53,7 +52,6 @@ class Redaction(Struct, frozen=True):
         return not self._paths(plan).isdisjoint(paths_in([template]))
 
     def _paths(self, plan: EntityPlan) -> set[str]:
-        """The hidden paths of one entity, with all that a transform makes from a row with hidden columns."""
         hidden = {path for path, column in _places(plan).items() if column in self.columns}
         if hidden:
             hidden |= set(plan.transformed)
@@ -79,7 +77,6 @@ def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redactio
 
 
 def hidden_by_pattern(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, Hidden]:
-    """Hidden parts by pattern: its own redactions, and those of other patterns for the same columns."""
     redaction = redaction_of(mapping, plans)
     by_type: dict[str, frozenset[str]] = {}
     for plan in plans:
@@ -118,7 +115,6 @@ def _of_params(
 
 
 def _behind(plan: EntityPlan, names: frozenset[str]) -> Iterator[_Column]:
-    """Columns with one of these names, and columns behind attributes with one of these names."""
     places = _places(plan)
     yield from (column for path, column in places.items() if path.rpartition(".")[2] in names)
     yield from (_column(plan.table, column.real) for column in plan.table.columns if column.name in names)
@@ -164,20 +160,18 @@ _SEPARATOR = re.compile("(#)")
 
 
 def key_templates(mapping: MappingModel) -> tuple[Template, ...]:
-    """The templates of all items' keys, of indexes too, that have constant text, those with the longest first."""
     designs = [item for entity in entities_of(mapping) for item in entity.items]
     templates = {form for design in designs for form in design.templates}
     return tuple(sorted(filter(_constant, templates), key=lambda form: (-_constant(form), form.source)))
 
 
 def integers_of(key: str) -> frozenset[str]:
-    """The integers in a row's key (JSON text), in the forms that they may have in its items' keys, padded or not."""
     values = json.loads(key) if key else []
     return frozenset(str(value) for value in values if isinstance(value, int) and not isinstance(value, bool))
 
 
 def masked_keys(text: str, templates: Sequence[Template], allowed: frozenset[str] = frozenset()) -> str:
-    """The text with every key in it (a JSON array: an item's or a row's) masked; the rest stays.
+    """Masks every key (a JSON array) in the text.
 
     Constant texts of the templates, integers, `allowed` texts, UUIDs, dates and times are not masked.
     """
@@ -192,12 +186,11 @@ def masked_keys(text: str, templates: Sequence[Template], allowed: frozenset[str
 
 
 def mask(text: str) -> str:
-    """A mask of four hex digits: the same for the same text, and shared by so many texts that it identifies none."""
+    """Four hex digits: the same for the same text, and shared by so many texts that it identifies none."""
     return f"…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=2).hexdigest()}"
 
 
 def _arrays(text: str) -> Iterator[tuple[int, int, list[Any]]]:
-    """(begin, end, values) of each JSON array in the text, the outermost ones."""
     decoder, place = json.JSONDecoder(), 0
     while (start := text.find("[", place)) >= 0:
         try:
@@ -226,7 +219,6 @@ def _part(text: str, allowed: frozenset[str]) -> str:
 
 
 def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
-    """The text in pieces (piece, whether it is constant text of the template); None if it does not fit."""
     pieces: list[tuple[str, bool]] = []
     place, parts = 0, _parts(form)
     for number, part in enumerate(parts):
@@ -244,7 +236,6 @@ def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
 
 
 def _parts(form: Template) -> list[str | None]:
-    """The template's constant texts in order, with one None for the variable part between two of them."""
     runs = groupby(form.parts, key=lambda part: isinstance(part, str))
     return ["".join(map(str, run)) if constant else None for constant, run in runs]
 
@@ -257,7 +248,6 @@ def _constant(form: Template) -> int:
 
 
 def json_ready(value: Any) -> Any:
-    """`value` with types that JSON has, for `json_text`; a fractional Decimal stays a Decimal."""
     if isinstance(value, Mapping):
         return {name: json_ready(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -270,23 +260,20 @@ def json_ready(value: Any) -> Any:
 
 
 def value_mask(value: Any) -> str:
-    """The mask of a redacted value: the same for the same value."""
     return mask(json.dumps(json_ready(value), sort_keys=True, default=str))
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """`value` as JSON, numbers as numbers with every digit; `indent`: spaces a level, each entry on a line of its own."""
+    """JSON with every digit of a number. `indent`: spaces a level, one entry a line."""
     return _text(json_ready(value), indent)
 
 
 def value_text(value: Any, *, redacted: bool = False) -> str:
-    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" differ; a mask if it is redacted. NULL
-    is never masked."""
+    """JSON with every digit of a number, so that 9.90 and "9.90" differ; a mask if redacted. NULL is never masked."""
     return value_mask(value) if redacted and value is not None else _text(value)
 
 
 def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -> tuple[str, ...]:
-    """The values of the attributes `names` as texts; masks of those that are `hidden`."""
     pairs = zip(names, values, strict=True)
     return tuple(value_text(value, redacted=name in hidden) for name, value in pairs)
 

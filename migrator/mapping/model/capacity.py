@@ -16,8 +16,9 @@ Weight = Literal["misfit", "warning", "advice"]
 
 
 class TypeSize(Struct, frozen=True):
-    """The items of one type. `units`: write units of one put, the table's and all entries'; `index_units`: of those the
-    indexes' alone, by index; `near`: items of more than eight tenths of DynamoDB's limit."""
+    """`units`: write units of one put, with all index entries; `index_units`: by index. `near`: items above
+    eight tenths of DynamoDB's limit.
+    """
 
     type: str
     entity: str
@@ -31,7 +32,7 @@ class TypeSize(Struct, frozen=True):
 
 
 class PatternReads(Struct, frozen=True):
-    """Reads of one call of a pattern on average, and at most of those that were tried. `why`: why none was."""
+    """Reads of one call on average, and at most. `why`: why none was tried."""
 
     pattern: str
     index: str
@@ -49,14 +50,13 @@ class PatternReads(Struct, frozen=True):
     why: str = ""
 
     def usd_a_month(self, usd_a_million: Decimal | None) -> Decimal | None:
-        """None if no frequency or no price is known, or nothing was measured."""
         if usd_a_million is None or self.calls_per_s is None or not self.calls:
             return None
         return Decimal(str(self.units * self.calls_per_s * SECONDS_A_MONTH)) * usd_a_million / 1_000_000
 
 
 class Spread(Struct, frozen=True):
-    """The middle, the ninety-ninth percentile and the largest of many numbers."""
+    """Median, 99th percentile and maximum."""
 
     p50: int
     p99: int
@@ -64,7 +64,9 @@ class Spread(Struct, frozen=True):
 
 
 class HotKey(Struct, frozen=True):
-    """A partition key as it may be shown. `share`: of all bytes there; `write_units_per_s`: None if no rate is known."""
+    """A partition key as it may be shown. `share`: of all bytes there. `write_units_per_s`: None if no rate is
+    known.
+    """
 
     key: str
     items: int
@@ -75,8 +77,6 @@ class HotKey(Struct, frozen=True):
 
 
 class PlaceSizes(Struct, frozen=True):
-    """The item collections of the table ('') or of an index."""
-
     index: str
     entries: int
     bytes: int
@@ -88,8 +88,11 @@ class PlaceSizes(Struct, frozen=True):
 
 
 class FanOut(Struct, frozen=True):
-    """`roots`: rows of the entity that one row of the table is in, and their `mean`; None if they were not counted, and
-    `why`. `is_root`: the table is the entity's own. `columns`: an update of no other rewrites anything (None: each does)."""
+    """`roots`: rows of the entity per row of the table, and their `mean`; None with `why` if they were not
+    counted.
+
+    `is_root`: the table is the entity's own. `columns`: only their updates rewrite anything (None: all do).
+    """
 
     table: str
     entity: str
@@ -101,9 +104,9 @@ class FanOut(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """Rewrites by one change of a row of `table`. `roots`: rows of the entity, None if they were not counted (`why`).
+    """Rewrites by one change of a row of `table`. `roots`: None with `why` if they were not counted.
 
-    `items` and `units`: of the ninety-ninth percentile of such changes; of all on average without percentiles.
+    `items`, `units`: 99th percentile of such changes; all on average without percentiles.
     """
 
     table: str
@@ -117,8 +120,7 @@ class Rewrite(Struct, frozen=True):
 
 
 class WriteRates(Struct, frozen=True):
-    """Changes of rows a second, by table, and of columns by update: (table, column). `source`: their origin, '' for none,
-    and then `why`."""
+    """Changes of rows a second by table, and updates of columns. `source`: '' for none, with `why`."""
 
     per_s: Mapping[str, float] = {}
     updates_per_s: Mapping[tuple[str, str], float] = {}
@@ -127,7 +129,7 @@ class WriteRates(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """Something of the design that does not fit, or could be less; and a way out."""
+    """A part of the design that does not fit, or could be smaller; and a way out."""
 
     weight: Weight
     kind: str
@@ -137,9 +139,10 @@ class Advice(Struct, frozen=True):
 
 
 class Bills(Struct, frozen=True):
-    """US dollars a month: reads, writes and storage on demand; reads and writes with capacity provisioned for seven
-    tenths of use. None if the rates or the prices are not known. `backfill`, `imported`: once, by batches or by an
-    import."""
+    """US dollars a month, None if rates or prices are unknown.
+
+    Provisioned capacity is for seven tenths of use. `backfill`, `imported`: once, by batches or by an import.
+    """
 
     reads: Decimal | None
     writes: Decimal | None
@@ -152,13 +155,13 @@ class Bills(Struct, frozen=True):
 
     @property
     def on_demand(self) -> Decimal | None:
-        """Cost of reads and writes."""
         return None if self.reads is None or self.writes is None else self.reads + self.writes
 
 
 class Load(Struct, frozen=True):
-    """Cost of filling the table. `pages`: SELECTs of the source; `hours`: by the table's write units a second;
-    `json_bytes`: of the files of an import; `no_import`: why there can be none ('')."""
+    """Cost of filling the table. `pages`: SELECTs. `hours`: by write units a second. `json_bytes`: of an
+    import's files. `no_import`: why it is impossible.
+    """
 
     rows: int
     pages: int
@@ -172,9 +175,12 @@ class Load(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """One way to fill the table. `hours`: at least; `usd`: once, None if a price is not known; `bound`: the resource that
-    sets the hours; `against`: its requirements and drawbacks; `workers`: of a cluster; `impossible`: why it cannot be
-    (''); `is_open_ended`: the duration of its last part is not known."""
+    """One way to fill the table.
+
+    `hours`: at least. `usd`: once, None if unknown.
+    `bound`: the resource that sets the hours. `against`: requirements and drawbacks.
+    `impossible`: why, or ''. `is_open_ended`: the duration of its last part is unknown.
+    """
 
     name: str
     hours: float
@@ -187,8 +193,9 @@ class Way(Struct, frozen=True):
 
 
 class Capacity(Struct, frozen=True):
-    """The report of `migrator plan` for one design. `exact`: whether every row was read; `cheapest`, `fastest`: of the
-    ways to fill it, None if not known."""
+    """Report of `migrator plan` for one design. `exact`: every row was read. `cheapest`, `fastest`: ways to fill
+    it.
+    """
 
     table: str
     mapping: str
@@ -227,8 +234,9 @@ class Capacity(Struct, frozen=True):
 
 
 class PatternCost(Struct, frozen=True):
-    """Reads of one pattern by DynamoDB. `units`: read units a call, on average; `now_per_s`: calls of it a second; and
-    with every call answered by it `all_per_s`. US dollars a month on demand. None if it is not known."""
+    """Reads of one pattern by DynamoDB; None if unknown. `units`: read units a call, on average. `now_per_s`,
+    `all_per_s`: calls by DynamoDB now, and at most.
+    """
 
     pattern: str
     units: float | None
@@ -239,8 +247,7 @@ class PatternCost(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """`largest`: item collections of the table and of indexes; `exact`: whether all rows were read. `prices`: their
-    origin; `why`: why they are missing."""
+    """`largest`: item collections. `exact`: all rows were read. `prices`: their origin, or `why` they are missing."""
 
     patterns: Sequence[PatternCost] = ()
     largest: Sequence[PlaceSizes] = ()

@@ -20,7 +20,7 @@ from migrator.runtime.values import asdict
 
 
 class KeyCounts(Struct, frozen=True):
-    """Rows of an entity that have a key, and how many different keys those are: by value, and as text."""
+    """Rows with a key, and different keys: by value, and as text."""
 
     rows: int
     values: int
@@ -28,17 +28,17 @@ class KeyCounts(Struct, frozen=True):
 
 
 class RowsSeen(Struct, frozen=True):
-    """All rows of a table that this user sees, and their probable number (None if unknown)."""
+    """Rows of a table that this user sees, and their probable number."""
 
     rows: int
     at_least: int | None = None
 
 
 class SourceHealth(Struct, frozen=True):
-    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
+    """`version`: with the product's name. `clock_s`: seconds since 1970; None without a server.
 
-    `timeout`: in the server's notation; '0' for none, '' if unknown. `pooling`: how a pooler in between shares the
-    server's sessions; '' for none.
+    `timeout`: in the server's notation; '0' for none, '' if unknown. `pooling`: kind of a pooler; '' for
+    none.
     """
 
     version: str
@@ -49,7 +49,7 @@ class SourceHealth(Struct, frozen=True):
 
 
 class RawPage(Struct, frozen=True):
-    """Row trees, with the server's own text at the places `raw`. `whole`: such a row as `read_page` gives it."""
+    """Row trees with the server's own text at the places `raw`. `whole`: converts such a row."""
 
     rows: Sequence[RowTree]
     raw: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class RawPage(Struct, frozen=True):
 
 
 class WholeRows:
-    """The raw part of a reader without another text of its values."""
+    """The raw part of a reader without raw texts."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
         return frozenset()
@@ -79,22 +79,22 @@ class WholeRows:
 
 
 class RowReader(Protocol):
-    """Reads root rows by key, each call in its own snapshot, in part as the text of the server."""
+    """Reads root rows by key, each call in its own snapshot."""
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
-        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/items/program.py)."""
+        """Places of slots that can be read raw (RAW_KINDS of mapping/items/program.py)."""
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the given keys, as many as there are, in any order."""
+        """Existing row trees, in any order."""
 
     def read_raw_rows(
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
-        """As `read_rows`, with these places raw; none of them if the columns have changed their types."""
+        """`read_rows` with these places raw; none if columns have changed their types."""
 
 
 class RootFinder(RowReader, Protocol):
-    """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
+    """Finds and reads root rows. Each call is one snapshot, begun after the call."""
 
     def find_roots(
         self,
@@ -104,28 +104,28 @@ class RootFinder(RowReader, Protocol):
         after: SourceKey | None,
         limit: int,
     ) -> list[SourceKey]:
-        """Keys of roots that the lookup reaches from any of `values`, distinct, in key order, past `after`.
+        """Keys of roots that the lookup reaches, distinct, in key order, past `after`.
 
-        Rows that `where` leaves out are among them; values with a NULL among them reach nothing.
+        Includes rows that `where` leaves out; values with NULL reach nothing.
         """
 
 
 class Rows(RootFinder, Protocol):
-    """Reads row trees, page by page or by key, and finds roots. Every call is one read-only transaction of its own."""
+    """Reads row trees and finds roots. Every call is one read-only transaction."""
 
     def facts(self) -> SchemaFacts: ...
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """Rows that take part: counted, or by the database's own estimate if that takes longer than allowed."""
+        """Selected rows: counted, or the database's estimate if that takes longer than allowed."""
 
     def rows_expected(self, plan: EntityPlan) -> int:
-        """Rows that take part, by the database's own estimate; counted if it has none."""
+        """The database's estimate of selected rows; counted if it has none."""
 
     def rows_without_key(self, plan: EntityPlan) -> int:
-        """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
+        """Rows with NULL in their primary key (SQLite allows it): no page contains them."""
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
-        """Keys that several of the rows that take part have, as the source compares them, and how many rows.
+        """Keys shared by several selected rows, as the source compares them, and the number of rows.
 
         Raises: TooSlowError.
         """
@@ -133,21 +133,20 @@ class Rows(RootFinder, Protocol):
     def page_bounds(
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
-        """The last key of every full page, in the source's order; rows after the last bound are one more page.
-
-        Of rows with after < key <= upto; None is open.
+        """The last key of every full page with after < key <= upto (None is open); one more page follows the
+        last bound.
         """
 
     def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        """Different keys of rows by chance, `number` or fewer, in the source's order, without going through the table.
+        """At most `number` random keys, in the source's order, without a scan.
 
-        Rows that the entity's `where` leaves out are among them. `rows`: about how many there are.
+        Includes rows that the entity's `where` leaves out. `rows`: their approximate number.
         """
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        """Row trees with after < key <= upto, both bounds compared by the source; None is open."""
+        """Row trees with after < key <= upto, compared by the source; None is open."""
 
     def read_raw(
         self,
@@ -157,7 +156,7 @@ class Rows(RootFinder, Protocol):
         upto: SourceKey | None,
         limit: int | None = None,
     ) -> RawPage:
-        """As `read_page`, with these places raw; none of them if the columns have changed their types."""
+        """`read_page` with these places raw; none if columns have changed their types."""
 
     def close(self) -> None: ...
 
@@ -166,35 +165,31 @@ class Rows(RootFinder, Protocol):
 class DocumentRows(Protocol):
     """Rows in tables of DynamoDB; reading them costs read units."""
 
-    def table_ids(self) -> Mapping[str, str]:
-        """Names of tables by id."""
+    def table_ids(self) -> Mapping[str, str]: ...
 
-    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
-        """Estimated cost of one pass over all row trees, in pages of so many rows."""
+    def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float: ...
 
     def read_words(self, plans: Sequence[EntityPlan], page_rows: int) -> Sequence[str]:
-        """A line for each table that is read as a whole in addition to the roots, because no index finds its rows."""
+        """A line for each table that is read as a whole because no index finds its rows."""
 
 
 class Totals(Protocol):
-    """Counts and adds up rows in the source's own way, without a row tree. Every call is a transaction of its own."""
+    """Counts and sums in the source's own way. Every call is a transaction."""
 
-    def count(self, plan: EntityPlan) -> int:
-        """Rows that take part, by plain SQL."""
+    def count(self, plan: EntityPlan) -> int: ...
 
     def count_where(
         self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
     ) -> int:
-        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
+        """Selected rows that match the conditions (None: the column is not NULL)."""
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """Rows that have a key and different keys, compared by the source, in one snapshot."""
+        """Rows with a key and different keys, compared by the source, in one snapshot."""
 
-    def rows_seen(self, table: TableFacts) -> RowsSeen:
-        """Rows of the whole table, counted, next to the catalogue's own statistics."""
+    def rows_seen(self, table: TableFacts) -> RowsSeen: ...
 
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
+        """SUM of each column over selected rows with a key, as the driver returns it."""
 
 
 class CountedRows(Rows, Totals, Protocol):
@@ -202,19 +197,17 @@ class CountedRows(Rows, Totals, Protocol):
 
 
 class ComputingSource(Protocol):
-    """A source with columns that its own SQL may compute."""
-
     def facts(self) -> SchemaFacts: ...
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
-        """The source's error for the SQL of a computed column; '' for none."""
+        """The source's error for the SQL; '' for none."""
 
     def volatile_parts(self, column: Column) -> list[str]:
-        """The part of that SQL that gives another value for the same row, each with why."""
+        """Parts of the SQL whose value may change for the same row, each with the reason."""
 
 
 class QueryCall(Struct, frozen=True):
-    """A statement of the user's with the values of its parameters. `schema`: of tables that name none."""
+    """A user's statement with parameters. `schema`: of tables without one."""
 
     statement: Statement
     params: Mapping[str, Any] = {}
@@ -222,7 +215,7 @@ class QueryCall(Struct, frozen=True):
 
 
 class Questions(Protocol):
-    """Answers the statements of a mapping's patterns. Each call is one transaction, if the source has transactions."""
+    """Answers statements of patterns. Each call is one transaction, if the source has transactions."""
 
     def query(
         self,
@@ -233,35 +226,31 @@ class Questions(Protocol):
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
-        """Rows of a statement of the user's, with the parameters' values. `schema`: of tables that name none.
+        """Rows of a user's statement. `schema`: of tables without one.
 
-        `at_most`: how many are read; if there are more, one more is returned, and the others stay in the database.
-        `what`: errors call it so.
+        `at_most`: maximum rows, plus one if there are more. `what`: its name in errors.
         """
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """The source's objections by call of `query`, which is not run; '' for none."""
+        """The source's error for each call, which is not run; '' for none."""
 
 
 class Source(CountedRows, Questions, Protocol):
-    """All three, as a relational database is."""
+    """A relational database, or a source with all three."""
 
 
 class Database(Source, Protocol):
-    """A source for our own SQL statements."""
-
-    def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
-        """The first row of each of our own SELECTs, () for none. `what`: names them in errors."""
+    def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]: ...
 
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class Receipt(Struct, frozen=True):
-    """Result of a write: requests sent (retries included), bytes of items stored, write units consumed.
+    """Result of a write: requests (with retries), stored bytes, write units.
 
-    `unwritten`: keys that the table refused while it took others, each with the reason. `owned_by_other`: keys of foreign
-    items, each with its source ('' if it has none).
+    `unwritten`: rejected keys, each with the reason. `owned_by_other`: keys of foreign items, each with its
+    source or ''.
     """
 
     items: int = 0
@@ -278,15 +267,18 @@ Found = TypeVar("Found")
 
 
 class ScanPage(Struct, Generic[Found], frozen=True):
-    """Items of one request of a scan, or the result for each, and the start of the next one (None: the segment is done)."""
+    """Results of one scan request, and the start of the next one (None: the segment is done)."""
 
     items: list[Found]
     next_start: ItemKey | None
 
 
 class QueryPage(Struct, frozen=True):
-    """Result of a read: `next_start` is where a Query continues (None: it is done), `requests` includes retries.
-    `read_units`: as reported by the endpoint. `dropped`: items that a filter left out after they were read."""
+    """Result of a read.
+
+    `next_start`: where a Query continues (None: it is done). `requests`: with retries. `read_units`: from the
+    endpoint. `dropped`: items that a filter left out after they were read.
+    """
 
     items: list[Item]
     next_start: Mapping[str, Any] | None = None
@@ -296,63 +288,62 @@ class QueryPage(Struct, frozen=True):
 
 
 class ItemStore(Protocol):
-    """The items of one table. Each call retries transient failures, and raises StoppedError if they persist."""
+    """The items of one table. Calls retry transient failures, and raise StoppedError if they persist."""
 
     def put(self, items: Sequence[EncodedItem]) -> Receipt:
-        """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
+        """Store items in batches, and retry UnprocessedItems until all are stored or `unwritten`.
 
-        Raises: ItemRefusedError if all are refused as they are, and the table never took any other.
+        Raises: ItemRefusedError if the table rejects all, and never took any other.
         """
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
     def delete_own(self, items: Sequence[Item]) -> int:
-        """Delete each item with an unchanged source attribute; returns how many there were."""
+        """Delete items with an unchanged source attribute; returns how many existed."""
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        """The stored items among `keys`, read consistently."""
+        """Read items consistently."""
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]: ...
 
     def scan_encoded(
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
-    ) -> Iterator[ScanPage[Found]]:
-        """Results of `each` for every item in DynamoDB's form."""
+    ) -> Iterator[ScanPage[Found]]: ...
 
     def scan_texts(
         self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
-    ) -> Iterator[ScanPage[Found]]:
-        """Results of `see` for the texts of each page's items."""
+    ) -> Iterator[ScanPage[Found]]: ...
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
+        """One page of a Query. `request`: plain values without the table's name, see mapping/patterns/requests.py."""
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
-        """Where a Query continues after an item, which may be deleted by now. `position`: its key attributes, those of
-        the table and of the queried index."""
+        """Where a Query continues after an item, which may be deleted by now. `position`: its key attributes of
+        table and index.
+        """
 
-    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
-        """The item of `Key`, or none. `request` as above."""
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage: ...
 
     def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
-        """The stored items among up to 100 `Keys`, in any order; UnprocessedKeys are requested again."""
+        """Stored items among up to 100 `Keys`, in any order; retries UnprocessedKeys."""
 
 
 class ObjectStore(Protocol):
-    """Objects that items point to. Each call retries transient failures, and raises StoppedError if they persist."""
+    """Objects that items point to. Calls retry transient failures, and raise StoppedError if they persist."""
 
     def put(self, objects: Mapping[str, bytes]) -> None:
-        """Store each object under its name; one that is there already stays as it is."""
+        """Store new objects by name; existing ones stay."""
 
-    def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        """The bytes of each object among `names` that is stored."""
+    def sizes(self, names: Sequence[str]) -> dict[str, int]: ...
 
 
 class TableState(Struct, frozen=True):
-    """A table that exists. `differences`: sentences about differences from the mapping's design. `parts`: the part of
-    each difference (key, ttl, index NAME). `unlike`, reported after a creation: options that differ from the job's, and
-    prevent no run. `extra`: those of `differences` that prevent none either: global indexes that the mapping does not
-    have."""
+    """An existing table. `differences`: sentences about differences from the design. `parts`: their parts (key,
+    ttl, index NAME).
+
+    `unlike`: options that differ from the job's. `extra`: global indexes that the mapping does not have.
+    Neither prevents a run.
+    """
 
     table_id: str
     status: str
@@ -363,7 +354,7 @@ class TableState(Struct, frozen=True):
 
 
 class ActionProbe(Struct, frozen=True):
-    """An action that the credentials may do (on an index, if one is named), or why it was `refused`.
+    """An action that the credentials may do (on an index, if given), or why it was `refused`.
 
     Not `tried`: a try would leave something behind, which `refused` names.
     """
@@ -381,10 +372,10 @@ class Stripping(Protocol):
     """Raises, from every method: StoppedError when DynamoDB gave up, with any part of it done."""
 
     def strip(self, items: Sequence[Item]) -> int:
-        """Remove our attributes from each item with an unchanged source; returns how many had them."""
+        """Remove our attributes from items with an unchanged source; returns how many had them."""
 
     def remove(self, own: Sequence[Item]) -> int:
-        """Deletes each tombstone and control item that still is one; how many were."""
+        """Delete unchanged tombstones and control items; returns how many."""
 
 
 # ──
@@ -403,8 +394,8 @@ class KeptPhase(Struct, frozen=True):
 class Kept(Struct, frozen=True):
     """State that a fresh journal of one job must not contradict.
 
-    `journal`: the id of the journal that knows the rest; `phases`: of patterns that are, or were, live or complete;
-    `direct`: entities that the service writes itself, as recorded by run `direct_run` of the journal (0: none ever did).
+    `journal`: id of the full journal. `phases`: of patterns that are, or were, live or complete.
+    `direct`: entities that the service writes itself, by run `direct_run` (0: none ever).
     """
 
     journal: str
@@ -414,9 +405,11 @@ class Kept(Struct, frozen=True):
 
 
 class ControlState(Struct, frozen=True):
-    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' if not known;
-    `jobs`: kept state by job; `version`: counts the item's changes, 0 if none is kept; `is_there`: whether the item
-    exists."""
+    """The control item.
+
+    `ticket`: the highest known. `table_id`: of the table that it was written into, '' if unknown.
+    `jobs`: kept state by job. `version`: counts changes, 0 if none is kept.
+    """
 
     ticket: int = 0
     table_id: str = ""
@@ -426,19 +419,17 @@ class ControlState(Struct, frozen=True):
 
 
 class Control(Protocol):
-    """The table's control item (rule 8)."""
-
     def read_control(self) -> ControlState:
         """Raises: TargetError if its key is another's."""
 
     def raise_control(self, ticket: int) -> int:
-        """The highest ticket is this one from now on, unless another one is as high: that one, or 0.
+        """Set the highest ticket, unless another one is as high: returns that one, or 0.
 
         Raises: TargetError if the item was seen before and is gone.
         """
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
-        """This is kept of the job from now on, in the table of that id; the ticket stays."""
+        """Keep this state of the job in the table of that id; the ticket stays."""
 
 
 UNREPAIRED = 2**62
@@ -451,22 +442,21 @@ UNIMPORTED = UNREPAIRED - 1
 
 
 class Identity(Protocol):
-    """Which journal this is, and which tables it knows. Every method is one transaction."""
+    """The journal's identity, and tables that it knows. Every method is one transaction."""
 
     def journal_id(self) -> str:
-        """Drawn when the journal was made; a copy has the same."""
+        """The id, drawn when the journal was made; a copy has the same."""
 
     def seen(self, table_id: str) -> int | None:
-        """A ticket that the table's control item was seen to hold; None if this journal never wrote into it."""
+        """A known ticket of the table's control item; None if this journal never wrote into it."""
 
     def see(self, table_id: str, table: str, ticket: int) -> None:
-        """The control item of the table, which has that name, holds the ticket; a higher one that was seen stays."""
+        """Record the ticket of a table's control item, if it is the highest seen."""
 
     def repaired(self, table_id: str, table: str, ticket: int) -> None:
-        """The table is repaired; what was observed before no longer counts."""
+        """The table is repaired: earlier observations no longer count."""
 
-    def tables_named(self, table: str) -> frozenset[str]:
-        """Ids of tables that had that name when they were seen."""
+    def tables_named(self, table: str) -> frozenset[str]: ...
 
 
 MANIFEST = "manifest.json"
@@ -478,27 +468,25 @@ FORMAT = 1
 
 
 class Files(Protocol):
-    """A folder, or a prefix of a bucket. Each call raises StoppedError for transient failures, else SettingsError,
-    TargetError."""
+    """A folder, or a prefix of a bucket. Raises StoppedError for transient failures, else SettingsError,
+    TargetError.
+    """
 
     @property
-    def name(self) -> str:
-        """The name on the command line."""
+    def name(self) -> str: ...
 
     def write(self, name: str, data: bytes) -> None:
-        """The whole file or nothing of it; one that is there is replaced."""
+        """Replace the file as a whole or not at all."""
 
-    def read(self, name: str) -> bytes | None:
-        """The content; None if the file does not exist."""
+    def read(self, name: str) -> bytes | None: ...
 
-    def sizes_below(self, below: str = "") -> dict[str, int]:
-        """The bytes of every file with this prefix."""
+    def sizes_below(self, below: str = "") -> dict[str, int]: ...
 
     def remove(self, names: Collection[str]) -> None: ...
 
 
 class PartFile(Struct, frozen=True):
-    """One object of an import. `md5`: of its bytes as they are stored; `json_bytes`: without gzip, by which AWS bills."""
+    """One object of an import. `md5`: of its stored bytes. `json_bytes`: without gzip, by which AWS bills."""
 
     name: str
     md5: str
@@ -508,7 +496,7 @@ class PartFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Contents of an export. `run`: of the journal; `revision`: digest of mapping, columns and capture of the run.
+    """Contents of an export. `revision`: digest of mapping, columns and capture of the run.
 
     `table`: the parameters of CreateTable, for people; an import takes the mapping's.
     """
@@ -530,7 +518,6 @@ class Manifest(Struct, frozen=True):
         return sum(part.json_bytes for part in self.parts)
 
     def data(self) -> bytes:
-        """The file's content: the same for equal manifests."""
         fields = {"format": FORMAT, **asdict(self), "items": self.items, "json_bytes": self.json_bytes}
         return (json.dumps(fields, indent=2, sort_keys=True) + "\n").encode()
 
@@ -549,7 +536,6 @@ class Manifest(Struct, frozen=True):
 
 
 def manifest_digest(data: bytes) -> str:
-    """The journal's digest of a published manifest, to notice edits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -557,7 +543,7 @@ ImportStatus = Literal["IN_PROGRESS", "COMPLETED", "CANCELLING", "CANCELLED", "F
 
 
 class ImportState(Struct, frozen=True):
-    """An import, as DynamoDB describes it. `token`: the client token of its request."""
+    """An import, as DynamoDB describes it. `token`: of its request."""
 
     arn: str
     table_id: str
@@ -574,7 +560,7 @@ class ImportState(Struct, frozen=True):
 
 
 class ImportFault(Struct, frozen=True):
-    """An item that an import did not take: the file's name, the number of its line from 0, and why."""
+    """An item that an import rejected: the file's name, the line from 0, and why."""
 
     name: str
     line: int
@@ -582,22 +568,21 @@ class ImportFault(Struct, frozen=True):
 
 
 class TableImports(Protocol):
-    """ImportTable for one table, from one place."""
-
     def begin(self, token: str) -> ImportState: ...
 
     def state(self, arn: str) -> ImportState: ...
 
-    def asked_with(self, token: str) -> ImportState | None:
-        """The import of the table that is there, if it was requested with this token."""
+    def asked_with(self, token: str) -> ImportState | None: ...
 
-    def faults(self, arn: str, at_most: int) -> tuple[list[ImportFault], str]:
-        """The faults in the log of an import, and why it could not be read ('')."""
+    def faults(self, arn: str, at_most: int) -> tuple[list[ImportFault], str]: ...
 
 
 class Imported(Struct, frozen=True):
-    """How an import ended. `replaced`: how many items the table has less than were imported: keys that changed hands while
-    rows were exported; `remembered`: keys that were remembered for the relay."""
+    """How an import ended.
+
+    `replaced`: how many items the table lacks: keys that changed hands while rows were exported.
+    `remembered`: keys for the relay.
+    """
 
     run: int
     table: str

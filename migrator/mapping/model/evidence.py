@@ -27,8 +27,9 @@ Member: TypeAlias = tuple[str, str]
 
 
 class Route(Struct, frozen=True):
-    """`answers`: the side of a call that is not in the ramp's share; `in_share`: of one that is. `compares`: whether the
-    other side runs after the answer is out."""
+    """`answers`: the side of a call outside the ramp's share; `in_share`: of one inside. `compares`: whether the
+    other side runs after the answer is out.
+    """
 
     answers: Side
     in_share: Side
@@ -57,8 +58,8 @@ BACK: Mapping[Phase, tuple[Phase, ...]] = {
 class State(Struct, frozen=True):
     """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0.
 
-    `audience`: of a ramp, the calls that the table answers regardless of the share: parameters with a value as text, in
-    order; each is enough. A ramp that has one may have 0 percent.
+    `audience`: of a ramp, calls that the table always answers: parameters with a value as text, in order; one
+    is enough. A ramp with an audience may have 0 percent.
     """
 
     phase: Phase = "off"
@@ -71,12 +72,10 @@ class State(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The phase and its share, without the audience."""
         return f"{self.phase} {self.percent} %" if self.phase == "ramp" else self.phase
 
     @property
     def masked(self) -> str:
-        """As word(), with the audience's number in place of its values."""
         return f"{self.word} for an audience of {len(self.audience)}" if self.audience else self.word
 
 
@@ -85,7 +84,6 @@ _RAMP = re.compile(r"ramp (0|[1-9]\d{0,2}) %")
 
 
 def state_named(text: str) -> State | None:
-    """The state that a word of an audit means, such as 'ramp 5 %'; None if it means none."""
     if text in PHASES and text != "ramp":
         return State(cast("Phase", text))
     ramp = _RAMP.fullmatch(text)
@@ -98,7 +96,7 @@ Params: TypeAlias = Mapping[str, str]
 
 
 def is_back(before: State, after: State) -> bool:
-    """Whether a move goes back: more calls are SQL's, and nothing has to be proven."""
+    """Whether more calls move to SQL: nothing has to be proven."""
     smaller = (
         before.phase == after.phase == "ramp"
         and after.percent <= before.percent
@@ -109,7 +107,6 @@ def is_back(before: State, after: State) -> bool:
 
 
 def answering(state: State, share: float, params: Params) -> Side:
-    """The side that answers a call with these parameters; `share`: see `share_of`."""
     route = ROUTES[state.phase]
     is_named = any(params.get(name) == text for name, text in state.audience)
     return route.in_share if is_named or share < state.percent / 100 else route.answers
@@ -126,14 +123,13 @@ AUDIENCE_AT_MOST = 100
 
 
 def share_fits(state: State) -> bool:
-    """Whether the phase is one that may have this share and this audience."""
     if state.phase != "ramp":
         return state.percent == 0 and not state.audience
     return (0 if state.audience else 1) <= state.percent <= 100
 
 
 def move_fault(before: State, after: State) -> str:
-    """Why this move is not allowed, '' if it is. What evidence it needs is another question."""
+    """Why this move is not allowed, '' if it is. Its evidence is another question."""
     old, new = before.phase, after.phase
     if not share_fits(after):
         return SHARE_FAULT
@@ -159,8 +155,7 @@ WINDOWS_KEPT_S = 90 * 86_400.0
 
 
 class DiffKey(Struct, frozen=True, order=True):
-    """The key by which differences are counted. `kind`: as in Diff, or error; `attribute` of an error: the side that
-    failed."""
+    """The key of counted differences. `kind`: as in Diff, or error. `attribute` of an error: the side that failed."""
 
     kind: str
     part: str = ""
@@ -168,16 +163,18 @@ class DiffKey(Struct, frozen=True, order=True):
 
 
 class Window(Struct, frozen=True):
-    """One minute of one pattern in one process, its counts growing until the minute is over.
+    """One minute of one pattern in one process, with growing counts.
 
-    `begun_at`: seconds since 1970 by the journal's clock, a whole minute, the second after a move of the
-    pattern, or that in which a replay began.
-    `writer`: the instance's id, or the replay's. `answered`, `errors`: by side, of calls that a caller waited for and of
-    shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
-    shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
-    `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
-    microseconds, as stages/patterns/latencies.py writes it. `answer`: the digest of the pattern's answer
-    (mapping/difference/difference.py).
+    `begun_at`: seconds since 1970 by the journal's clock: a whole minute, the second after a move of the
+    pattern, or the begin of a replay.
+    `writer`: id of the instance or the replay.
+    `answered`, `errors`: by side, of calls for callers and shadows.
+    `compared`: the sum of `same`, `transient`, `different`.
+    `dropped`: shadows that did not run, by reason.
+    `kinds`: compared calls by optional parameters that were set, joined by commas.
+    `found`: differences, of which one call may have many.
+    `latency`: by side, as stages/patterns/latencies.py writes it, in microseconds.
+    `answer`: the digest of the pattern's answer (mapping/difference/difference.py).
     """
 
     pattern: str
@@ -200,11 +197,11 @@ class Window(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """One difference, as texts with the pattern's redaction already done: nothing in it needs hiding.
+    """One difference as texts, redacted already.
 
-    `attributes` name the values of `row` (SQL's) and `item` (the table's), None if missing. `why`: an error's message.
-    `at`: seconds since 1970. `subject`: a mark of its row, stable per row of the pattern; '' if the row's key is not
-    known.
+    `attributes`: of `row` (SQL's) and `item` (the table's), None if missing. `why`: an error's message.
+    `at`: seconds since 1970. `subject`: a stable mark of its row in the pattern; '' if the row's key is
+    unknown.
     """
 
     pattern: str
@@ -223,38 +220,36 @@ class Sample(Struct, frozen=True):
 class Evidence(Protocol):
     """Comparisons of one job. Each method is one transaction.
 
-    Raises, from every method: StoppedError if the journal is unreachable; SettingsError naming the pattern, if its
-    content cannot be read.
+    Raises, from every method: StoppedError if the journal is unreachable; SettingsError naming the pattern,
+    if its content cannot be read.
     """
 
     def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
-        """Each window takes the place of the one with the same pattern, minute and writer; of each kind of difference
-        of a pattern the newest SAMPLES_KEPT samples stay."""
+        """Replace windows of the same pattern, minute and writer; keep the newest SAMPLES_KEPT samples of each
+        kind.
+        """
 
-    def windows(self, since: float, pattern: str | None = None) -> Sequence[Window]:
-        """The windows that began at `since` or later, oldest first."""
+    def windows(self, since: float, pattern: str | None = None) -> Sequence[Window]: ...
 
-    def samples(self, pattern: str | None = None) -> Sequence[Sample]:
-        """The newest first."""
+    def samples(self, pattern: str | None = None) -> Sequence[Sample]: ...
 
-    def now_s(self) -> float:
-        """The journal's time, in seconds since 1970."""
+    def now_s(self) -> float: ...
 
 
 # ── The phases of a job's access patterns, as services and operators share them ──
 
 
 class MovedError(SettingsError):
-    """The pattern was moved meanwhile by another process."""
+    """Another process moved the pattern meanwhile."""
 
     exit_code = DIFFERENT
 
 
 class PatternPhase(Struct, frozen=True):
-    """`version`: 0 if the pattern was never moved, and one more with each move. `since`: seconds of the journal's clock.
+    """`version`: number of moves. `since`: seconds of the journal's clock.
 
-    `fault`: '' for nothing, else why the journal's phase must not be used (it was edited by hand), and what to do; state
-    and version are those that the audit ends with then.
+    `fault`: why the journal's phase must not be used (it was edited by hand), and what to do; state and
+    version are then the audit's last ones.
     """
 
     pattern: str
@@ -265,8 +260,9 @@ class PatternPhase(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """One line of the audit. `evidence`: the lines that the move was judged by, as JSON text; `override`: whether it was
-    made against them. `at`: seconds of the journal's clock."""
+    """One line of the audit. `evidence`: lines as JSON text. `override`: against the evidence. `at`: seconds of
+    the journal's clock.
+    """
 
     pattern: str
     before: State
@@ -287,36 +283,34 @@ class Phases(Protocol):
     """
 
     def all(self) -> Mapping[str, PatternPhase]:
-        """The phases of all patterns that were ever moved, by name; every other one is off. One that was edited by hand
-        is flagged, and does not stop the others."""
+        """Phases of all moved patterns; the others are off. One that was edited by hand is flagged, and does not
+        stop the others.
+        """
 
     def move(self, move: Move, version: int) -> PatternPhase:
-        """The pattern's new phase. `version`: the one that the mover read.
+        """Move the pattern from the `version` that the mover read.
 
-        Raises: MovedError if the pattern's version has changed; of two movers one wins. SettingsError if its
-        phase was edited by hand.
+        Raises: MovedError if the version has changed; SettingsError if its phase was edited by hand.
         """
 
     def mend(self, pattern: str) -> PatternPhase:
-        """The pattern's phase, restored from the end of the audit if it was edited by hand.
+        """Restore a phase that was edited by hand from the audit.
 
         Raises: SettingsError if the audit was edited as well.
         """
 
     def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
-        """Put the pattern into the kept phase, regardless of its known one; its version is the kept one, or higher.
+        """Move the pattern to the kept phase, at its version or a higher one.
 
-        Raises: SettingsError if the kept phase is not a phase.
+        Raises: SettingsError if the kept phase is invalid.
         """
 
     def history(self, pattern: str | None = None) -> Sequence[Move]:
         """The audit, oldest first. Raises: SettingsError if it was edited by hand."""
 
-    def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
-        """The instance acts by these versions of patterns from now on."""
+    def confirm(self, instance: str, versions: Mapping[str, int]) -> None: ...
 
-    def confirmed(self) -> Mapping[str, Mapping[str, int]]:
-        """The last confirmations of instances: versions by pattern, by the instance's id."""
+    def confirmed(self) -> Mapping[str, Mapping[str, int]]: ...
 
 
 # ── The evidence for a move of a pattern: made by stages, shown by report, kept in the audit ──
@@ -326,9 +320,9 @@ Verdict = Literal["ok", "no", "unknown"]
 
 
 class Line(Struct, frozen=True):
-    """One piece of evidence: what was checked, the result, and its age in seconds (None: current).
+    """One piece of evidence: the check, its result, and its age in seconds (None: current).
 
-    `name`: one word for programs. `mend`: what to do about it, '' for nothing.
+    `name`: one word for programs. `mend`: what to do, '' for nothing.
     """
 
     name: str
@@ -357,12 +351,11 @@ class Judgement(Struct, frozen=True):
         return not self.failing
 
     def as_json(self) -> str:
-        """JSON text for the audit."""
         return json.dumps([asdict(line) for line in self.lines], ensure_ascii=False)
 
 
 def lines_of(text: str) -> list[Line] | None:
-    """The lines that an audit keeps; None if the text is not from migrator. Fields of a newer migrator are left out."""
+    """Lines of an audit; None if the text is not from migrator. Ignores fields of a newer migrator."""
     names = set(Line.__struct_fields__)
     try:
         return [
@@ -382,11 +375,12 @@ DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
+    """One difference. `missing`: the table has no item for the row; `unexpected`: SQL has no row.
 
-    `attribute`: '' if it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None if absent. `sign`:
-    its identity, stable while the rest of the row changes: the row's key, and both values of one that differs. None if
-    the row's key is not known. `key`: the row's key alone; () if an answer has one row at most.
+    `attribute`: '' for a whole row, or the order. `row`: SQL's, `item`: the table's.
+    `sign`: an identity that is stable while the rest of the row changes: the row's key, and both values; None
+    if the key is unknown.
+    `key`: of the row; () if an answer has one row at most.
     """
 
     kind: DiffClass

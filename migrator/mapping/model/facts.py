@@ -52,15 +52,17 @@ Alike = Literal["case", "trailing spaces"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The values of a column, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
-    `length`: the most characters of a text.
+    """The values of a column, by its declared type.
 
-    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names are
-    not declared. `distinct`: of a list that DynamoDB has as a set. `fields`: of a map whose names are. `precision`: the
-    most digits of a number, or of a second's fraction, if known. `read_as`: the type that the source casts it
-    to, if its own text is not exact. `instead`: of an unknown kind, SQL that gives a text, with {column} in the
-    column's place. `no_key`: why a column of it cannot name rows, '' if it can. `sorts_as_text`: the source sorts the
-    values of a uuid as their texts in lower case.
+    `scale`: decimals of a number. `zone`: a timestamp has one. `length`: maximum characters of a text.
+    `single`: a 32-bit float that the driver returns with 64 bits.
+    `element`: of a list, and of a map without declared names. `fields`: of a map with them.
+    `distinct`: DynamoDB has the list as a set.
+    `precision`: maximum digits of a number, or of a second's fraction, if known.
+    `read_as`: the type for a cast, if the source's own text is not exact.
+    `instead`: of an unknown kind, SQL that returns a text, with {column} in place of the column.
+    `no_key`: why a column of it cannot identify rows.
+    `sorts_as_text`: the source sorts the values of a uuid as their texts in lower case.
     """
 
     name: KindName
@@ -80,14 +82,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
+    """`name` as in a mapping, `real` and `declared` (the type) as in the source.
 
-    `sql`: the expression of a computed column, in the mapping's words. `alike`: by its collation. `widest`: the bytes in
-    UTF-8 that one character of it takes at most. `default`: a row without it gets a value.
-    `generated`: the source computes it, and takes no value for it. `hidden`: `SELECT *` does not return it, and an INSERT
-    without names of columns has no value for it. `words`: what its values depend on besides its type: labels of an enum,
-    names of a composite's fields, the expression of a generated column. `virtual`: the expression of a generated column
-    that the source does not store, if its triggers do not compute it.
+    `sql`: of a computed column, in the mapping's words.
+    `alike`: by its collation.
+    `widest`: maximum UTF-8 bytes of one character.
+    `default`: a row without it gets a value.
+    `generated`: the source computes it, and takes no value for it.
+    `hidden`: `SELECT *` does not return it, and an INSERT without names of columns has no value for it.
+    `words`: that affect its values: labels of an enum, names of a composite's fields, the expression of a
+    generated column.
+    `virtual`: the expression of a generated column that is not stored, if triggers do not compute it.
     """
 
     name: str
@@ -107,7 +112,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for all rows, not for new ones alone."""
+    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for all rows, not only for
+    new ones.
+    """
 
     columns: tuple[str, ...]
     table: str
@@ -119,7 +126,7 @@ class ForeignKey:
 class UniqueConflict(Struct, frozen=True):
     """SQLite SQL that is true for a row `gone` if a row `NEW` meets it in a unique index.
 
-    `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
+    `columns`: real names. `whole`: the index has only columns, and every row.
     """
 
     sql: str
@@ -128,9 +135,10 @@ class UniqueConflict(Struct, frozen=True):
 
 
 class TableFacts(Struct, frozen=True):
-    """`unique_conflicts`: on SQLite, of each unique index that conflicts for other rows than those of the same values.
+    """`unique_conflicts`: on SQLite, of unique indexes that conflict for other rows than those of the same
+    values.
 
-    `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
+    `doubts`: why keys of `primary_key` and `unique` do not hold for all rows.
     """
 
     name: str
@@ -145,7 +153,6 @@ class TableFacts(Struct, frozen=True):
 
     @property
     def proved(self) -> tuple[tuple[str, ...], ...]:
-        """Columns of which the source lets no two rows have the same values, NULL aside."""
         doubted = {frozenset(key) for key, _ in self.doubts}
         keys = (self.primary_key, *self.unique)
         return tuple(key for key in keys if key and frozenset(key) not in doubted)
@@ -161,11 +168,11 @@ NO_TABLE = TableFacts("", "", (_SINGLE,), ("single",))
 
 @dataclass(frozen=True)
 class SchemaFacts:
-    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
+    """`tables`: by written name, with schema.table for other schemas. `schemas`: all existing ones.
 
-    `left_out`: by real name, tables that are not the application's or that cannot be read, and why. `unread`: those of the
-    latter with foreign keys, and without their columns. `loosely_typed`: the source keeps times and UUIDs as text, so that
-    two texts may be one value.
+    `left_out`: by real name, tables that are unreadable or not the application's, and why. `unread`:
+    unreadable ones with foreign keys, without columns.
+    `loosely_typed`: times and UUIDs are texts, so two texts may be one value.
     """
 
     dialect: str
@@ -177,19 +184,16 @@ class SchemaFacts:
 
     @cached_property
     def by_real_name(self) -> Dict[str, list[TableFacts]]:
-        """Tables of all schemas by their name in the database, in lower case."""
         named: dict[str, list[TableFacts]] = {}
         for table in self.tables.values():
             named.setdefault(table.real.lower(), []).append(table)
         return named
 
     def referring(self, names: Set[str]) -> Iterator[tuple[TableFacts, ForeignKey]]:
-        """Tables with each foreign key of theirs to a table of these written names."""
         for table in (*self.tables.values(), *self.unread):
             yield from ((table, key) for key in table.foreign_keys if key.table in names)
 
     def without(self, names: Sequence[str], why: str = "--leave-out") -> SchemaFacts:
-        """The facts without these tables, by written or real name, which are left out."""
         kept = {name: table for name, table in self.tables.items() if not {name, table.real} & set(names)}
         tables = {
             name: replace(table, foreign_keys=tuple(key for key in table.foreign_keys if key.table in kept))
@@ -203,7 +207,7 @@ class SchemaFacts:
 
 
 class Slot(Struct, frozen=True):
-    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is its name in a mapping."""
+    """A column of a row tree. `alias`: a join's, '' for the row itself. `path`: its name in a mapping."""
 
     path: str
     alias: str
@@ -211,7 +215,7 @@ class Slot(Struct, frozen=True):
 
 
 class ComputedSlot(Struct, frozen=True):
-    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is its name in a mapping."""
+    """A column from SQL over `table`, '' or a join's alias. `path`: its name in a mapping."""
 
     path: str
     alias: str
@@ -229,7 +233,9 @@ class JoinPlan(Struct, frozen=True):
 
 
 class CollectionPlan(Struct, frozen=True):
-    """`link`: (child's real column, root's real column), of a climb (row's, its parent's); `column` is the aggregate's."""
+    """`link`: (child's real column, root's real column), of a climb (row's, its parent's). `column`: the
+    aggregate's.
+    """
 
     collection: Collection
     table: TableFacts
@@ -258,19 +264,16 @@ class EntityPlan(Struct, frozen=True):
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one row that is always there, and no table's."""
         return not self.entity.table
 
     @property
     def tables(self) -> Iterator[TableFacts]:
-        """The tables and views that its row trees are read from, some of them several times."""
         for one in self.rows:
             yield from () if one.table == NO_TABLE else (one.table,)
             yield from (join.table for join in one.joins)
 
     @property
     def rows(self) -> tuple[EntityPlan | CollectionPlan, ...]:
-        """The entity itself and its collections: all that rows are read of."""
         return (self, *self.collections)
 
     def collected(self, alias: str) -> CollectionPlan | None:
@@ -278,7 +281,6 @@ class EntityPlan(Struct, frozen=True):
 
     @property
     def computed(self) -> tuple[ComputedSlot, ...]:
-        """The columns made by the entity's `columns`, of its own table and of joined ones."""
         return tuple(
             ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
             for alias, table in tables_of(self).items()
@@ -288,12 +290,10 @@ class EntityPlan(Struct, frozen=True):
 
 
 def tables_of(plan: EntityPlan | CollectionPlan) -> dict[str, TableFacts]:
-    """The tables of which a row of the plan is joined, by alias; its own is ''."""
     return {"": plan.table} | {join.alias: join.table for join in plan.joins}
 
 
 def kind_of(path: str, plan: EntityPlan) -> Kind | None:
-    """The kind of the column (or aggregate, or one of a list's rows) at a path; None if nothing is at the path."""
     column = column_of(path, plan)
     if column is not None:
         return column.kind
@@ -304,7 +304,6 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
 
 
 def column_of(path: str, plan: EntityPlan) -> Column | None:
-    """The column (or that of an aggregate, or of a list's rows) at a path; None if nothing is at the path."""
     for slot in plan.slots:
         if slot.path == path:
             return slot.column
@@ -325,7 +324,7 @@ def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
 
 
 def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]:
-    """The attributes of an item without its keys: columns under their own names, overridden by the mapping's."""
+    """Attributes without keys: columns under their own names, overridden by the mapping's."""
     written = {**plan.entity.attributes, **design.attributes}
     kept = {name: Ref((name,)) for name in kept_columns(plan, design) if name not in written}
     return {**kept, **written}
@@ -333,11 +332,12 @@ def attributes_of(plan: EntityPlan, design: ItemDesign) -> Dict[str, Expression]
 
 @dataclass(frozen=True)
 class Lookup:
-    """How one changed row leads to root rows of an entity.
+    """How a changed row leads to root rows of an entity.
 
-    `values`: columns of the changed table, by written name. By default they are the root's key. Else roots are those for
-    which `columns` (real names) of the alias `parent` hold the values: an alias of the entity's joins ('' the root), or
-    with `collection` one of the list's ('' the child). `climb`: and all rows that have such a row among their ancestors.
+    `values`: columns of the changed table, by default the root's key. Else they equal `columns` (real names)
+    of the alias `parent`: in the entity's joins ('' the root), or with `collection` in the list's ('' the
+    child).
+    `climb`: also all rows with such an ancestor.
     `of_single`: each row of the changed table leads to a single entity's row.
     """
 
@@ -355,15 +355,19 @@ class Lookup:
         object.__setattr__(self, "is_root", not self.columns)
 
     def begin(self, image: Dict[str, Any]) -> tuple[Any, ...]:
-        """The start values in a row's image."""
         return (1,) if self.of_single else tuple(image[name] for name in self.values)
 
 
 class Captured(Struct, frozen=True):
-    """A table with captured changes. `name`: schema.table or table, as the source has it. `columns`: written names in a
-    mark's images. `watched`: an update that changes none of these leaves no mark (None: every update does). `texts`:
-    names and SQL with definitions that affect its rows' values: views over it, expressions of computed columns.
-    `made_by`: a word for each of these definitions."""
+    """A table with captured changes.
+
+    `name`: schema.table or table, as the source has it.
+    `columns`: written names in a mark's images.
+    `watched`: only their updates leave marks (None: all do).
+    `texts`: names and SQL with definitions that affect values: views over it, expressions of computed
+    columns.
+    `made_by`: a word for each of these definitions.
+    """
 
     name: str
     table: TableFacts
@@ -380,7 +384,7 @@ def digest_of(*texts: str) -> str:
 
 
 def columns_of(captured: Captured, names: Sequence[str]) -> list[Column]:
-    """The columns with those written names. Raises: SettingsError for a computed column of the mapping."""
+    """Raises: SettingsError for a computed column of the mapping."""
     by_name = [captured.table.column(name) for name in names]
     plain = [column for column in by_name if column is not None and column.sql is None]
     if len(plain) < len(names):

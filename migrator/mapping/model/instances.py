@@ -24,10 +24,10 @@ InstanceMode = Literal["outbox", "strict", ""]
 class Instance(Struct, frozen=True):
     """One process of a service.
 
-    `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
-    `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
-    clock. `sees`: which processes this one can see by their numbers, and `born`: its own start, so that another one there
-    can detect its end; '' if none can.
+    `version`: the service's own; `migrator`: this package's. `revision`: of its mapping; `installation`: of
+    capture. `id`, `since`, `alive_at` (last heartbeat): from the journal, in seconds of its clock.
+    `sees`: processes that this one can see by their numbers; `born`: its own start, so that another can
+    detect its end.
     """
 
     service: str
@@ -55,8 +55,7 @@ class Instance(Struct, frozen=True):
 
 
 class ServiceRegistry(Struct, frozen=True):
-    """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
-    without a heartbeat the process counts as gone."""
+    """Instances of a job, the oldest first. `now_s`: journal time. `gone_s`: timeout of heartbeats."""
 
     known: tuple[Instance, ...]
     now_s: float
@@ -68,14 +67,16 @@ class ServiceRegistry(Struct, frozen=True):
 
     @property
     def silent(self) -> list[Instance]:
-        """Those that have not deregistered; the most recent heartbeat first."""
         gone = [instance for instance in self.known if self.age_s(instance) >= self.gone_s]
         return sorted(gone, key=self.age_s)
 
     @property
     def replaced(self) -> list[Instance]:
-        """Silent instances replaced by a newer one: of the same service and host, started after their last heartbeat.
-        They may be frozen, or cut off from the journal, and still exist."""
+        """Silent instances replaced by a newer one: of the same service and host, started after their last
+        heartbeat.
+
+        They may be frozen, or cut off from the journal, and still exist.
+        """
         newest: dict[tuple[str, str], float] = {}
         for instance in self.known:
             newest[instance.service, instance.host] = max(
@@ -89,16 +90,13 @@ class ServiceRegistry(Struct, frozen=True):
 
     @property
     def marking(self) -> list[Instance]:
-        """Live instances with writes that leave marks."""
         return [instance for instance in self.living if instance.marks]
 
     def without(self, ids: Collection[str]) -> ServiceRegistry:
-        """The registry without these, as far as they are silent."""
         gone = {instance.id for instance in self.silent if instance.id in ids}
         return replace(self, known=tuple(instance for instance in self.known if instance.id not in gone))
 
     def age_s(self, instance: Instance) -> float:
-        """Since its last heartbeat."""
         return max(0.0, self.now_s - instance.alive_at)
 
 
@@ -109,18 +107,16 @@ class Instances(Protocol):
     """
 
     def enter(self, instance: Instance) -> Instance:
-        """The instance with its id and times, registered."""
+        """Register the instance; returns it with its id and times."""
 
     def beat(self, instance: Instance) -> Instance:
-        """The instance with a renewed heartbeat, and its current roles; one that was forgotten is registered again."""
+        """Renew the heartbeat and roles; registers a forgotten instance again."""
 
     def leave(self, instance: Instance) -> None: ...
 
-    def known(self) -> list[Instance]:
-        """All that have not deregistered, the oldest first."""
+    def known(self) -> list[Instance]: ...
 
-    def registry(self, gone_s: float) -> ServiceRegistry:
-        """A snapshot. `gone_s`: after so long without a heartbeat an instance counts as gone."""
+    def registry(self, gone_s: float) -> ServiceRegistry: ...
 
     def forget_silent(self, older_than_s: float) -> int:
         """Forget instances with an older last heartbeat; returns how many."""
@@ -133,13 +129,12 @@ Standing = Literal["first", "newest", "new", "old"]
 
 
 class MarkedColumns(Struct, frozen=True):
-    """The columns of marks of one table, and those with a change that leaves a mark; None: any change."""
+    """Columns in marks of one table, and columns whose changes leave a mark; None: any change."""
 
     held: tuple[str, ...]
     watched: tuple[str, ...] | None
 
     def beyond(self, other: MarkedColumns) -> set[str]:
-        """Columns in marks by this one, but not in marks by the other; `*` for any."""
         found = set(self.held) - set(other.held)
         if other.watched is not None:
             found |= {"*"} if self.watched is None else set(self.watched) - set(other.watched)
@@ -148,10 +143,11 @@ class MarkedColumns(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """`digest` is of the mapping and the columns that it reads, `mapping` of the mapping alone. `answers`: by pattern,
-    the digest of its answer. `marked`: by table the columns of marks; None if not known. `meaning`: equal if the same
-    items are made from the same columns in the same way, in any wording; '' if not known. `text`: of the mapping, if
-    available."""
+    """`digest`: of the mapping and the columns that it reads; `mapping`: of the mapping alone.
+
+    `answers`: digests by pattern. `marked`: columns of marks by table; None if unknown.
+    `meaning`: equal if the same items are made from the same columns, in any wording; '' if unknown.
+    """
 
     digest: str
     mapping: str
@@ -161,11 +157,11 @@ class Revision:
     text: str = field(default="", compare=False, repr=False)
 
     def is_same(self, other: Revision) -> bool:
-        """Whether writers of both may work side by side: they make the same items."""
+        """Whether both make the same items, so that writers may run concurrently."""
         return self.digest == other.digest or (self.meaning != "" and self.meaning == other.meaning)
 
     def unmarked_by(self, other: Revision) -> list[str] | None:
-        """Marked by this one and not by the other, as table or table.column; None if not known."""
+        """Columns that only this one marks, as table or table.column; None if unknown."""
         if self.marked is None or other.marked is None:
             return None
         found: list[str] = []
@@ -177,30 +173,30 @@ class Revision:
         return found
 
     def unmarked(self, newest: Newest | None) -> list[str] | None:
-        """As unmarked_by, for the job's newest revision and this one."""
         if newest is None or newest.revision.is_same(self):
             return []
         return newest.revision.unmarked_by(self)
 
     def named_by(self, newest: Newest | None, whole: Callable[[], Revision]) -> Revision:
-        """The newest one, if it is this one in other words. `whole`: this one with its meaning."""
+        """The newest revision, if it is this one in other words. `whole`: this one with its meaning."""
         if newest is None or newest.revision.digest == self.digest:
             return self
         return newest.revision if newest.revision.is_same(whole()) else self
 
 
 class Answered(Struct, frozen=True):
-    """The digest of a pattern's answer in the newest revision, and since when, by the journal's clock."""
+    """The digest of a pattern's answer in the newest revision, and its begin by the journal's clock."""
 
     digest: str
     since: float
 
 
 class Newest(Struct, frozen=True):
-    """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
+    """The revision of the job's writers. `since`: seconds of the journal's clock, 0 of the first one.
 
-    `runs_before`: the highest number of a run at that time; results of such runs are useless if an older revision became
-    the newest again. `answers`: by pattern; comparisons from before an answer's `since` do not count for it.
+    `runs_before`: the highest run number then; earlier results are useless if an older revision became the
+    newest again.
+    `answers`: by pattern; comparisons before an answer's `since` do not count.
     """
 
     revision: Revision
@@ -210,33 +206,31 @@ class Newest(Struct, frozen=True):
 
 
 class Revisions(Protocol):
-    """One writer's own revision among those of its job. Every method is one transaction."""
+    """One writer's own revision of its job. Every method is one transaction."""
 
     def enter(self, writer: Writer) -> None:
-        """Writes down that the writer works by it. Raises: OldRevisionError if it is not the newest."""
+        """Record the writer's revision. Raises: OldRevisionError if it is not the newest."""
 
     def leave(self, writer: Writer) -> None: ...
 
-    def is_old(self) -> bool:
-        """Whether another one is the newest."""
+    def is_old(self) -> bool: ...
 
-    def old(self, writers: Sequence[Writer]) -> list[Writer]:
-        """Writers of the job by another revision than the newest."""
+    def old(self, writers: Sequence[Writer]) -> list[Writer]: ...
 
 
 _BEATS_A_SILENCE = 6
 
 
 class Lifetimes(Struct, frozen=True):
-    """`request_s`: the longest time of one request, from its signature to its effect. `silent_s`: a writer that has not
-    renewed its heartbeat for so long sends nothing more."""
+    """`request_s`: maximum time of one request, from its signature to its effect. `silent_s`: without a
+    heartbeat for so long a writer sends nothing more.
+    """
 
     request_s: float = 60.0
     silent_s: float = 30.0
 
     @property
     def beat_s(self) -> float:
-        """Interval of heartbeats, short enough that some may fail."""
         return self.silent_s / _BEATS_A_SILENCE
 
     @property
@@ -251,9 +245,10 @@ class Lifetimes(Struct, frozen=True):
 
     @property
     def late_s(self) -> float:
-        """After so long without a heartbeat, requests signed before a process was frozen are no longer accepted.
+        """After so long without a heartbeat, requests signed before a process was frozen are rejected.
 
-        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
+        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes
+        ahead.
         """
         return max(self.gone_s, self.ripe_s)
 
@@ -271,8 +266,11 @@ UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "changes"}
 
 
 class Throttle(Struct, frozen=True):
-    """The user's limit for all backfills and relays of a job. `max_write_units`: per second and process; None: the limit
-    of the job or the command line. `who`, `since`: who set it last, and when, by the journal's clock."""
+    """The user's limit for all backfills and relays of a job.
+
+    `max_write_units`: per second and process; None: the limit of the job or the command line. `who`, `since`:
+    who set it last, and when.
+    """
 
     paused: bool = False
     max_write_units: int | None = None
@@ -286,9 +284,12 @@ AS_SET = Throttle()
 
 
 class Advance(Struct, frozen=True):
-    """Progress of a process. `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work,
-    successful or not; `trouble`: what is being retried. `items`, `write_units`: written since it began; `lag_s`: of the
-    oldest waiting mark."""
+    """Progress of a process.
+
+    `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work, even a failed one.
+    `trouble`: the retried work. `items`, `write_units`: written since it began. `lag_s`: of the oldest
+    waiting mark.
+    """
 
     done: int = 0
     left: int = 0
@@ -300,8 +301,9 @@ class Advance(Struct, frozen=True):
 
 
 class WorkMinute(Struct, frozen=True):
-    """Totals of a process since its start, at its last heartbeat of one minute, and the lag then. `begun_at`: the minute,
-    in seconds since 1970 by the journal's clock."""
+    """Totals of a process since its start, and its lag, at the last heartbeat of a minute. `begun_at`: seconds
+    since 1970 by the journal's clock.
+    """
 
     process: str
     begun_at: int
@@ -313,10 +315,11 @@ class WorkMinute(Struct, frozen=True):
 class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
-    `done`: rows or marks since it began; `left`: as many wait. `rate`: done per second lately; `fall`: by how much `left`
-    shrank per second lately, below 0 if it grew. `silent_s`: time since it last finished a unit of work. `held`: why it
-    waits on purpose, `trouble`: what it retries; '' for nothing. `sees`, `born`: as an Instance's. The journal gives
-    `id`, `since` and `alive_at` (its clock's seconds).
+    `done`: rows or marks since it began; `left`: waiting ones.
+    `rate`: recently done per second. `fall`: recent decrease of `left` per second, below 0 if it grew.
+    `silent_s`: time since it last finished a unit of work.
+    `held`: why it waits on purpose. `trouble`: what it retries.
+    `sees`, `born`: as an Instance's. `id`, `since`, `alive_at`: from the journal, in its clock's seconds.
     """
 
     kind: ProcessKind
@@ -342,7 +345,6 @@ class ProcessState(Struct, frozen=True):
 
     @property
     def usual_rate(self) -> float:
-        """Done per second since it began."""
         return self.done / max(1.0, self.alive_at - self.since)
 
 
@@ -357,8 +359,6 @@ class Failure(Struct, frozen=True):
 
 
 class Operations(Struct, frozen=True):
-    """All of a job at one moment. `now_s`: the journal's time."""
-
     processes: Sequence[ProcessState]
     failures: Sequence[Failure]
     throttle: Throttle
@@ -366,8 +366,10 @@ class Operations(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """The share of one process in the budgets of `scope`: one of so many `parts` of each, 0 for nothing yet; and so many
-    connections to the source, 0 for as many as it likes. `scope`: a run, or a kind of processes."""
+    """One process's share of the budgets of `scope` (a run, or a kind of processes).
+
+    One of so many `parts`, 0 for nothing yet; connections to the source: 0 for no limit.
+    """
 
     id: str
     scope: str
@@ -376,8 +378,9 @@ class Share(Struct, frozen=True):
 
 
 class Beat(Struct, frozen=True):
-    """The journal's answer to a heartbeat. `parts`: the number of processes that share the budgets from now on, 0 if this
-    one has no part yet."""
+    """The journal's answer to a heartbeat. `parts`: number of processes that share the budgets, 0 if this one
+    has no part yet.
+    """
 
     state: ProcessState | None
     parts: int
@@ -393,7 +396,7 @@ are removed. '': done."""
 
 
 class RevisionChange(Struct, frozen=True):
-    """`before` and `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
+    """`before`, `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
 
     number: int
     before: str

@@ -22,7 +22,7 @@ RunState = Literal["running", "interrupted", "failed", "done"]
 
 
 class RunIdentity(Struct, frozen=True):
-    """Identity of a run's work: an unfinished run of an equal identity is resumed."""
+    """An unfinished run of an equal identity is resumed."""
 
     kind: RunKind
     job: str
@@ -43,8 +43,6 @@ class Run(Struct, frozen=True):
 
 
 class Tally(Counts, frozen=True):
-    """Counts of a page, an entity, a run."""
-
     rows: int = 0
     items: int = 0
     refused: int = 0
@@ -55,7 +53,7 @@ class Tally(Counts, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A range of keys of one entity: after < key <= upto."""
+    """Keys of one entity: after < key <= upto."""
 
     entity: str
     number: int
@@ -82,9 +80,11 @@ FindingKind = Literal[
 class Finding(Struct, frozen=True):
     """A refused row or a difference. Names keys and attributes, never a value.
 
-    `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
-    the item's type ('' if it has none), `owner` the row that has the item's key, as in `_src` (''). Programs must not
-    parse `reason`: it is for people.
+    Each of these may be '':
+    `source_key`: the row.
+    `item_key`: the item's key as JSON text; `item_type`: its type.
+    `owner`: the row that has the item's key, as in `_src`.
+    `reason`: for people; programs must not parse it.
     """
 
     kind: FindingKind
@@ -98,7 +98,7 @@ class Finding(Struct, frozen=True):
 
 
 class SegmentState(Struct, frozen=True):
-    """A scan segment's checkpoint: where to continue (None: at the start), whether done, and the counts so far."""
+    """A scan segment's checkpoint: where to continue (None: at the start), and the counts."""
 
     start: ItemKey | None = None
     done: bool = False
@@ -120,15 +120,14 @@ class Progress(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def page_planned(self, entity: str, number: int) -> None:
-        """Before the entity is started; nothing of the page is read yet."""
+    def page_planned(self, entity: str, number: int) -> None: ...
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
 
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
 
     def others_done(self, entity: str, tally: Tally) -> None:
-        """Other processes of the run have done so much since this was called last."""
+        """Called with the work of other processes since the last call."""
 
     def entity_done(self, entity: str) -> None: ...
 
@@ -137,7 +136,7 @@ class Progress(Protocol):
 
 
 class FindingGroup(Struct, frozen=True):
-    """Findings of one kind, entity and attribute ('' if they are of a whole row)."""
+    """Findings of one kind, entity and attribute ('' for a whole row)."""
 
     kind: str
     entity: str
@@ -146,11 +145,12 @@ class FindingGroup(Struct, frozen=True):
 
 
 class FindingGroups(Protocol):
-    """Each method is one transaction. A relay's findings are all open ones of its job and table, found by any relay.
-    Raises, from each method: StoppedError if the journal is unreachable."""
+    """Each method is one transaction. A relay's findings are all open ones of its job and table, found by any
+    relay.
 
-    def groups(self, run: Run) -> Sequence[FindingGroup]:
-        """The largest first."""
+    Raises, from each method: StoppedError if the journal is unreachable.
+    """
 
-    def some(self, run: Run, group: FindingGroup, limit: int) -> Sequence[Finding]:
-        """The first ones of a group, as they were found."""
+    def groups(self, run: Run) -> Sequence[FindingGroup]: ...
+
+    def some(self, run: Run, group: FindingGroup, limit: int) -> Sequence[Finding]: ...

@@ -37,13 +37,16 @@ database's log."""
 
 
 class TableCapture(Struct, frozen=True):
-    """How one table is captured. `extra`: it has migrator's triggers, and the mapping no longer reads it; `services`: it
-    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no
-    mark; `refused`: writes by others than `migrator reverse` are refused; `unread`: of a DynamoDB table, no stream
-    contains all its changes. `lost`: the slot of the database's log misses changes; `unidentified`: the log lacks columns
-    of keys or links.
+    """How one table is captured.
 
-    If stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
+    `extra`: has triggers, but the mapping no longer reads it.
+    `services`: neither has nor needs triggers.
+    `partition`: new since the install; only a TRUNCATE of it leaves no mark.
+    `refused`: writes by others than `migrator reverse` are refused.
+    `unread`: no stream contains all changes of the DynamoDB table.
+    `lost`: the slot of the database's log misses changes.
+    `unidentified`: the log lacks columns of keys or links.
+    `came`, `gone`: columns that stale triggers should name, or should not.
     """
 
     table: str
@@ -53,7 +56,9 @@ class TableCapture(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """Statements of one transaction (MariaDB and MySQL commit each), and their reversal. `table`: '' for migrator's own."""
+    """Statements of one transaction (MariaDB and MySQL commit each), and their reversal. `table`: '' for
+    migrator's own.
+    """
 
     table: str
     statements: tuple[str, ...]
@@ -77,11 +82,10 @@ class CaptureRecord(Protocol):
     def installed(self) -> Installation | None: ...
 
     def install(self) -> None:
-        """Start a new installation, regardless of the one before: pending marks were lost, or there were none. Tickets
-        continue."""
+        """Start a new installation: pending marks were lost, or there were none. Tickets continue."""
 
     def uninstall(self) -> None:
-        """Its tickets stay known."""
+        """Remove the installation; tickets stay known."""
 
 
 class Capture(Protocol):
@@ -95,33 +99,29 @@ class Capture(Protocol):
         """The means of capture, in the plural: triggers, streams, publication and slot."""
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        """The tables to capture, ordered by name; without views with changes declared in the mapping."""
+        """Tables by name, without views that have `changes:` in the mapping."""
 
-    def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
-        """All reasons why changes of the tables cannot be captured, with what to do."""
+    def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]: ...
 
     def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
-        """Changes of the tables that would leave no mark, and that must not be made therefore."""
+        """Changes that would leave no mark, and therefore must not be made."""
 
     def installation(self) -> Installation | None: ...
 
     def install_steps(
         self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
     ) -> list[Step]:
-        """The remaining steps until every table is captured as it should be.
+        """Remaining steps until every table is captured.
 
         If services have left the marks so far, triggers are installed before the marks become theirs.
         """
 
     def refuse_steps(self, tables: Sequence[TableFacts]) -> list[Step]:
-        """The remaining steps until only `migrator reverse` can write these tables. An install that captures such a table
-        again undoes them."""
+        """Remaining steps until only `migrator reverse` can write these tables. A later install undoes them."""
 
-    def uninstall_steps(self) -> list[Step]:
-        """Steps that remove everything of migrator's; its tables last."""
+    def uninstall_steps(self) -> list[Step]: ...
 
-    def taken_away(self, tables: Sequence[str]) -> str:
-        """The result of an uninstall with steps for these tables, as a sentence for people."""
+    def taken_away(self, tables: Sequence[str]) -> str: ...
 
     def do(self, step: Step) -> None: ...
 
@@ -149,10 +149,12 @@ TICKETS_AN_EPOCH = 10**12
 class Mark:
     """A durable note that a row changed: of a captured table with its images, or of a root to process.
 
-    `table`: schema.table (or table) as the source has it, '' if `root` is named. `keys`: item keys that the root had.
-    `cursor`: where the work on a mark of many roots continues ('' at its start). `tries`: how often it failed. `fault`:
-    why it cannot be read; '' if it can. `age_s`: how long ago the row changed when the mark was taken, by the source's
-    clock.
+    `table`: schema.table (or table) as the source has it, '' if `root` is named.
+    `keys`: item keys that the root had.
+    `cursor`: where a mark of many roots continues ('' at its start).
+    `tries`: number of failures.
+    `fault`: why it cannot be read, or ''.
+    `age_s`: since the change, when the mark was taken, by the source's clock.
     """
 
     id: int
@@ -168,7 +170,7 @@ class Mark:
 
     @property
     def is_of_whole_table(self) -> bool:
-        """Whether any row of the table may have changed, as after a TRUNCATE in a log."""
+        """Whether any row may have changed, as after a TRUNCATE in a log."""
         has_image = self.before is not None or self.after is not None
         return bool(self.table) and self.root is None and not has_image and not self.fault
 
@@ -182,10 +184,14 @@ SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator 
 
 
 class SlotLag(Struct, frozen=True):
-    """`slot`: '' if the server keeps its log by its age. `bytes_behind`: of log that is not copied yet; `bytes_kept`:
-    that the server keeps; `bytes_left`: before the slot is lost, None without a limit; `seconds`: since the moment up to
-    which all is copied. `lost`: why changes may be missing, '' if none is. `keeps_s`: how long the log is kept, copied or
-    not; None without a limit, or for a slot."""
+    """`slot`: '' if the server keeps its log by age.
+
+    `bytes_behind`: not copied yet. `bytes_kept`: by the server. `bytes_left`: before the slot is lost, None
+    without a limit.
+    `seconds`: since the moment up to which all is copied.
+    `lost`: why changes may be missing, or ''.
+    `keeps_s`: how long the log is kept, copied or not; None without a limit, or for a slot.
+    """
 
     slot: str
     bytes_behind: int
@@ -233,8 +239,11 @@ def _size(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MarksState:
-    """`oldest_age_s`: of the oldest mark that is ripe, 0 if none waits. `failed`: marks that were put back. `rows`: rows
-    that the marks name, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of a captured log."""
+    """`oldest_age_s`: of the oldest ripe mark, 0 if none waits. `failed`: marks put back.
+
+    `rows`: named by the marks, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of
+    a captured log.
+    """
 
     waiting: int = 0
     oldest_age_s: float = 0.0
@@ -245,7 +254,7 @@ class MarksState:
 
 
 class Change(Struct, frozen=True):
-    """A row that a service's transaction changed: images as in marks, None if the row does not exist."""
+    """A row that a service's transaction changed: images as in marks."""
 
     table: str
     before: Any = None
@@ -254,49 +263,47 @@ class Change(Struct, frozen=True):
 
 class ShownMarks(Protocol):
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        """The marks that the changes would be, kept nowhere; with images as Marks.take gives them."""
+        """Marks of the changes, not stored; with images as from Marks.take."""
 
 
 class ChangeMarks(ShownMarks, Protocol):
     """Marks of changes that are about to be committed, kept outside of their transaction."""
 
-    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
-        """A mark for each change, committed, ripe after `wait_s`."""
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]: ...
 
 
 class Marks(Protocol):
-    """Marks in the source. Every method is one transaction of its own."""
+    """Marks in the source. Every method is one transaction."""
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Ripe marks that no other relay works on, oldest id first; they are this relay's until the lease ends.
+        """Lease free ripe marks, lowest id first.
 
-        A lease only saves work: a mark may be processed by two. Marks with ids below those that were taken last (of a
+        A lease only saves work: two relays may process a mark. Marks with lower ids than the last taken (of a
         transaction that committed late, or that waited) may come some takes later.
         """
 
     def from_the_first(self) -> None:
-        """The next take reads all marks, so that none is left waiting."""
+        """Make the next take read all marks, so that none is left waiting."""
 
     def finish(self, ids: Sequence[int]) -> int:
-        """Delete the marks and return how many were there: others may have finished some of them."""
+        """Delete the marks and return how many existed: others may have finished some."""
 
     def advance(self, mark: Mark, cursor: str) -> None:
-        """The mark's work continues after `cursor`, behind all marks that wait; it may get another id."""
+        """Continue the mark's work after `cursor`, behind all waiting marks; its id may change."""
 
     def release(self, ids: Sequence[int]) -> None:
-        """Give marks back as they were; any relay may take them."""
+        """Give marks back unchanged."""
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
-        """Give marks back, one failure more counted, to be taken again after `wait_s`."""
+        """Give marks back with one more failure, to be taken again after `wait_s`."""
 
     def discard_failed(self, tries: int) -> int:
-        """Delete the marks that were put back so often, or more often; how many there were."""
+        """Delete marks with at least so many failures; returns how many."""
 
-    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
-        """A mark for each root, with item keys that it had."""
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None: ...
 
     def look(self, after: int, count: int, *, free: bool = False) -> list[Mark]:
-        """Marks with an id above `after`, in the order of ids; `free`: only ripe marks that no relay works on."""
+        """Marks by id above `after`. `free`: only ripe marks that no relay processes."""
 
     def state(self) -> MarksState: ...
 
@@ -307,9 +314,9 @@ class TriedMarks(Marks, Protocol):
 
 
 class KeptMark(Struct, frozen=True):
-    """A change that a journal keeps until it is processed. `before`, `after`: images as text; None if the row does not
-    exist. `changed_at`: by the reporter's clock, seconds since 1970. `ready_in_s`: how long it waits before it may be
-    taken."""
+    """A change that a journal keeps. `before`, `after`: images as text. `changed_at`: reporter's clock, seconds
+    since 1970. `ready_in_s`: delay before it may be taken.
+    """
 
     table: str
     before: str | None
@@ -322,10 +329,10 @@ class MarkKeeper(Marks, Protocol):
     """Marks in a journal, of a source that cannot keep them itself."""
 
     def store(self, marks: Sequence[KeptMark]) -> None:
-        """Committed when it returns, with growing ids in their order. Stored twice does no harm."""
+        """Commit marks with growing ids in their order. Storing them twice is harmless."""
 
     def discard(self) -> None:
-        """Deletes all marks: capture is removed."""
+        """Delete all marks: capture is removed."""
 
 
 class Tickets(Protocol):
@@ -334,14 +341,13 @@ class Tickets(Protocol):
     def draw(self) -> int:
         """A number higher than all drawn before; committed before it is returned."""
 
-    def highest(self) -> int:
-        """The last ticket drawn; epoch * 10^12 if none was."""
+    def highest(self) -> int: ...
 
     def installation(self) -> str:
-        """Identity of this installation of capture, which differs from any other one and outlives an epoch."""
+        """A unique identity of this installation of capture, which outlives an epoch."""
 
     def raise_epoch(self, above: int) -> int:
-        """Move on to an epoch with all tickets higher than `above`; returns the new epoch."""
+        """Begin an epoch with all tickets higher than `above`, and return it."""
 
 
 class TriedTickets(Tickets, Protocol):
@@ -361,8 +367,9 @@ kept_changed: a service changed attributes of its own since they were read; no c
 
 
 class Outcome(NamedTuple):
-    """Result of one conditional write. `owner`: the `_src` of the other row's item or tombstone. `why`: why it is
-    unwritten. `ticket`: of the item in the way, 0 for none."""
+    """Result of one conditional write. `owner`: `_src` of the other row's item or tombstone. `ticket`: of the
+    item in the way, 0 for none.
+    """
 
     item: EncodedItem
     verdict: Verdict
@@ -374,34 +381,37 @@ class Outcome(NamedTuple):
 class ConditionalStore(Protocol):
     """Writes concurrently with other writers; a tombstone is an item of the type `_tombstone`.
 
-    Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items written.
+    Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items
+    written.
     """
 
     def write(self, items: Sequence[EncodedItem], *, fresh: bool = False) -> list[Outcome]:
-        """Puts each item by rule 3, no two under one key; outcomes in the order of `items`.
+        """Put each item by rule 3, no two under one key; outcomes in the order of `items`.
 
-        The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not higher.
-        `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
+        The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not
+        higher. `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
         """
 
     def write_together(self, groups: Sequence[Sequence[EncodedItem]]) -> list[Outcome]:
-        """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
+        """Put each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
 
-        A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item is
-        refused, the others of its group are `rolled_back`. Raises: ItemRefusedError if DynamoDB does not
-        take a group for another reason.
+        A group is one transaction (see table.py), and no two items of all groups are under one key. If an
+        item is refused, the others of its group are `rolled_back`. Raises: ItemRefusedError if DynamoDB
+        rejects a group for another reason.
         """
 
-    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
-        """Delete each tombstone with an unchanged ticket; returns how many there were."""
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int: ...
 
 
 class OwnStore(Protocol):
-    """Writes of a single writer to a table that holds foreign items too. Raises: as a ConditionalStore does."""
+    """Writes of a single writer to a table with foreign items. Raises: as a ConditionalStore does."""
 
     def write_own(self, items: Sequence[EncodedItem]) -> list[Outcome]:
-        """Put each item if the key is free, or holds an item of the same source, or a tombstone, regardless of tickets;
-        no two under one key. Outcomes in the order of `items`: stored, owned_by_other or unwritten."""
+        """Put each item if the key is free, or holds an item of the same source, or a tombstone, regardless of
+        tickets; no two under one key.
+
+        Outcomes in the order of `items`: stored, owned_by_other or unwritten.
+        """
 
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
@@ -425,52 +435,48 @@ class Memory(Protocol):
     """Keys that cannot be computed again, and keys that two roots want. Each method is one transaction."""
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
-        """The remembered keys of each root before. If its ticket is not higher, it becomes `ticket`, and the intended
-        keys are added; if it is higher, nothing is changed."""
+        """Earlier keys of each root. If its ticket is not higher, it becomes `ticket` and the intended keys are
+        added; else nothing changes.
+        """
 
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         """Remember only the current keys, if the highest ticket still is `ticket`."""
 
     def request_keys(self, requests: Sequence[KeyRequest], ticket: int) -> None:
-        """`ticket`: of the reading in which the rows want the keys; the highest one of each request is kept."""
+        """Record requests. `ticket`: of the read of the rows; the highest of each request is kept."""
 
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]: ...
 
     def reached(self, ticket: int) -> None:
-        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
+        """Record a ticket before items are written with it: it stays known when the source is restored."""
 
-    def highest(self) -> int:
-        """The highest ticket that was reached; 0 if none was."""
+    def highest(self) -> int: ...
 
     def withdraw(self, requests: Sequence[KeyRequest], ticket: int) -> None:
-        """Forget these requests, as far as no later reading than that of `ticket` made them; those that are gone are no
-        fault."""
+        """Forget these requests, unless a later reading than that of `ticket` made them. Missing ones are ignored."""
 
 
 class OpenFindings(Protocol):
-    """Findings of live change that stay open until their row is processed without fault, by any run of the job. One of a
-    kind for each row, item key and attribute. Each method is one transaction."""
+    """Findings of live change that stay open until any run of the job processes their row without fault. One of
+    a kind for each row, item key and attribute. Each method is one transaction.
+    """
 
     def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
-        """Open the findings; close open ones of the processed roots that were not found again.
+        """Open the findings; close other open ones of the processed roots.
 
         `tickets`: of the read of each root; findings of a newer read stay unchanged.
         """
 
     def close_marks(self) -> None:
-        """No mark is left that could not be processed."""
+        """Close findings of marks: none is left that could not be processed."""
 
-    def keep_entities(self, names: Collection[str]) -> None:
-        """Close findings of rows of other entities, which are no longer processed."""
+    def keep_entities(self, names: Collection[str]) -> None: ...
 
-    def counts(self, above: int = -1) -> dict[str, int]:
-        """Open findings per kind, of readings with tickets above that one."""
+    def counts(self, above: int = -1) -> dict[str, int]: ...
 
-    def read(self, limit: int | None = None) -> list[Finding]:
-        """The oldest readings first."""
+    def read(self, limit: int | None = None) -> list[Finding]: ...
 
-    def roots(self) -> list[Root]:
-        """The rows that open findings are of."""
+    def roots(self) -> list[Root]: ...
 
 
 WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
@@ -478,8 +484,11 @@ WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
 
 
 class Writer(Struct, frozen=True):
-    """A process that writes items. `since`: start of its oldest work in progress, `alive_at` its last heartbeat, both in
-    seconds of the journal's clock; `fenced`: asked to stop."""
+    """A process that writes items.
+
+    `since`: start of its oldest work in progress, `alive_at`: last heartbeat, in seconds of the journal's
+    clock. `fenced`: asked to stop.
+    """
 
     id: str
     kind: WriterKind
@@ -497,19 +506,19 @@ class Writers(Protocol):
     """Registered writers of one table, so that unsafe combinations are refused. Every method is one transaction."""
 
     def enter(self, kind: WriterKind) -> Writer:
-        """Registers a writer. 'fast' is given only while no other kind but 'undo' ever was here; else it is
-        'conditional'."""
+        """Register a writer. It is 'fast' only if no other kind but 'undo' was ever registered; else
+        'conditional'.
+        """
 
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
-        """Renew the heartbeat; `begins`: all work in progress begins now. Returns whether it was fenced."""
+        """Renew the heartbeat; returns whether it was fenced. `begins`: all work in progress begins now."""
 
     def leave(self, writer: Writer) -> None: ...
 
     def fence(self) -> list[Writer]:
-        """Admit no fast writer from now on, and ask the running ones to stop. Returns those that are (or may be) alive."""
+        """Admit no fast writer from now on, and ask running ones to stop. Returns those that may be alive."""
 
-    def living(self, silent_s: float) -> list[Writer]:
-        """Writers whose last heartbeat is younger than `silent_s`."""
+    def living(self, silent_s: float) -> list[Writer]: ...
 
 
 # ── A source's knowledge of the writers of its tables, and how their rights are revoked ──
@@ -518,12 +527,12 @@ class Writers(Protocol):
 class ActivityCounts(Struct, frozen=True):
     """Changes of tables as the engine counts them; only the difference of two readings has a meaning.
 
-    `tables`: by the requested names; without those that the engine does not count. `whole`: of all tables that triggers
-    capture, counted by the marks that they left; None without capture. `source`: what counts, in words.
-    `blind`: why the engine does not count by table, '' if it does. `open`: transactions that have written and not ended,
-    by an id of the engine's, with the table that they write ('' if unknown); None without the right to see them, which
-    `unseen` names. `who`: their user and program, by the same id, if the engine reports them. `may_write`: roles by
-    table, if everybody may read them.
+    `tables`: by requested names; without those that the engine does not count.
+    `whole`: of all tables that triggers capture, by marks; None without capture.
+    `source`: what counts, in words. `blind`: why the engine does not count by table.
+    `open`: transactions with writes, by the engine's id, with their table ('' if unknown); None without the
+    right to see them, which `unseen` names.
+    `who`: their user and program. `may_write`: roles by table, if everybody may read them.
     """
 
     tables: Mapping[str, str]
@@ -541,21 +550,18 @@ class Activity(Protocol):
 
     def look(self, tables: Sequence[str]) -> ActivityCounts: ...
 
-    def views(self) -> set[str]:
-        """Views, by their real names."""
+    def views(self) -> set[str]: ...
 
     def named(self) -> set[str]:
-        """Tables of the source that the job names, by capture's names: facts may not contain them."""
+        """Tables that the job names, as in capture: facts may not contain them."""
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
         """Statements that revoke the right to write these tables, for a person to run."""
 
-    def drops(self, tables: Sequence[str]) -> list[str]:
-        """Statements that drop these tables, in their order."""
+    def drops(self, tables: Sequence[str]) -> list[str]: ...
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """Marks by table, '' for rows to process, and changes of these tables that are not marks yet; capture must be
-        installed."""
+        """Marks by table, '' for rows to process, and changes that are not marks yet; capture must be installed."""
 
 
 FRESH_S = 23 * 3600.0
@@ -592,8 +598,9 @@ class Shard(Struct, frozen=True):
 
 
 class StreamState(Struct, frozen=True):
-    """The stream of a table as it is now. `arn`: '' if it never had one; a table that was created again, or its stream
-    disabled and enabled, has another. `view`: which images its records hold."""
+    """A table's stream. `arn`: '' if it never had one; it changes with a new table, or a disabled and enabled
+    stream. `view`: which images records contain.
+    """
 
     arn: str
     is_on: bool
@@ -603,11 +610,11 @@ class StreamState(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """One change of one item. Images identify the rows that may have changed, and are never applied: the item may be
-    newer by the time a record is read (see docs/decisions/0029-streams.md).
+    """One change of one item. Images identify rows, and are never applied: the item may be newer (see
+    docs/decisions/0029-streams.md).
 
-    `created_at`: seconds since 1970 by the service's clock, rounded down to whole ones. `old_wired`, `new_wired`: the
-    images in DynamoDB's own form, in which sets differ from lists.
+    `created_at`: whole seconds since 1970 by the service's clock. `old_wired`, `new_wired`: images in
+    DynamoDB's own form, in which sets differ from lists.
     """
 
     sequence: str
@@ -620,7 +627,7 @@ class StreamRecord:
 
 
 class RecordPage(Struct, frozen=True):
-    """Records of one shard in their order. `next_iterator`: None if the shard was closed and this was its last page."""
+    """Records of one shard in order. `next_iterator`: None after the last page of a closed shard."""
 
     records: list[StreamRecord]
     next_iterator: str | None
@@ -634,7 +641,7 @@ class StreamPosition(Struct, frozen=True):
 
 
 class StreamSource(Protocol):
-    """The stream of one table. Each call retries transient failures, and raises StoppedError if they persist.
+    """The stream of one table. Calls retry transient failures, and raise StoppedError if they persist.
 
     `mend`: what to do if changes may be lost; the end of messages.
     """
@@ -646,13 +653,13 @@ class StreamSource(Protocol):
         """Raises: TargetError if the table does not exist."""
 
     def iterator(self, stream: str, shard: str, position: StreamPosition) -> str:
-        """Iterator at the start of `records`; valid for 15 minutes.
+        """An iterator for `records`, valid for 15 minutes.
 
         Raises: LostRecordsError if the stream no longer contains this position, or the shard.
         """
 
     def records(self, stream: str, shard: str, iterator: str, limit: int) -> RecordPage:
-        """The next records, `limit` or fewer (1,000 and 1 MB at most); none if none are there yet.
+        """At most `limit` records (1,000 and 1 MB), possibly none yet.
 
         Raises: ExpiredIteratorError; LostRecordsError as above.
         """
@@ -662,9 +669,12 @@ class StreamSource(Protocol):
 
 
 class Checkpoint(Struct, frozen=True):
-    """The progress in a shard. `sequence`: of the last record of those all processed; '' for none yet. `passed_at`:
-    everything created earlier is processed, by the journal's clock. `owner`: the reader that has it until `leased_until`;
-    '' for none."""
+    """The progress in a shard.
+
+    `sequence`: of the last processed record; '' for none yet.
+    `passed_at`: everything created earlier is processed, by the journal's clock.
+    `owner`: the reader until `leased_until`; '' for none.
+    """
 
     shard: str
     parent: str
@@ -676,51 +686,52 @@ class Checkpoint(Struct, frozen=True):
 
 
 class Checkpoints(Struct, frozen=True):
-    """Checkpoints of a stream's shards, and the time by the journal's clock at which they were read."""
+    """A stream's checkpoints, and the journal's time when they were read."""
 
     now: float
     shards: tuple[Checkpoint, ...]
 
     def lags_s(self) -> dict[str, float]:
-        """By unfinished shard its lag in seconds; also of one that waits for its parent or a reader."""
+        """Lag of unfinished shards; also of one that waits for its parent or a reader."""
         open_shards = (shard for shard in self.shards if not shard.is_finished)
         return {shard.shard: max(0.0, self.now - shard.passed_at) for shard in open_shards}
 
 
 class StreamJournal(Protocol):
-    """Checkpoints of the stream of one table, for one job. Every method is one transaction; all times are the journal's.
+    """Checkpoints of the stream of one table, for one job. Every method is one transaction; all times are the
+    journal's.
 
-    A reader is named by its `owner`, which no other one ever has.
+    `owner`: a reader's name, which no other one ever has.
     """
 
-    def stream(self) -> str:
-        """The stream that was begun with; '' for none."""
+    def stream(self) -> str: ...
 
     def begin(self, stream: str) -> None:
-        """Switch to this stream, with no shard processed yet. Checkpoints of the former one are forgotten."""
+        """Switch to this stream, and forget checkpoints of the former one."""
 
     def list_shards(self, stream: str, shards: Sequence[Shard], age_s: float) -> None:
-        """The stream named these shards so many seconds ago.
+        """Record the stream's shards of so many seconds ago.
 
-        A new one was absent from the list before, so that all its records are younger. Finished ones that it has not
-        listed for days are forgotten.
+        A new one was absent from the list before, so all its records are younger. Finished ones that it has
+        not listed for days are forgotten.
         """
 
     def claim(self, stream: str, owner: str, lease_s: float) -> Checkpoints:
-        """Claim shards for the reader, by `allotted`; those beyond become free at once. Call it between two batches only:
-        lost shards must not be in progress."""
+        """Claim shards for the reader, by `allotted`; surplus ones become free at once. Call it between two
+        batches only: lost shards must not be in progress.
+        """
 
     def renew(self, stream: str, owner: str, lease_s: float, passed_at: Mapping[str, float]) -> set[str]:
-        """The shards that still are the reader's, now for so long from now on; how far each of them is passed."""
+        """Renew the reader's leases and progress; returns its shards."""
 
     def save(self, stream: str, owner: str, done: Checkpoint) -> bool:
-        """The checkpoint: `sequence`, `passed_at`, `is_finished`. False, with nothing kept, if another reader has it."""
+        """Save `sequence`, `passed_at`, `is_finished`. Returns False, with nothing kept, if another reader has
+        the shard.
+        """
 
-    def leave(self, stream: str, owner: str) -> None:
-        """The reader has ended: its shards may be claimed at once."""
+    def leave(self, stream: str, owner: str) -> None: ...
 
-    def read(self, stream: str) -> Checkpoints:
-        """All shards that are known."""
+    def read(self, stream: str) -> Checkpoints: ...
 
 
 # ── pure ──
@@ -730,11 +741,10 @@ FORGOTTEN_S = 48 * 3600.0
 
 
 def allotted(shards: Collection[Checkpoint], owner: str, readers: int, now: float) -> list[Checkpoint]:
-    """The shards that one of so many readers is to hold: an equal part, those that it has before others, the oldest
-    first.
+    """Shards for one of so many readers: an equal part, its own first, then the oldest.
 
-    Only shards with finished or missing parents: an item's changes continue in a child of their shard, and would
-    otherwise be processed out of order.
+    Only shards with finished or missing parents: an item's changes continue in a child of their shard, and
+    would otherwise be processed out of order.
     """
     unfinished = {shard.shard for shard in shards if not shard.is_finished}
     ready = [shard for shard in shards if shard.shard in unfinished and shard.parent not in unfinished]
@@ -758,7 +768,7 @@ source's own."""
 
 @dataclass(frozen=True, slots=True)
 class IntendedRow:
-    """The intended row with this key. `values`: of all written columns, with the key's; None: no row."""
+    """The intended row with this key. `values`: all written columns, with the key's; None: no row."""
 
     table: TableFacts = field(repr=False)
     key: Row = field(repr=False)
@@ -766,22 +776,22 @@ class IntendedRow:
 
 
 class RefusedChange(Struct, frozen=True):
-    """A change that the source does not take as it is now. It holds no value of a row but in `change`."""
+    """A change that the source rejects for now. Only `change` contains values."""
 
     change: IntendedRow
     kind: RefusalKind
 
 
 class RowWriter(Protocol):
-    """Writes rows of the source. Every call does no harm when it is done twice."""
+    """Writes rows of the source. Every call may be repeated."""
 
     def write(self, changes: Sequence[IntendedRow], check: Check) -> list[RefusedChange]:
-        """Write the rows in this order, in one transaction; if one is refused, in one each, so that the others are
+        """Write the rows in order, in one transaction; if one is refused, in one each, so that the others are
         written.
 
-        Rows that want each other's values of a unique index are then tried together, if a column of it is nullable; and
-        rows that refer to each other, if a foreign key is nullable or deferred. A row is deleted only if no other row
-        refers to it: no ON DELETE of a key acts. `check` is called before each transaction.
+        Rows that want each other's unique values are then tried together, if such a column is nullable; and
+        rows that refer to each other, if a foreign key is nullable or deferred. A row is deleted only if no
+        other row refers to it: no ON DELETE of a key acts. `check` is called before each transaction.
         Raises: SourceError; the errors of `check`.
         """
 
@@ -800,9 +810,12 @@ each read, or changed while it waited."""
 
 
 class WaitingRow(Struct, frozen=True):
-    """A row that is checked again. `due_at`: a time of the journal's: for `gone`, the one that all shards must have
-    passed. `looks`: how often that was so, and no item had it. `tries`: how often it waited for the same reason; `why`:
-    in words, without values."""
+    """A row that is checked again.
+
+    `due_at`: journal time; for `gone`, the one that all shards must have passed.
+    `looks`: how often that was so, without an item. `tries`: how often it waited for the same reason.
+    `why`: in words, without values.
+    """
 
     row: RowId
     waits: Waits
@@ -813,7 +826,7 @@ class WaitingRow(Struct, frozen=True):
 
     @property
     def is_finding(self) -> bool:
-        """Whether a person must look at it: no likely change resolves it."""
+        """Whether a person must check it: no likely change resolves it."""
         return self.waits == "misfit" or self.tries >= TRIES
 
 
@@ -822,39 +835,38 @@ TRIES = 8
 
 
 class ReverseJournal(Protocol):
-    """Keys and waiting rows of one job and its table. Every method is one transaction, and may be done twice."""
+    """Keys and waiting rows of one job and its table. Every method is one transaction, and may be repeated."""
 
     def remember(self, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
-        """Record that these items contain the row, or did. Kept until `forget`."""
+        """Record that these items contain the row, or did, until `forget`."""
 
     def keys_of(self, rows: Collection[RowId]) -> dict[RowId, set[ItemKey]]: ...
 
-    def rows_of(self, keys: Collection[ItemKey]) -> set[RowId]:
-        """Rows that any of these items holds, or held."""
+    def rows_of(self, keys: Collection[ItemKey]) -> set[RowId]: ...
 
     def wait(self, rows: Collection[WaitingRow]) -> None:
         """Record the waiting rows, each in place of its former record."""
 
-    def done(self, rows: Collection[RowId]) -> None:
-        """Remove the rows from the waiting ones."""
+    def done(self, rows: Collection[RowId]) -> None: ...
 
     def forget(self, rows: Mapping[RowId, WaitingRow]) -> None:
-        """Forget deleted rows with their keys, if they still wait as given. Another process has found an item of any
-        other row meanwhile."""
+        """Forget deleted rows with their keys, unless another process has changed their record: it has found an
+        item.
+        """
 
     def withdraw(self, tables: Collection[str]) -> None:
         """Stop waiting for rows of these tables, which no process makes from items any longer. Their keys stay."""
 
-    def waiting(self, limit: int | None = None, tables: Collection[str] | None = None) -> list[WaitingRow]:
-        """The waiting rows, those due first at the beginning. `tables`: of these only; None: of all."""
+    def waiting(
+        self, limit: int | None = None, tables: Collection[str] | None = None
+    ) -> list[WaitingRow]: ...
 
     def waiting_of(self, rows: Collection[RowId]) -> dict[RowId, WaitingRow]: ...
 
-    def ask_to_stop(self) -> None:
-        """Every process that has begun by now is to end."""
+    def ask_to_stop(self) -> None: ...
 
     def stopped_at(self) -> float:
-        """When they were last asked; 0 for never."""
+        """When processes were last asked to stop; 0 for never."""
 
     def now(self) -> float: ...
 
@@ -870,7 +882,7 @@ MOST = 1_000_000
 
 
 class RowDifference(Struct, frozen=True):
-    """`table`: '' for an item of an unknown row; `key` is then the item's. `why` holds no value."""
+    """`table`: '' for an item of an unknown row; `key` is then the item's. `why` contains no value."""
 
     kind: RowDifferenceKind
     table: str
@@ -879,10 +891,10 @@ class RowDifference(Struct, frozen=True):
 
 
 class Unkept(Struct, frozen=True):
-    """Attributes of items that no row keeps, each with how many items have it, by (item type, attribute).
+    """Attributes that no row keeps, with the number of their items, by (item type, attribute).
 
-    `extra`: those that rows do not make, so that no column has them; `forms`: those with another type or value than the same
-    row gives them, such as a set in place of a list.
+    `extra`: that rows do not make, so no column has them. `forms`: with another type or value than the same
+    row makes, such as a set in place of a list.
     """
 
     extra: Mapping[tuple[str, str], int] = {}
@@ -893,8 +905,9 @@ class Unkept(Struct, frozen=True):
 
 
 class RowsVerified(Struct, frozen=True):
-    """`counts`: by table and kind. `differences`: the first of them. `is_cut`: too many differ, and the rest was not
-    compared. `unkept`: attributes that are lost when items are made from these rows again."""
+    """`counts`: by table and kind. `differences`: the first ones. `is_cut`: too many differ, the rest was not
+    compared. `unkept`: attributes that are lost when items are made from these rows.
+    """
 
     rows: Mapping[str, int]
     items: int

@@ -20,9 +20,9 @@ class Filter(Struct, frozen=True):
 
 
 class Ref(Struct, frozen=True):
-    """A column (or, for filters of several values, columns) by path, with its format and filters.
+    """A column (or several, for some filters) by path, with its format and filters.
 
-    `every`: with a `*`, for many texts, with a request for each (access patterns only).
+    `every`: with a `*`, for a request for each of many texts (access patterns only).
     """
 
     paths: tuple[str, ...]
@@ -32,12 +32,11 @@ class Ref(Struct, frozen=True):
 
     @property
     def column(self) -> str:
-        """The path of a plain column; '' if it has a format, filters or several columns."""
         return self.paths[0] if len(self.paths) == 1 and self == Ref(self.paths) else ""
 
 
 class Template(Struct, frozen=True):
-    """Text with references in it; always gives text. `source` is the text as it was written."""
+    """Text with references. `source`: as written."""
 
     parts: tuple[str | Ref, ...]
     source: str = ""
@@ -48,17 +47,14 @@ class Template(Struct, frozen=True):
 
     @property
     def sole(self) -> Ref | None:
-        """The reference that is the whole template."""
         return next(iter(self.refs), None) if len(self.parts) == 1 else None
 
     @property
     def beginning(self) -> str:
-        """The constant text before the first reference."""
         first = self.parts[0] if self.parts else ""
         return first if isinstance(first, str) else ""
 
     def with_star(self, text: str) -> Template:
-        """The template with a text in place of its `*`."""
         parts: list[str | Ref] = []
         for part in (text if isinstance(part, Ref) and part.every else part for part in self.parts):
             before = parts[-1] if parts else None
@@ -99,7 +95,7 @@ SCHEMA_PATH = "@schema"
 
 
 class Condition(Struct, frozen=True):
-    """A path that must have a value, or one out of `allowed`; several of them must hold together."""
+    """A path that must have a value, or one of `allowed`; all conditions must hold."""
 
     path: str
     allowed: tuple[Value, ...] | None = None
@@ -109,8 +105,9 @@ class Condition(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """A reference in its place. `at`: the mapping's words that lead to it; `collection`: the list of rows that an `each`
-    around it iterates over; `in_text`: whether it is a part of a template."""
+    """A reference in its place. `at`: the mapping's words that lead to it; `collection`: of an `each` around it;
+    `in_text`: part of a template.
+    """
 
     ref: Ref
     at: tuple[str, ...] = ()
@@ -119,7 +116,6 @@ class Use(Struct, frozen=True):
 
 
 def uses_in(value: Expression) -> Iterator[Use]:
-    """Every reference in the expression, in the order of the mapping file."""
     if isinstance(value, Ref):
         yield Use(value)
     elif isinstance(value, Template):
@@ -141,7 +137,6 @@ def _uses(values: Dict[str, Expression], *before: str) -> Iterator[Use]:
 
 
 def paths_in(values: Iterable[Expression]) -> Iterator[str]:
-    """Every path that the expressions name; of a list's row with the list's name before it."""
     for use in (use for value in values for use in uses_in(value)):
         yield from (f"{use.collection}.{path}" if use.collection else path for path in use.ref.paths)
 
@@ -196,7 +191,7 @@ class FilterCondition(Struct, frozen=True):
 class Near(Struct, frozen=True):
     """Parameters of a place, attributes of an item's place (latitude first), and the distance in metres.
 
-    `within_m` is a parameter's name or a number.
+    `within_m`: a parameter's name or a number.
     """
 
     origin: tuple[str, str]
@@ -214,8 +209,9 @@ class Part(Struct, frozen=True):
 
 
 class CompareRules(Struct, frozen=True):
-    """Differences that a comparison of two values of an attribute ignores. `tolerance`: the allowed distance of two
-    numbers. `normalise`: steps applied to both values before."""
+    """Ignored differences of two values. `tolerance`: of numbers. `normalise`: steps applied to both values
+    before.
+    """
 
     ignore: frozenset[str] = frozenset()
     tolerance: Dict[str, Decimal] = {}
@@ -223,9 +219,9 @@ class CompareRules(Struct, frozen=True):
 
 
 class DocumentQuestion(Struct, frozen=True):
-    """A request to an old DynamoDB table: `asked`, a pattern on the table as `design` describes it, returns documents.
+    """A request to an old DynamoDB table. `asked`: a pattern on the table `design`, which returns documents.
 
-    Rows are made from them as of an entity's: `entity` has the table, its joins, and `returns` as its attributes.
+    Rows are made from them: `entity` has the table, its joins, and `returns` as its attributes.
     """
 
     design: TableDesign
@@ -239,13 +235,15 @@ Statement: TypeAlias = "str | DocumentQuestion"
 
 
 class Pattern(Struct, frozen=True):
-    """One access pattern: the request that answers it and, for each part, the statement that answered it until now.
+    """One access pattern: its request and, for each part, the former statement.
 
-    `key` holds a template for each partition attribute, `sort` a condition for each sort attribute of the request, in
-    order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's name.
-    `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads. `redact`:
-    attributes and parameters whose values are never shown. `p99_ms`: the latency budget of DynamoDB's answers; None if
-    the mapping sets none. `calls_per_s`: the expected rate; None if the mapping does not set it.
+    `key`, `sort`: a template for each partition attribute, a condition for each sort attribute, in order; of
+    `get` and `batch_get` together the table's whole key, all equal.
+    `limit`: a number or a parameter's name.
+    `atomic`: items of one row are written together.
+    `schema`: the parameter that names the SQL schema.
+    `redact`: attributes and parameters that are never shown.
+    `p99_ms`: latency budget of DynamoDB's answers. `calls_per_s`: the expected rate.
     """
 
     name: str
@@ -280,7 +278,6 @@ class Pattern(Struct, frozen=True):
 
     @property
     def listed(self) -> str:
-        """The parameter of its key that is a list, one request for each of its values; '' if none is."""
         names = set(paths_in(self.templates))
         return next((param.name for param in self.params if param.many and param.name in names), "")
 
@@ -306,10 +303,10 @@ class Join(Struct, frozen=True):
 
 
 class Collection(Struct, frozen=True):
-    """Rows joined to the root: children as a list, one number made of them, or (climb) the root and its ancestors.
+    """Rows joined to the root: children as a list, an aggregate, or (climb) the root and its ancestors.
 
-    `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent, in the same
-    table, whose columns `of` (its primary key, if empty) they name.
+    `by`: the child's columns that point to the root; of a climb, the row's columns that point to its parent's
+    columns `of` (its primary key, if empty).
     """
 
     alias: str
@@ -329,7 +326,7 @@ class Collection(Struct, frozen=True):
 
 
 class IndexEntry(Struct, frozen=True):
-    """Templates of the index's key attributes that are not in the table's key, in order."""
+    """Templates of the index's key attributes that are not in the table's key."""
 
     index: str
     values: tuple[Template, ...]
@@ -337,9 +334,11 @@ class IndexEntry(Struct, frozen=True):
 
 
 class Expiry(Struct, frozen=True):
-    """The expiry time of an item: a path to a timestamp, plus days. `per_s`: units per second of a whole number (1, or
-    1000). `zero`: the meaning of a whole number 0; '' if the mapping does not define it, and it is a moment like any
-    other."""
+    """The expiry time of an item: a path to a timestamp, plus days.
+
+    `per_s`: units per second of a whole number (1, or 1000). `zero`: the meaning of 0; '' for a moment like
+    any other.
+    """
 
     path: str
     days: int = 0
@@ -348,7 +347,7 @@ class Expiry(Struct, frozen=True):
 
 
 class ItemDesign(Struct, frozen=True):
-    """`copy`: its number among the copies of one item, which have one type; 0 for an item without copies."""
+    """`copy`: its number among copies of one item; 0 without copies."""
 
     type: str
     key: tuple[Template, ...]
@@ -366,25 +365,25 @@ class ItemDesign(Struct, frozen=True):
 
 
 class Version(Struct, frozen=True):
-    """A column of the root row that counts its changes for the application, and the attribute that items keep it under."""
+    """The application's column that counts changes of the root row, and its attribute in items."""
 
     attribute: str
     column: str
 
 
 class Computed(Struct, frozen=True):
-    """A column made by SQL of the source. `type`: as a mapping writes it, such as number(2); None: as it comes."""
+    """A column from SQL. `type`: as in a mapping, such as number(2); None: as it comes."""
 
     sql: str
     type: str | None = None
 
 
 class Entity(Struct, frozen=True):
-    """`name` is the mapping's, with @schema after it if the mapping reads several; `transform`: module:function.
+    """`name`: the mapping's, with @schema if it reads several. `transform`: module:function.
 
-    `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads them
-    through a view. `version` is among `attributes`. `table` is '' for a single entity: one row that is always there,
-    whose collections are all rows of their tables.
+    `changes`: (table, its columns that name the root row) of tables behind a view. `version`: among
+    `attributes`.
+    `table`: '' for a single entity: one row that always exists, with collections of all rows of their tables.
     """
 
     name: str
@@ -403,11 +402,9 @@ class Entity(Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """The name in the mapping file."""
         return self.name.partition("@")[0]
 
     def copies(self, type_: str) -> int:
-        """The most items of the type that one row makes."""
         return sum(item.type == type_ for item in self.items)
 
     @property
@@ -416,7 +413,7 @@ class Entity(Struct, frozen=True):
 
 
 class DocumentTable(Struct, frozen=True):
-    """An old table of DynamoDB's, as the mapping declares it: its key attributes, and each column's type (documents.py).
+    """An old table of DynamoDB: its key attributes, and each column's type (documents.py).
 
     A column is an attribute, or a place in a map with dots before each name: `address.city`.
     """
@@ -427,8 +424,9 @@ class DocumentTable(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole mapping file. `revision` is a digest of its meaning: two equal revisions make equal items. `text`: as
-    written, '' if not known. `documents`: the old tables, if the source is DynamoDB tables."""
+    """A whole mapping file. `revision`: a digest of its meaning: two equal revisions make equal items.
+    `documents`: the old tables of a DynamoDB source.
+    """
 
     name: str
     revision: str
@@ -451,7 +449,6 @@ class Mapping:
 
     @property
     def schemas_read(self) -> tuple[str, ...]:
-        """Schemas that the mapping may mean: those that it lists, and those before the dot of a table."""
         if self.documents:
             return ()  # a name of a table of DynamoDB's may have a dot in it
         tables = [

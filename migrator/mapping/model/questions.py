@@ -1,4 +1,4 @@
-"""Questions to a database, as a design needs them: which rows, by what, in which order, and which columns."""
+"""Questions to a database, as a design needs them: rows, conditions, order, and columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "prefix", "is null", "is not nu
 
 
 class Statement(Struct, frozen=True):
-    """One statement as it was recorded. `calls`: in total, or per second if a rate is given; `times`: its occurrences
-    with other constants or spacing. `name`: its name in the file, '' for none. `per_s`: calls per second, None if not
-    known. Of a team's list: its question in `words`, `who` asks it, and `p99_ms`, its budget. `line`: where it begins in
-    a file of SQL, 0 for elsewhere."""
+    """One recorded statement.
+
+    `calls`: in total, or per second if a rate is given. `times`: occurrences with other constants or spacing.
+    `per_s`: calls per second, None if unknown.
+    `words`, `who`, `p99_ms`: question, author and latency budget in a team's list.
+    `line`: in a file of SQL, else 0.
+    """
 
     sql: str
     calls: float = 1.0
@@ -39,8 +42,9 @@ class Statement(Struct, frozen=True):
 
 
 class QuestionCondition(Struct, frozen=True):
-    """`params`: names of the parameters that it is compared with; of a constant `value` and none. `then`: of a comparison of
-    rows, (a, b) < (?, ?), the columns behind the first, each with a parameter."""
+    """`params`: none for a constant `value`. `then`: of a comparison of rows, (a, b) < (?, ?), the further
+    columns, each with a parameter.
+    """
 
     path: Path
     bound: Bound
@@ -51,7 +55,7 @@ class QuestionCondition(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """A parent of the row, or of a parent: `on` are (column of the child, column of the parent) by written names."""
+    """A parent of the row, or of a parent. `on`: (column of the child, column of the parent) by written names."""
 
     alias: str
     parent: str
@@ -73,11 +77,13 @@ class Total(Struct, frozen=True):
 class StatementQuestion:
     """The question of one statement: rows of `table`, with values of their parents.
 
-    `sql`: with `:name` for each parameter. `required`: columns of the row without which SQL leaves it out. `order`:
-    (path, whether the largest comes first); a total is the path ('', its alias). `nulls_moved`: paths of the order whose
-    NULLs the statement puts at the other end than the source's default. `limit`: a number or a parameter's name. `notes`:
-    differences between the pattern's statement and the recorded one. `with_parent`: the parent is in the answer also if
-    it has no row of `table`.
+    `sql`: with `:name` for each parameter.
+    `required`: columns of the row without which SQL leaves it out.
+    `order`: (path, whether the largest comes first); a total is the path ('', its alias).
+    `nulls_moved`: paths whose NULLs are at the other end than by the source's default.
+    `limit`: a number or a parameter's name.
+    `notes`: differences between the pattern's statement and the recorded one.
+    `with_parent`: the parent is in the answer even without rows of `table`.
     """
 
     statement: Statement
@@ -104,7 +110,6 @@ class StatementQuestion:
 
     @property
     def constants(self) -> tuple[QuestionCondition, ...]:
-        """Conditions without parameters."""
         return tuple(condition for condition in self.conditions if not condition.params)
 
 
@@ -113,8 +118,9 @@ TableColumn = tuple[str, str]
 
 
 class OrderTerm(Struct, frozen=True):
-    """One term of an ORDER BY. `columns`: those in it; `is_column`: whether it is one column, but for `filters`, functions
-    that the mapping has as filters."""
+    """One term of an ORDER BY. `is_column`: one column, except for `filters`: functions that the mapping has as
+    filters.
+    """
 
     sql: str
     columns: tuple[TableColumn, ...]
@@ -124,10 +130,10 @@ class OrderTerm(Struct, frozen=True):
 
 
 class Clauses(Struct, frozen=True):
-    """Names in the clauses of a statement of any shape: columns that decide its rows.
+    """Names in the clauses of a statement of any shape.
 
-    `equal`: columns with one value in all rows; `groups`: a HAVING that names no column; `limit`: a number, :name or '';
-    `once`: tables that the statement names once.
+    `equal`: columns with one value in all rows. `groups`: a HAVING without a column. `limit`: a number, :name
+    or ''. `once`: tables that are named once.
     """
 
     filters: tuple[TableColumn, ...] = ()
@@ -140,7 +146,7 @@ class Clauses(Struct, frozen=True):
 
 
 class Unserved(Struct, frozen=True):
-    """A statement that no access pattern answers: `reason` is one of REASONS, `what` has the details."""
+    """A statement that no access pattern answers. `reason`: one of REASONS."""
 
     statement: Statement
     reason: str
@@ -251,17 +257,15 @@ _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def is_of_the_database(schema: str, table: str) -> bool:
-    """Whether it is a table of the database's own catalogue."""
     return schema.lower() in _CATALOGUES or table.lower().startswith(_OF_THE_DATABASE)
 
 
 def plain_name(name: str) -> str:
-    """The name with letters, digits and underscores only, in lower case: TrackId is track_id; 'x' if nothing is left."""
+    """Letters, digits and underscores in lower case: TrackId is track_id; 'x' if nothing is left."""
     return _WORD_END.sub("_", _NO_LETTERS.sub("_", name).strip("_")).lower() or "x"
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """The name, with a number after it if taken."""
     names = set(taken)
     number, name = 1, wanted
     while name in names:
@@ -273,8 +277,7 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 def parent_alias(
     root: TableFacts, parent: str, child: TableFacts, table: str, on: Iterable[tuple[str, str]]
 ) -> str:
-    """The parent's alias in every row tree of `root`: the same for every question. `parent`: the alias of `child`, '' for
-    the root itself."""
+    """The parent's alias in every row tree of `root`: the same for every question. `parent`: the alias of `child`."""
     pairs = tuple(on)
     own = tuple(column for column, _ in pairs)
     ways = [key for key in child.foreign_keys if key.table == table]
@@ -285,7 +288,7 @@ def parent_alias(
 
 
 def row_key(table: TableFacts) -> tuple[str, ...]:
-    """The columns that identify a row and are never NULL; () if no constraint proves that any do."""
+    """Columns that identify a row and are never NULL; () if no constraint proves it."""
     nullable = {column.name for column in table.columns if column.nullable}
     if table.primary_key and table.primary_key in table.proved:
         return table.primary_key
@@ -294,7 +297,6 @@ def row_key(table: TableFacts) -> tuple[str, ...]:
 
 
 def parent_keys(facts: SchemaFacts, table: TableFacts) -> tuple[ForeignKey, ...]:
-    """Foreign keys to the row key of another table, in a fixed order."""
     whole = [
         key
         for key in table.foreign_keys
@@ -304,22 +306,24 @@ def parent_keys(facts: SchemaFacts, table: TableFacts) -> tuple[ForeignKey, ...]
 
 
 def column_at(facts: SchemaFacts, question: StatementQuestion, path: Path) -> Column | None:
-    """The column at the path; None for a total."""
     tables = {"": question.table} | {joined.alias: joined.table for joined in question.joins}
     return facts.tables[tables[path[0]]].column(path[1])
 
 
 class NumberSpan(Struct, frozen=True):
-    """The least and the largest whole number of a column, without decimals; None without rows."""
+    """Minimum and maximum of a column's whole numbers."""
 
     least: int | None
     most: int | None
 
 
 class Figures(Struct, frozen=True):
-    """Measurements of a source. `rows`: by table; `spans`: by table and column; `totals`: the largest by table, column
-    and the columns that group; `fan_out`: the most rows of one parent, by table and columns; `exact`: tables that were
-    counted, the others were estimated; `filled`: columns that may be NULL, and are in no row of these tables."""
+    """Measurements of a source.
+
+    `totals`: maximum by table, column and grouping columns. `fan_out`: maximum rows of one parent, by table
+    and columns.
+    `exact`: counted tables, the others are estimated. `filled`: nullable columns without NULL.
+    """
 
     rows: Dict[str, int] = {}
     spans: Dict[tuple[str, str], NumberSpan] = {}
@@ -334,8 +338,11 @@ class Figures(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """Measurements that a design needs: `spans`: columns by table; `totals`: (table, column, grouping columns);
-    `fan_out`: (table, columns); `filled`: columns by table that may or may not contain NULL."""
+    """Measurements that a design needs.
+
+    `spans`: columns by table. `totals`: (table, column, grouping columns). `fan_out`: (table, columns).
+    `filled`: nullable columns by table.
+    """
 
     spans: Dict[str, tuple[str, ...]]
     totals: tuple[tuple[str, str, tuple[str, ...]], ...]

@@ -23,7 +23,7 @@ Found = Literal[
 
 
 class Verdict(Struct, frozen=True):
-    """`reasons`: one sentence each. `command`: the next one to run, and its `purpose`."""
+    """`reasons`: one sentence each. `command`: the next one to run."""
 
     standing: Standing
     title: str
@@ -36,7 +36,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """One attribute on both sides; None if the side has no row, no item or no such attribute."""
+    """One attribute on both sides; None if the side does not have it."""
 
     attribute: str
     sql: str | None
@@ -45,7 +45,7 @@ class Cell(Struct, frozen=True):
 
 
 class ShownDifference(Struct, frozen=True):
-    """One difference. `at`: seconds since 1970, 0 if it was not noted. `cells` is empty if no values are known."""
+    """`at`: seconds since 1970, 0 if unknown. `cells`: empty if no values are known."""
 
     group: str
     at: float = 0.0
@@ -57,12 +57,13 @@ class ShownDifference(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Differences of one kind. `where`: a pattern or an entity; `cause`: '' if not known; `advice`: what to do.
+    """Differences of one kind. `where`: a pattern or an entity. `cause`: '' if unknown.
 
-    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` is the
-    number of rows of those in `differences` (0: unknown, or a run found them row by row). `before_move`: found before the
-    pattern's last move, `before_verify`: before the last verify began, which found nothing; neither blocks any longer.
-    `until`: when answers showed it last, in seconds since 1970, 0 if that does not matter.
+    `count`: of all, of which `differences` are some. `rows`: of a pattern, rows in `differences` (0: unknown,
+    or a run found them row by row).
+    `before_move`, `before_verify`: found before the pattern's last move, or before the last verify, which
+    found nothing; they no longer block.
+    `until`: when answers last showed it, seconds since 1970 or 0.
     """
 
     id: str
@@ -86,17 +87,16 @@ class Group(Struct, frozen=True):
 
     @property
     def is_of_answers(self) -> bool:
-        """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
         return any(origin in ("service", "replay") for origin in self.found_by)
 
     @property
     def is_of_totals(self) -> bool:
-        """Whether it is a count or a sum by plain SQL, which differs wherever an item of the entity does."""
+        """Whether it is a count or a sum by plain SQL, which differs if any item of the entity does."""
         return self.kind in ("count", "sum")
 
 
 class Refused(Struct, frozen=True):
-    """Rows that became no items, by entity and reason."""
+    """Rows without items, by entity and reason."""
 
     entity: str
     reason: str
@@ -115,12 +115,14 @@ class Curve(Struct, frozen=True):
     max_ms: float
 
     def at(self, percentile: float) -> float:
-        """Milliseconds. Raises: KeyError for a percentile that is not among the points."""
+        """Milliseconds. Raises: KeyError for a percentile without a point."""
         return dict(self.points)[percentile]
 
 
 class Coverage(Struct, frozen=True):
-    """Comparisons of one kind of question: which optional parameters were set, how often, when last, and by which runs."""
+    """Comparisons of one kind of question: optional parameters that were set, how often, when last, and by which
+    runs.
+    """
 
     parameters: Sequence[str]
     compared: int
@@ -129,12 +131,15 @@ class Coverage(Struct, frozen=True):
 
 
 class PatternReport(Struct, frozen=True):
-    """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the
-    time since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`:
-    comparisons from before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of
-    callers and of shadows. `mended`: of the different ones those from before the last verify, which found nothing; the
-    last of them was at `mended_until`, and `compared_after` were compared after that verify began. `coverage`, `latency`:
-    of the whole time. `budget_ms`: limit of DynamoDB's p99; None if the mapping sets none."""
+    """One access pattern, since its last move and by this revision of the mapping.
+
+    `before_move`, `outdated`: earlier comparisons, and those of other revisions.
+    `answered`, `errors`: by side, of callers and shadows.
+    `mended`: different answers before the last verify, which found nothing; the last was at `mended_until`.
+    `compared_after`: since that verify began.
+    `coverage`, `latency`: of the whole time.
+    `budget_ms`: limit of DynamoDB's p99.
+    """
 
     name: str
     phase: str
@@ -157,7 +162,6 @@ class PatternReport(Struct, frozen=True):
 
     @property
     def differing(self) -> int:
-        """Number of different answers that count: they are not shown to be fixed."""
         return self.different - self.mended
 
     @property
@@ -167,17 +171,15 @@ class PatternReport(Struct, frozen=True):
 
     @property
     def unsettled(self) -> int:
-        """Answers that differed, and were not compared again."""
         return self.dropped.get("unsettled", 0) + self.dropped.get("ended", 0)
 
     @property
     def age_s(self) -> float | None:
-        """Age of its youngest comparison."""
         return min((line.age_s for line in self.coverage), default=None)
 
 
 class Span(Struct, frozen=True):
-    """Comparisons from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
+    """Comparisons from `begun_at` (seconds since 1970) on."""
 
     begun_at: int
     same: int = 0
@@ -196,7 +198,7 @@ class Timeline(Struct, frozen=True):
 
 
 class WorkSpan(Struct, frozen=True):
-    """Writes of backfills and relays from `begun_at` on, and the longest lag in this time."""
+    """Writes of backfills and relays from `begun_at` on, and the longest lag."""
 
     begun_at: int
     items: int = 0
@@ -210,8 +212,6 @@ class WorkSeries(Struct, frozen=True):
 
 
 class PhaseMove(Struct, frozen=True):
-    """One line of the audit."""
-
     at: float
     pattern: str
     before: str
@@ -225,8 +225,6 @@ class PhaseMove(Struct, frozen=True):
 
 
 class Facet(Struct, frozen=True):
-    """One item type of an entity: the parts of its key attributes, and its other attributes."""
-
     entity: str
     type: str
     keys: Mapping[str, str]
@@ -234,7 +232,7 @@ class Facet(Struct, frozen=True):
 
 
 class SampleItem(Struct, frozen=True):
-    """`key`: of the view that it is shown in; `attributes`: the others, with redacted ones as marks."""
+    """`key`: of the view that it is shown in. `attributes`: the others, with redacted ones as marks."""
 
     type: str
     key: Mapping[str, str]
@@ -242,7 +240,7 @@ class SampleItem(Struct, frozen=True):
 
 
 class ShownCollection(Struct, frozen=True):
-    """Items with one partition key. `more`: how many others of it the rows that were read make."""
+    """Items with one partition key. `more`: further items of the rows that were read."""
 
     partition: str
     items: Sequence[SampleItem]
@@ -250,7 +248,7 @@ class ShownCollection(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """The table (`name` '') or an index of it. `more`: how many other collections the rows that were read make."""
+    """The table (`name` '') or an index. `more`: further collections of the rows that were read."""
 
     name: str
     partition: Sequence[str]
@@ -261,7 +259,6 @@ class View(Struct, frozen=True):
     more: int = 0
 
     def columns(self, type_: str) -> list[str]:
-        """The attributes that any of the shown items of the type has, so that they are aligned."""
         items = [item for found in self.collections for item in found.items if item.type == type_]
         return list(dict.fromkeys(name for item in items for name in item.attributes))
 
@@ -270,7 +267,7 @@ class View(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: unknown)."""
+    """The last run of a kind. `current`: made by the present mapping (None: unknown)."""
 
     kind: str
     number: int
@@ -286,7 +283,7 @@ class RunReport(Struct, frozen=True):
 
 
 class InstanceReport(Struct, frozen=True):
-    """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it did not deregister."""
+    """An instance of a service. `fits`: its mapping is the job's. `silent`: it did not deregister."""
 
     service: str
     where: str
@@ -298,7 +295,9 @@ class InstanceReport(Struct, frozen=True):
 
 
 class LagReport(Struct, frozen=True):
-    """`waiting` None: capture is not installed, or `reason` shows why it is unknown. `open_findings`: of relays, by kind."""
+    """`waiting` None: capture is not installed, or `reason` shows why it is unknown. `open_findings`: of relays,
+    by kind.
+    """
 
     waiting: int | None = None
     oldest_s: float = 0.0
@@ -309,8 +308,9 @@ class LagReport(Struct, frozen=True):
 
 
 class ReportModel(Struct, frozen=True):
-    """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: the
-    parts that could not be shown, and why."""
+    """`made_at`: seconds since 1970 by the journal's clock. `since_s`: how far back comparisons are counted.
+    `notes`: missing parts, and why.
+    """
 
     job: str
     journal: str
@@ -339,8 +339,9 @@ class ReportModel(Struct, frozen=True):
 
     @property
     def items_differing(self) -> int:
-        """Differences between rows and items, as verify counts them: without answers, which may show one item many times,
-        and without totals. The page's template asks for it."""
+        """Differences between rows and items, as verify counts them: without answers, which may show one item
+        many times, and without totals. The page's template uses it.
+        """
         of_items = (group for group in self.standing if not group.is_of_answers and not group.is_of_totals)
         return sum(group.count for group in of_items)
 
@@ -369,8 +370,11 @@ FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control
 
 
 class LookedItem(Struct, frozen=True):
-    """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' if no row
-    is known. `at`: the key of the collection's index. `reason`: verify's words, '' if cells say it."""
+    """One base key, with texts that may be shown.
+
+    `row`: of `entity`, '' if unknown. `at`: the key of the collection's index. `reason`: verify's words, ''
+    if cells show it.
+    """
 
     state: LookState
     type: str
@@ -383,7 +387,7 @@ class LookedItem(Struct, frozen=True):
 
 
 class ExampleItem(Struct, frozen=True):
-    """An item of a type; `key` as it may be shown, `base_key` as it is."""
+    """`key`: as it may be shown; `base_key`: as it is."""
 
     type: str
     entity: str
@@ -393,8 +397,11 @@ class ExampleItem(Struct, frozen=True):
 
 
 class LookReport(Struct, frozen=True):
-    """An item collection of the table (`index` '') or an index, as it may be shown. `refused`: rows that may belong to it
-    and make no item. `is_cut`: more items are stored after these. `notes`: parts that were not read, and why."""
+    """An item collection of the table (`index` '') or an index, as it may be shown.
+
+    `refused`: rows that may belong to it and make no item. `is_cut`: more items are stored. `notes`: unread
+    parts, and why.
+    """
 
     job: str
     table: str
@@ -411,6 +418,5 @@ class LookReport(Struct, frozen=True):
 
     @property
     def counts(self) -> dict[LookState, int]:
-        """Items by state, correct ones last."""
         states = [item.state for item in self.items]
         return {state: states.count(state) for state in sorted(set(states), key=lambda s: (s in FINE, s))}

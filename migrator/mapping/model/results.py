@@ -32,10 +32,10 @@ class Nearby(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """A request to DynamoDB, as plain data; `sent` may be empty if nothing can match.
 
-    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
-    store's to add. Several GetItem calls are of copies of one item, and one of them is sent. Items of several queries are
-    merged by `sort` (names of attributes), each `key` (the table's) once. `limit` is how many items the answer has at
-    most (None: all); it is counted by us, over pages and after filters.
+    `sent`: parameters of Query, GetItem or BatchGetItem calls, with plain values and without the table's
+    name. Several GetItem calls are of copies of one item, and one is sent. Items of several queries are
+    merged by `sort` (names of attributes), each `key` (the table's) once.
+    `limit`: maximum items of the answer, counted by us, over pages and after filters.
     """
 
     operation: Operation
@@ -52,7 +52,6 @@ class Request(Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """Number of requests that are sent."""
         return len(self.sent[:1] if self.operation == "get" else self.sent)
 
 
@@ -62,7 +61,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class BackfillResult(Struct, frozen=True):
-    """The journal's totals at the end: per entity and in all, resumed parts included. `findings`: by kind."""
+    """The journal's totals, resumed parts included. `findings`: by kind."""
 
     run: Run
     entities: Mapping[str, Tally]
@@ -72,7 +71,7 @@ class BackfillResult(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """A database's plan for one SELECT of a page: its lines, and the tables that it reads as a whole for it."""
+    """A database's plan for one SELECT of a page, and the tables that it reads as a whole."""
 
     what: str
     lines: tuple[str, ...]
@@ -80,21 +79,21 @@ class Explained(Struct, frozen=True):
 
 
 class NotCompared(Struct, frozen=True):
-    """An item type, or an attribute of it, without a total from SQL, and why."""
+    """An item type or attribute without a total from SQL, and why."""
 
     what: str
     why: str
 
 
 class SampleSize(Struct, frozen=True):
-    """A part of the rows: a `share` of each entity's, or a number of `rows` in all; the `seed` chooses which."""
+    """A `share` of each entity's rows, or a number of `rows` in all; the `seed` chooses which."""
 
     seed: int
     share: Fraction | None = None
     rows: int | None = None
 
     def wanted(self, rows: int, total: int) -> int:
-        """How many of an entity's `rows` to read, if all entities have `total`; at least one, if any exists."""
+        """How many of an entity's `rows` to read, if all have `total`; at least one, if any exists."""
         share = Fraction(self.rows or 0, max(1, total)) if self.share is None else self.share
         return min(rows, max(1, ceil(rows * share))) if rows else 0
 
@@ -103,7 +102,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class StoredRead(Struct, frozen=True):
-    """How a verify reads stored items. `why`: why not in one scan; else ''."""
+    """How a verify reads stored items. `why`: not in one scan; or ''."""
 
     way: Literal["one scan", "keys"]
     why: str = ""
@@ -115,9 +114,11 @@ class StoredRead(Struct, frozen=True):
 
 
 class VerifyResult(Struct, frozen=True):
-    """`scanned` items of the table; `findings` by kind; and the totals that could not be compared by plain SQL, and why.
-    `not_proven`: tables with rows that this user may not see, and why. With a `sample` only its rows were compared, and
-    neither the table nor totals."""
+    """`scanned`: items of the table. `findings`: by kind. Totals that could not be compared, and why.
+
+    `not_proven`: tables with rows that this user may not see, and why. With a `sample` only its rows were
+    compared, neither the table nor totals.
+    """
 
     run: Run
     entities: Mapping[str, Tally]
@@ -137,7 +138,7 @@ CheckState = Literal["ok", "warning", "failed"]
 
 
 class Check(Struct, frozen=True):
-    """One requirement of a run: what was found, and how to fix it ('' if nothing needs fixing)."""
+    """One requirement of a run, and how to fix it ('' if fulfilled)."""
 
     name: str
     state: CheckState
@@ -147,7 +148,7 @@ class Check(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class UndoCounts:
-    """Number of the job's items per (entity, item type); how many of them are `gone`; items of `others`, which stay."""
+    """The job's items per (entity, item type); `gone` ones; items of `others`, which stay."""
 
     types: Counter[tuple[str, str]] = field(default_factory=Counter)
     gone: int = 0
@@ -160,9 +161,12 @@ class UndoCounts:
 
 @dataclass(frozen=True)
 class RowTraces:
-    """Traces of a row to forget. `is_there`: in the source. `waiting`: marks that a relay has yet to process; `hopeless`:
-    ids of those that failed. `items`: live ones. `kept`: in the journal, by kind; `page_bounds` there stay. `seen_s`,
-    `ticket`: the journal's time after source and marks were read, and the highest ticket known before."""
+    """Traces of a row to forget. `is_there`: in the source.
+
+    `waiting`: marks for a relay; `hopeless`: ids of failed ones. `items`: live ones.
+    `kept`: in the journal, by kind; `page_bounds` there stay.
+    `seen_s`, `ticket`: the journal's time after source and marks were read, and the highest ticket before.
+    """
 
     is_there: bool
     waiting: int
@@ -176,15 +180,14 @@ class RowTraces:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What can be removed, by kind."""
         return {"marks": len(self.hopeless), **self.kept, "tombstones": len(self.tombstones)}
 
 
 class Forgotten(Struct, frozen=True):
-    """What was removed, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
+    """Removed traces by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
-    `is_late`: a writer still writes what it read before the row was deleted, or the row has come back: the traces that it
-    needs stay.
+    `is_late`: a writer still writes a row read before its deletion, or the row has come back: the needed
+    traces stay.
     """
 
     gone: Mapping[str, int]
@@ -198,10 +201,10 @@ class Forgotten(Struct, frozen=True):
 
 
 class PartAnswer(Struct, frozen=True):
-    """One part of an answer from both sides, as plain values in the order of `part.attributes`.
+    """One part of an answer from both sides, in the order of `part.attributes`.
 
-    `several`: more than one came for a part with `one: true`, which is also a difference. `compared`: the compared
-    attributes, in the order of `diffs`' rows.
+    `several`: more than one came for a part with `one: true`, which is also a difference. `compared`:
+    attributes in the order of `diffs`' rows.
     """
 
     part: Part
@@ -223,8 +226,8 @@ class Took(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """A pattern's answer from both sides, with its costs.
 
-    `read_units`: by the sizes of items; `reported_units`: as reported by the endpoint, 0 if it reports none. `dropped`:
-    items that a filter left out after they were read, counted as large as the others.
+    `read_units`: by the sizes of items; `reported_units`: from the endpoint, or 0. `dropped`: items that a
+    filter left out after they were read.
     """
 
     pattern: Pattern
@@ -246,9 +249,11 @@ class Answer(Struct, frozen=True):
 
 @dataclass
 class Refreshed:
-    """Result of a refresh. `collisions`: roots that want a key that another row has. `apart`: findings of
-    roots whose items were to be written together and were too many for it, each once. `tickets`: with which each root was
-    last read. `findings`: of all three, when the refresh is done.
+    """Result of a refresh.
+
+    `collisions`: roots that want a key of another row.
+    `apart`: findings of roots with too many items to be written together.
+    `tickets`: of the last read of each root. `findings`: of all three, when the refresh is done.
     """
 
     roots: int = 0
@@ -264,8 +269,9 @@ class Refreshed:
 
 @dataclass
 class Worked:
-    """Result of one take of marks. `changes`: of each finished mark, the table (or the entity, if the mark names a row of
-    one) and how many seconds ago its row had changed."""
+    """Result of one take of marks. `changes`: table (or entity) of each finished mark, and seconds since its
+    change.
+    """
 
     taken: int = 0
     finished: int = 0
@@ -277,7 +283,7 @@ class Worked:
 
 
 class Hidden(Struct, frozen=True):
-    """Hidden parts of one pattern: `attributes` of its answers, and `params`."""
+    """Hidden attributes and parameters of one pattern."""
 
     attributes: frozenset[str] = frozenset()
     params: frozenset[str] = frozenset()
@@ -287,9 +293,9 @@ class Hidden(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """One difference with the parameters that show it. `compared`: the attributes of the rows of `diff`.
+    """One difference with the parameters that show it. `compared`: attributes of `diff`'s rows.
 
-    `diff` is None of an error, `why` its message then.
+    `diff`: None for an error, `why` is its message.
     """
 
     params: Mapping[str, str]
@@ -300,14 +306,14 @@ class Example(Struct, frozen=True):
 
 @dataclass
 class PatternReplay:
-    """Result of replaying one pattern. `origins`: where its parameters come from, in words; `hidden`: the parts of
-    parameters and answers that must not be shown.
+    """Result of replaying one pattern. `origins`: sources of parameters, in words.
 
-    `kinds`: samples by the optional parameters that were set; `absent`: samples for keys that do not exist; `empty`:
-    those that both sides answer with nothing. `found` counts differences, of which one sample may have many; `examples`:
-    a few of each. `failed`: those of `different` that one side failed to answer, by the optional parameters that were
-    set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer samples
-    than wanted, '' if not.
+    `kinds`: samples by optional parameters that were set. `absent`: for keys that do not exist. `empty`:
+    without an answer on both sides.
+    `found`: differences, of which one sample may have many. `examples`: a few of each.
+    `failed`: those of `different` with an error on one side, by optional parameters.
+    `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
+    samples than wanted.
     """
 
     pattern: Pattern
@@ -329,8 +335,9 @@ class PatternReplay:
 
 
 class ReplayResult(Struct, frozen=True):
-    """The result of a replay. `control`: SQL was compared with SQL, the first answer in place of the table's. `lag_s`:
-    age of the oldest pending change when differences were counted; 0 for no differences."""
+    """`control`: SQL was compared with SQL. `lag_s`: age of the oldest pending change when differences were
+    counted.
+    """
 
     patterns: Sequence[PatternReplay]
     seed: int
@@ -340,7 +347,6 @@ class ReplayResult(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every pattern was called, and no answer has a lasting difference."""
         return not self.different and not self.not_proven
 
     @property
@@ -349,15 +355,16 @@ class ReplayResult(Struct, frozen=True):
 
     @property
     def not_proven(self) -> list[str]:
-        """Patterns for which no question could be drawn: nothing speaks against them, and nothing for them."""
+        """Patterns without any question: neither proven nor disproven."""
         return [
             pattern.pattern.name for pattern in self.patterns if not pattern.samples and pattern.missing_why
         ]
 
 
 class Proof(Struct, frozen=True):
-    """Result of trying a proposed mapping on a part of its rows. `replays`: by pattern; `apart`: why a pattern was not
-    tried, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' if it was."""
+    """Result of trying a proposed mapping on some rows. `apart`: why patterns were not tried. `refused`: rows
+    without items, by entity. `missing`: why nothing was tried, or ''.
+    """
 
     replays: Mapping[str, PatternReplay] = {}
     apart: Mapping[str, str] = {}
@@ -366,11 +373,9 @@ class Proof(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether no answer differs, and no row was refused."""
         return not self.refused and not any(replay.different for replay in self.replays.values())
 
     def difference(self, pattern: str) -> str:
-        """The differences in the pattern's answers, in words; '' for none."""
         replay = self.replays.get(pattern)
         if replay is None or not replay.different:
             return ""

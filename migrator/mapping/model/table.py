@@ -22,8 +22,7 @@ Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | di
 
 
 class SetOf(list[Any]):
-    """The members of a set of DynamoDB's (SS, NS, BS), at least one, each once and in order: a list that is written as a
-    set."""
+    """The members of a DynamoDB set (SS, NS, BS), at least one, each once and in order."""
 
 
 Item: TypeAlias = dict[str, Value]
@@ -48,7 +47,7 @@ TOMBSTONE = "_tombstone"
 
 
 class EncodedItem(NamedTuple):
-    """An item ready to write: its attributes as JSON in DynamoDB's form, and the facts that writers need."""
+    """An item ready to write: its attributes as DynamoDB JSON, and facts for writers."""
 
     key: ItemKey
     json: bytes
@@ -64,7 +63,6 @@ class EncodedItem(NamedTuple):
 
     @property
     def root(self) -> tuple[str, SourceKey]:
-        """The entity and the key of the row that the item is of."""
         entity, _, key = self.source.partition(":")
         return entity, key
 
@@ -100,20 +98,18 @@ class Index(Struct, frozen=True):
         return self.partition + self.sort
 
     def own_attributes(self, table: TableDesign) -> tuple[KeyAttribute, ...]:
-        """The index's key attributes that are not in the table's key."""
         base = {attribute.name for attribute in table.key}
         return tuple(attribute for attribute in self.attributes if attribute.name not in base)
 
     def limit(self, attribute: KeyAttribute) -> int:
-        """The most bytes that a value of the key attribute may take."""
         return PARTITION_KEY_BYTES if attribute in self.partition else SORT_KEY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class TableDesign:
-    """The DynamoDB table that a mapping describes; `ttl`, if set, names the attribute in epoch seconds.
+    """The DynamoDB table of a mapping. `ttl`: attribute in epoch seconds.
 
-    `kept`: attributes that services set themselves and no column has, which our writes leave as they are.
+    `kept`: attributes that services set themselves and no column has; our writes leave them.
     """
 
     name: str
@@ -140,11 +136,11 @@ class TableDesign:
         return str(item.get(self.type_attribute, "item"))
 
     def is_hidden(self, item: Item) -> bool:
-        """Whether the item is our own, a tombstone or the control item, so that readers skip it."""
+        """Whether readers skip the item: a tombstone or the control item."""
         return item.get(self.type_attribute) in OWN_TYPES
 
     def root_of(self, item: Item) -> tuple[str, SourceKey] | None:
-        """The entity and the key of the item's row; None if `_src` names none."""
+        """The item's entity and row key; None if `_src` names none."""
         try:
             return split_source(str(item.get(self.source_attribute, "")))
         except ValueError:
@@ -166,7 +162,6 @@ class TableDesign:
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Attributes that only migrator writes, apart from keys."""
         return frozenset({*self.own_attributes, self.type_attribute, *([self.ttl] if self.ttl else [])})
 
 
@@ -213,11 +208,11 @@ _AS_ISO = (datetime, date, time)
 
 
 def encode_key(values: Sequence[Any]) -> SourceKey:
-    """The key values (as the driver gave them) as a JSON array without spaces.
+    """The key values (from the driver) as a JSON array without spaces.
 
     Equal keys have equal text. Bytes become {"b64": …}; numbers other than int, UUIDs and times become text,
     which the source reads back as the column's own type.
-    Raises: TypeError for a value that no primary key should hold.
+    Raises: TypeError for a value that no primary key should have.
     """
     if len(values) == 1 and type(values[0]) is int:
         return f"[{values[0]}]"  # most keys are one, and JSON's machinery takes ten times as long
@@ -227,12 +222,12 @@ def encode_key(values: Sequence[Any]) -> SourceKey:
 
 
 def item_key_text(values: Sequence[Any]) -> str:
-    """The values of an item's key as encode_key's text; numbers that DynamoDB holds equal have one text."""
+    """encode_key's text of an item's key; numbers that DynamoDB treats as equal have one text."""
     return encode_key([_canonical(value) if isinstance(value, Decimal) else value for value in values])
 
 
 def item_key_of(text: str, table: TableDesign) -> ItemKey:
-    """The item's key from a text of `item_key_text`. Raises: ValueError for any other text."""
+    """The inverse of `item_key_text`. Raises: ValueError for any other text."""
     made = {"text": str, "number": Decimal, "binary": bytes}
     values = zip(table.key, decode_key(text), strict=True)
     return tuple(made[attribute.type](str(v) if attribute.type == "number" else v) for attribute, v in values)
@@ -268,7 +263,6 @@ def decode_key(text: SourceKey) -> tuple[Any, ...]:
 
 
 def source_text(entity: str, key: SourceKey) -> str:
-    """The text of `_src`: the entity's name, a colon, the root row's key."""
     return f"{entity}:{key}"
 
 
@@ -283,7 +277,7 @@ def split_source(text: str) -> tuple[str, SourceKey]:
 
 
 def source_named(text: str) -> str:
-    """The text of a source row, or '': foreign text must not be quoted, since it may hold anything."""
+    """The text of a source row, or '': foreign text must not be quoted, since it may contain anything."""
     try:
         split_source(text)
     except ValueError:

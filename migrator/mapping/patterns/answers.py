@@ -54,11 +54,9 @@ class Designs:
                         self._columns[type_, name].add(_column(plan, expression))
 
     def columns(self, type_: str, name: str) -> set[Behind]:
-        """Columns behind the attribute in items of the type; '': of any type."""
         return set(self._columns.get((type_, name), ()))
 
     def of_part(self, part: Part) -> Iterator[tuple[EntityPlan, Written]]:
-        """Items that may be in the part: of its type, or of any that has all of its attributes."""
         if part.type:
             yield from self._of_type.get(part.type, ())
             return
@@ -89,10 +87,10 @@ Reader = Callable[[Any], Any]
 
 
 def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Reader, ...]:
-    """Per attribute of the part, a function from the driver's value to the item's.
+    """Functions from the driver's value to the item's, per attribute.
 
-    It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times. A
-    value that is not of that type, or of an attribute with several columns, does not change.
+    By the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
+    A value of another type, or of an attribute with several columns, does not change.
     """
     return tuple(_reader(mapping, designs.columns(part.type, name)) for name in part.attributes)
 
@@ -121,7 +119,6 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
 
 
 def answer_of(mapping: MappingModel, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
-    """By part of the answer the returned attributes of its items, in order; a missing attribute is None."""
     type_attribute = mapping.table.type_attribute
     return {
         part.name: [
@@ -134,10 +131,7 @@ def answer_of(mapping: MappingModel, pattern: Pattern, items: list[Item]) -> dic
 
 
 def nearest(items: list[Item], near: Nearby, key: tuple[str, ...]) -> list[Item]:
-    """The items within the circle, the nearest first and equally near ones by their `key`.
-
-    An item without both attributes of a place is left out.
-    """
+    """Items within the circle by distance, then by `key`; items without a place are left out."""
     placed = [(place, item) for item in items if (place := _place(item, near)) is not None]
     measured = [(distance_m(near.origin, place), item) for place, item in placed]
     within = [(metres, item) for metres, item in measured if metres <= near.within_m]
@@ -157,7 +151,6 @@ def _is_number(value: Value) -> TypeGuard[int | Decimal]:
 def plain_rows(
     part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
 ) -> list[tuple[Any, ...]]:
-    """Rows of the part's SQL, converted to the form of items for comparison. `readers`: of its attributes, if known."""
     reading = readers or [lambda raw: raw] * len(part.attributes)
     return [tuple(_plain(read(value)) for read, value in zip(reading, row, strict=False)) for row in rows]
 
@@ -175,7 +168,7 @@ Kinds: TypeAlias = "Mapping[str, Kind]"
 
 
 class Records(list[dict[str, Value]]):
-    """Dicts by attribute. `origin`: the side that gave them, 'sql' or 'table' (DynamoDB)."""
+    """Dicts by attribute. `origin`: the side that returned them, 'sql' or 'table' (DynamoDB)."""
 
     def __init__(self, rows: Iterable[dict[str, Value]], origin: Side, kinds: Kinds | None = None) -> None:
         super().__init__(rows)
@@ -183,17 +176,18 @@ class Records(list[dict[str, Value]]):
         self._kinds = kinds or {}
 
     def typed(self) -> list[dict[str, Any]]:
-        """The rows with values of Python's own types, equal from both sides.
+        """Rows with values of Python's own types, equal from both sides.
 
-        For an attribute that is a plain column: datetime (aware if the column's type has a zone), date, time, UUID,
-        Decimal, float. All other values, and those without a form in their type, do not change.
+        For an attribute that is a plain column: datetime (aware if the column's type has a zone), date, time,
+        UUID, Decimal, float. All other values, and those without a form in their type, do not change.
         """
         return [_typed_record(record, self._kinds) for record in self]
 
 
 class Parts(dict[str, "Records | dict[str, Value] | None"]):
-    """The answer of a pattern with parts: by part its records, or one dict or None with `one: true`. `origin`: the side
-    that gave all of them, 'sql' or 'table' (DynamoDB)."""
+    """The answer of a pattern with parts: records, or one dict or None with `one: true`. `origin`: 'sql' or
+    'table' (DynamoDB).
+    """
 
     def __init__(
         self,
@@ -206,7 +200,6 @@ class Parts(dict[str, "Records | dict[str, Value] | None"]):
         self._kinds = kinds or {}
 
     def typed(self) -> dict[str, Any]:
-        """As `Records.typed`, for all parts."""
         return {name: self._typed_part(name, part) for name, part in self.items()}
 
     def _typed_part(self, name: str, part: Records | dict[str, Value] | None) -> Any:
@@ -220,7 +213,6 @@ Answer: TypeAlias = "Records | Parts"
 
 
 def kinds_for(designs: Designs, part: Part) -> dict[str, Kind]:
-    """By attribute of the part the kind of its column, for values from one column, of one type."""
     found = {name: _kind(designs, part, name) for name in part.attributes}
     return {name: kind for name, kind in found.items() if kind is not None}
 
@@ -275,7 +267,6 @@ _KIND_OF: tuple[tuple[type, KindName], ...] = (
 
 
 def kinds_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Kind]:
-    """By attribute the kind of its values, which have Python's own types."""
     found: dict[str, Kind] = {}
     for record in records:
         for name, value in record.items():
@@ -293,10 +284,10 @@ _FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
 
 
 def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Mapping[str, Kinds]) -> Answer:
-    """The answer for a caller: dicts by attribute; of a pattern with parts such by part. `kinds`: by part.
+    """The answer for a caller: dicts by attribute; of a pattern with parts such by part.
 
-    A part of `one: true` is one dict, or None. All lists and dicts belong to the caller. Equal numbers have one form: an
-    int if whole, else a Decimal without trailing zeros.
+    A part of `one: true` is one dict, or None. All lists and dicts belong to the caller. Equal numbers have
+    one form: an int if whole, else a Decimal without trailing zeros.
     """
     by_part = {
         part.name: records(part, parts[part.name], origin, kinds.get(part.name, {})) for part in pattern.parts
@@ -318,7 +309,6 @@ def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
 
 
 def own_value(value: Any) -> Any:
-    """A copy of the value in a form that is the same from both sides."""
     if isinstance(value, Decimal):
         return _plain_number(value)
     if isinstance(value, dict):
@@ -338,10 +328,11 @@ def _plain_number(value: Decimal) -> int | Decimal:
 
 
 def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Record]]:
-    """The answer's records by part, as copies of our own: the caller may change those it has.
+    """Copies of the answer's records by part: the caller may change its own.
 
     `answer`: a list of records, one record or None; of a pattern with parts a dict of such by part.
-    Raises: SettingsError for any other form, or another name of a part; TooManyError beyond `at_most` records.
+    Raises: SettingsError for any other form, or another name of a part; TooManyError beyond `at_most`
+    records.
     """
     if not pattern.parts[0].name:
         return {"": _records_of(pattern.parts[0], answer, at_most)}
@@ -359,8 +350,9 @@ def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Re
 
 
 def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
-    """The message for parts that the pattern does not have. A key may be a value of a row, so it is quoted only if it is
-    similar to a part's name."""
+    """The message for unknown parts. A key may be a value of a row, so it is quoted only if it is similar to a
+    part's name.
+    """
     for name in unknown:
         if guess := _likely(name, names):
             return f"it returned the part '{name}'{guess}"
@@ -368,20 +360,19 @@ def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _likely(name: str, names: Iterable[str]) -> str:
-    """'; did you mean …?', or '' if no known name is like it."""
     guess = did_you_mean(name, names)
     return guess if guess.startswith("; did") else ""
 
 
 def rows_of(part: Part, records: Sequence[Record], readers: Sequence[Any] = ()) -> Rows:
-    """The records as rows of the part's attributes, in the form of items. `readers`: as for `plain_rows`."""
     rows = [tuple(record.get(name) for name in part.attributes) for record in records]
     return plain_rows(part, rows, readers)
 
 
 def names_fault(part: Part, ours: Sequence[Record], others: Sequence[Record]) -> str:
-    """The fault in the names of `ours`: an attribute that no record has, though the other side has it or a name is similar;
-    '' for none. An item may lack an attribute that has no value."""
+    """The fault of an attribute that only the other side has, or that has a similar name; or ''. An item may
+    lack an attribute without a value.
+    """
     if not ours:
         return ""
     given = {str(name) for record in ours for name in record}
@@ -420,12 +411,10 @@ def _is_record(value: Any) -> bool:
 
 
 def _record(part: Part, value: Any) -> Record:
-    """The record with all of its names; only the values of attributes that the part returns are read."""
     return {name: _settled(get()) if name in part.attributes else None for name, get in _fields(value)}
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The names, each with a function that reads its value."""
     if hasattr(value, "_sa_instance_state"):
         # Objects of an ORM, dataclasses among them: reading a field may query the database while a caller waits.
         raise _no_record(value)
@@ -451,7 +440,7 @@ def _called(value: Any) -> str:
 
 
 def _settled(value: Any) -> Any:
-    """A copy of the value in a form that items have, or that a driver gives and can be converted.
+    """A copy of the value in a form that items have, or a driver returns.
 
     Raises: SettingsError for any other value: it could change between two comparisons.
     """
@@ -478,7 +467,6 @@ def _settled(value: Any) -> Any:
 
 
 def _sorted(values: list[Any]) -> list[Any]:
-    """The list in the order of DynamoDB's sets as read."""
     try:
         return sorted(values)
     except TypeError:

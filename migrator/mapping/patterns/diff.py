@@ -26,7 +26,7 @@ Step = Callable[[Any], Any]
 
 
 class Normalised(Struct, frozen=True):
-    """Rows and items as they are compared, in the order of `attributes`: those that are not ignored."""
+    """Rows and items as compared; `attributes`: without ignored ones."""
 
     attributes: tuple[str, ...]
     rows: list[Row]
@@ -36,7 +36,7 @@ class Normalised(Struct, frozen=True):
 def ruled(
     attributes: Sequence[str], rows: Sequence[Row], items: Sequence[Row], rules: CompareRules
 ) -> Normalised:
-    """Both sides after the rules are applied; a number of an item within the tolerance is replaced by the row's."""
+    """Apply the rules to both sides; an item's number within the tolerance is replaced by the row's."""
     places = [place for place, name in enumerate(attributes) if name not in rules.ignore]
     kept = tuple(attributes[place] for place in places)
     steps = [_steps(rules.normalise.get(name, ())) for name in kept]
@@ -54,7 +54,6 @@ def ruled(
 
 
 def _brought_near(rows: list[Row], items: list[Row], tolerances: dict[int, Decimal]) -> list[Row]:
-    """The items, each replaced by a row that lies within the tolerances; no row is used twice."""
     by_rest: dict[str, tuple[list[Row], list[int]]] = defaultdict(lambda: ([], []))
     for row in rows:
         by_rest[_rest_of_row(row, tolerances)][0].append(row)
@@ -74,7 +73,6 @@ def _brought_near(rows: list[Row], items: list[Row], tolerances: dict[int, Decim
 def _first_near(
     row: Row, waiting: list[int], items: Sequence[Row], tolerances: dict[int, Decimal]
 ) -> int | None:
-    """The index in `waiting` (sorted by their numbers) of the first item that is near the row."""
     first = next((place for place in tolerances if _is_number(row[place])), None)
     if first is None:
         return None
@@ -88,7 +86,6 @@ def _first_near(
 
 
 def _rest_of_row(row: Row, tolerances: dict[int, Decimal]) -> str:
-    """The row's other values, and which of the tolerant ones are numbers at all."""
     return as_text(
         tuple(
             "a number" if place in tolerances and _is_number(value) else (value,)
@@ -127,7 +124,6 @@ def _steps(names: Sequence[Normaliser]) -> Step:
 
 
 def _of_text(change: Callable[[str], str]) -> Step:
-    """A step that changes texts only; any other value stays, and then shows as a difference of type."""
     return lambda value: change(value) if isinstance(value, str) else value
 
 
@@ -167,7 +163,7 @@ class AttributeDifference(Struct, frozen=True):
 def differences(
     expected: Item, stored: Item, ignored: frozenset[str] = frozenset()
 ) -> Iterator[AttributeDifference]:
-    """Every attribute that differs, `ignored` left out. Numbers are compared as numbers, texts byte by byte."""
+    """Differing attributes. Numbers are compared as numbers, texts byte by byte."""
     for name in sorted(expected.keys() - ignored):
         if name not in stored:
             yield AttributeDifference(name, "missing")
@@ -180,7 +176,7 @@ def differences(
 
 
 def equal(value: Value, other: Value) -> bool:
-    """Whether two values are the same in type and content, all the way down."""
+    """Deep equality in type and content."""
     if type_of(value) != type_of(other):
         return False
     if isinstance(value, dict) and isinstance(other, dict):
@@ -191,7 +187,6 @@ def equal(value: Value, other: Value) -> bool:
 
 
 def type_of(value: Value) -> str:
-    """The type of a value for comparison: all numbers have the same."""
     if isinstance(value, bool):
         return "BOOL"
     return "N" if isinstance(value, (int, Decimal)) else type(value).__name__
@@ -217,10 +212,10 @@ def diffs(
     tolerances: Tolerances = MappingProxyType({}),
     key: Sequence[str] | None = None,
 ) -> list[Diff]:
-    """The differences; an empty list if the answers are the same. `ordered`: whether their order counts.
+    """Differences; none if the answers are the same. `ordered`: whether their order counts.
 
-    Rows that are on one side only are paired with rows of the other side that have the same `key` (see row_key), else
-    with the most similar ones (at least half of the attributes), so that one changed value is reported as one.
+    Rows of one side only are paired by `key` (see row_key), else by similarity of at least half of the
+    attributes. So one changed value is reported as one.
     `tolerances`: by attribute how far apart numbers may be.
     """
     left_rows, left_items = _alone(rows, items)
@@ -251,7 +246,6 @@ def diffs(
 def _rest(
     rows: Sequence[Row], items: Sequence[Row], pairs: Sequence[tuple[int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Indexes of the rows and of the items that are in no pair."""
     of_rows, of_items = {at for at, _ in pairs}, {other for _, other in pairs}
     return (
         [at for at in range(len(rows)) if at not in of_rows],
@@ -260,13 +254,12 @@ def _rest(
 
 
 class _KeyPlaces(Struct, frozen=True):
-    """`places`: of the attributes that name a row; None if they are not known."""
+    """Places of attributes that identify a row; None if unknown."""
 
     places: tuple[int, ...] | None
 
     @classmethod
     def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _KeyPlaces:
-        """The places of `key` in `attributes`; unknown if the pattern ignores one of the key's attributes."""
         if key is None or not set(key) <= set(attributes):
             return cls(None)
         return cls(tuple(attributes.index(name) for name in key))
@@ -281,7 +274,6 @@ class _KeyPlaces(Struct, frozen=True):
         return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
 
     def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
-        """Pairs of rows and items with the same key; empty if a side has a key twice, or too many values."""
         if self.places is None or not rows or not items:
             return []
         is_few = (len(rows) + len(items)) * len(rows[0]) <= _PAIRED_AT_MOST
@@ -289,7 +281,6 @@ class _KeyPlaces(Struct, frozen=True):
 
 
 def _by_values(rows: Sequence[Row], items: Sequence[Row], places: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of rows and items with the same values in these places; none if a side has such values twice."""
     by_row, by_item = (
         {as_text(tuple(row[place] for place in places)): at for at, row in enumerate(side)}
         for side in (rows, items)
@@ -314,7 +305,6 @@ def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[R
 
 
 def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
-    """Pairs of the most similar rows and items, each in one pair at most; of very many, those with the same id."""
     if not rows or not items:
         return []
     if len(rows) * len(items) * len(rows[0]) > _COMPARED_AT_MOST:
@@ -335,7 +325,6 @@ def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple
 
 
 def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
-    """Pairs by the first attribute that is unique on both sides, such as an id; empty if there are too many values."""
     if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
         return []
     for place in range(len(rows[0])):
@@ -345,7 +334,7 @@ def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list
 
 
 class _Same(Struct, frozen=True):
-    """Which values of a row and an item are the same. `allowed`: by place how far apart numbers may be; None: not at all."""
+    """Equality of values. `allowed`: by place how far apart numbers may be."""
 
     allowed: Sequence[Decimal | None]
 
@@ -381,7 +370,6 @@ def _kind(row: Any, item: Any) -> DiffClass:
 
 
 def as_text(row: Row) -> str:
-    """A row as text, the same for equal numbers."""
     return repr([_comparable(value) for value in row])
 
 
@@ -398,8 +386,10 @@ def _comparable(value: Any) -> Any:
 
 
 def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Part) -> tuple[str, ...] | None:
-    """The attributes that identify a row in the part's answer; an empty tuple if it has one row at most. None if the
-    pattern does not return them, or if the item types in the answer have different ones."""
+    """Attributes that identify a row in the part's answer; () if it has one row at most.
+
+    None if the pattern does not return them, or if the item types in the answer have different ones.
+    """
     if part.one or pattern.operation == "get":
         return ()
     stored = tuple(attribute.name for attribute in mapping.table.key)
@@ -410,7 +400,6 @@ def row_key(mapping: MappingModel, designs: Designs, pattern: Pattern, part: Par
 
 
 def _of_item(plan: EntityPlan, written: Written, part: Part) -> tuple[str, ...] | None:
-    """For each column of the row's key an attribute with its unchanged value; None if one has none."""
     attributes = []
     for column in plan.key:
         plain = Ref((column.name,))

@@ -36,8 +36,6 @@ Form = Template | None
 
 
 class StoredKey(Struct, frozen=True):
-    """A form for each attribute of an item's key."""
-
     partition: tuple[Form, ...]
     sort: tuple[Form, ...]
     entity: Entity
@@ -54,7 +52,6 @@ class StoredKey(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def stored_keys(mapping: Mapping, index: Index) -> Sequence[StoredKey]:
-    """The key of every item design that is in the index (or in the table, an index without a name)."""
     count = len(index.partition)
     keys = []
     for entity in mapping.entities.values():
@@ -83,7 +80,7 @@ def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) ->
 
 
 def key_forms(pattern: Pattern) -> tuple[Template, ...]:
-    """The partition key that the pattern reads, with the first of the copies of an item, any of which a get may read."""
+    """The queried partition key, with the first of the copies of an item, any of which a get may read."""
     star = pattern.star
     if star is None or pattern.operation == "query":
         return pattern.key
@@ -92,7 +89,6 @@ def key_forms(pattern: Pattern) -> tuple[Template, ...]:
 
 
 def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator[StoredKey]:
-    """The stored keys that can match the pattern's key condition, judged by their constant text."""
     for key in matching_keys(mapping, key_forms(pattern), index):
         if all(
             may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
@@ -101,7 +97,6 @@ def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator
 
 
 def may_give(condition: SortCondition, stored: Form) -> bool:
-    """Whether a sort key of this form can satisfy the condition."""
     if stored is None:
         return True
     if condition.operator == "equal":
@@ -119,7 +114,6 @@ def may_give(condition: SortCondition, stored: Form) -> bool:
 
 
 def _beginning(template: Template) -> tuple[str, bool]:
-    """(the constant text that the template begins with, whether more follows)."""
     return template.beginning, len(template.parts) > bool(template.beginning)
 
 
@@ -128,7 +122,6 @@ def _at_least(begin: str, open_end: bool, bound: str) -> bool:
 
 
 def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
-    """`beyond`: whether the keys are all larger than their beginning. `bound`: its constant text, whether more follows."""
     text, open_end = bound
     if open_end:
         return begin <= text or begin.startswith(text)
@@ -136,7 +129,6 @@ def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
 
 
 def forms_of(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
-    """Forms of the key's attributes in the index, up to the first one that the item does not have."""
     entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
     attributes = {**entity.attributes, **item.attributes}
     keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
@@ -168,7 +160,6 @@ def same_ref(wanted: Ref, stored: Ref) -> bool:
 
 
 def shown(forms: Sequence[Sequence[Form]]) -> str:
-    """The forms as they are written in the mapping, each once."""
     texts = {
         " + ".join("(an attribute)" if template is None else template.source for template in form)
         for form in forms
@@ -183,7 +174,6 @@ def _attribute_form(expression: Expression) -> Form:
 
 
 def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
-    """Whether a kept column may be the key attribute. `keep: all` does not decide it if items write the key of the index."""
     if isinstance(item.keep, tuple):
         return name in item.keep
     if item.keep != "all" or name in item.keep_except:
@@ -193,7 +183,6 @@ def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _entered(mapping: Mapping) -> frozenset[str]:
-    """Names of the indexes with keys written by any item."""
     designs = (design for entity in mapping.entities.values() for design in entity.items)
     return frozenset(entry.index for design in designs for entry in design.entries)
 
@@ -206,7 +195,6 @@ def _form_text(template: Form) -> str:
 
 
 def _form(template: Template) -> list[object]:
-    """The parts that two templates must share; a `*` counts as one text of its filter."""
     return [part if isinstance(part, str) else _ref_form(part) for part in template.parts]
 
 
@@ -226,10 +214,7 @@ Role = Literal["equal", "low", "high", "bucket"]
 
 
 class ParamSource(Struct, frozen=True):
-    """The value of a row that gives the parameter. `place`: the index in `ref.paths`, if it has several.
-
-    `unit`: the length of a bucket.
-    """
+    """A row's value that gives the parameter. `place`: the index in `ref.paths`. `unit`: length of a bucket."""
 
     ref: Ref
     role: Role = "equal"
@@ -242,7 +227,7 @@ class ParamSource(Struct, frozen=True):
 
 
 class EntityParamSources(Struct, frozen=True):
-    """An entity with rows that give parameters of the pattern. `of`: the sources by parameter name."""
+    """An entity with rows that give parameters. `of`: sources by parameter name."""
 
     plan: EntityPlan
     of: dict[str, ParamSource] = {}
@@ -259,7 +244,6 @@ def plans_by_entity(plans: Iterable[EntityPlan]) -> PlansByEntity:
 
 
 def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list[EntityParamSources]:
-    """The entities that give the most parameters of the pattern (possibly none)."""
     index = mapping.table.asked(pattern.index)
     assert index is not None
     names = {param.name for param in pattern.params}
@@ -279,7 +263,6 @@ def origins_of(mapping: Mapping, pattern: Pattern, plans: PlansByEntity) -> list
 
 
 def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> frozenset[str]:
-    """Parameters that must not be shown: those named in `redact`, and those from columns behind named attributes."""
     hidden = {param.name for param in pattern.params} & set(pattern.redact)
     for source in sources:
         entity = source.plan.entity
@@ -293,7 +276,6 @@ def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> 
 def _pairs(
     pattern: Pattern, key: StoredKey, written: Dict[str, Expression], index: Index
 ) -> Iterator[tuple[str, ParamSource]]:
-    """Parameters of the pattern, each with its source in an item that the key can reach."""
     count, stored = len(key.partition), zip(index.attributes, key.forms, strict=False)
     forms = [_written_form(written, attribute.name, form) for attribute, form in stored]
     for template, form in zip(key_forms(pattern), forms[:count], strict=False):
@@ -309,7 +291,6 @@ def _pairs(
 
 
 def _written_form(written: Dict[str, Expression], name: str, form: Form = None) -> Form:
-    """The attribute's template; a single reference becomes a template of it. None if a key does not depend on rows."""
     expression = written.get(name) if form is None else form
     return _as_template(expression) if isinstance(expression, (Ref, Template)) else None
 
@@ -332,7 +313,6 @@ _ROLES: dict[Operator, tuple[Role, ...]] = {
 
 
 def _paired(template: Template, stored: Form, role: Role) -> Iterator[tuple[str, ParamSource]]:
-    """Each parameter of the template with the reference at its position in the stored one."""
     if stored is None:
         return
     for ref, stored_ref in zip(template.refs, stored.refs, strict=False):
@@ -346,7 +326,6 @@ def _paired(template: Template, stored: Form, role: Role) -> Iterator[tuple[str,
 
 
 def _starred(ref: Ref, stored: Ref) -> Iterator[tuple[str, ParamSource]]:
-    """Sources of a `*`: both values of a place, the bounds of a time; a shard takes no parameter."""
     way = FILTERS[ref.filters[0].name].way
     if way is not None and way.of == "place":
         yield from _values(ref, stored, "equal")
@@ -372,7 +351,6 @@ def _writes_time(ref: Ref) -> bool:
 
 
 def _plain(ref: Ref) -> Ref:
-    """The reference without the filters that write text: a column, or one value chosen from a list."""
     lists = [place for place, spec in enumerate(specs_of(ref)) if spec.of_list]
     if not lists:
         return replace(ref, format=None, filters=())
@@ -390,7 +368,7 @@ _LOOSE_KINDS = frozenset({"integer", "text"})
 
 
 class AskedKey(Struct, frozen=True):
-    """The key of an item collection: of the table (an index without a name) or of one of its indexes.
+    """The key of an item collection: of the table (an index without a name) or an index.
 
     `sort`: the prefix of the first part of the sort key, or its value if it is not text; '' matches all.
     """
@@ -416,7 +394,7 @@ class AskedKey(Struct, frozen=True):
 
 
 class RowLookup(Struct, frozen=True):
-    """Rows of an entity that may make an item under a key. `lookup` None: any of them may."""
+    """Rows of an entity that may make an item under a key. `lookup` None: any row."""
 
     lookup: Lookup | None = None
     values: tuple[Any, ...] = ()
@@ -427,7 +405,7 @@ _Texts: TypeAlias = dict[str, str]
 
 
 def row_lookups(mapping: Mapping, plan: EntityPlan, asked: AskedKey) -> list[RowLookup]:
-    """The lookups of an entity's rows; none if no item of it can have the key.
+    """Lookups; none if no item of the entity can have the key.
 
     They find more rows than make such an item, never fewer.
     """
@@ -461,7 +439,6 @@ def _of_design(
 
 
 def _readings(template: Template, text: str, at: int = 0, place: int = 0) -> Iterator[_Texts]:
-    """Each way in which the template may have made the text: texts of the references that show a column's value."""
     if place == len(template.parts):
         if at == len(text):
             yield {}
@@ -481,8 +458,6 @@ def _readings(template: Template, text: str, at: int = 0, place: int = 0) -> Ite
 
 
 def _ends(text: str, at: int, behind: Sequence[str | Ref]) -> Iterator[int]:
-    """Possible ends of a reference's text: before each occurrence of the constant text after it. `behind`: the later
-    parts."""
     if not behind:
         yield len(text)
     elif isinstance(behind[0], Ref):
@@ -498,7 +473,6 @@ def _ends(text: str, at: int, behind: Sequence[str | Ref]) -> Iterator[int]:
 
 
 def _lookup(plan: EntityPlan, texts: _Texts) -> RowLookup | None:
-    """The lookup; None if a text is not a value of its column, so that no row has it."""
     kinds = _LOOSE_KINDS if plan.loosely_typed else _KINDS
     slots = [
         slot
@@ -523,7 +497,7 @@ def _lookup(plan: EntityPlan, texts: _Texts) -> RowLookup | None:
 
 
 def bindable(text: str, column: Column, plan: EntityPlan) -> Any:
-    """The value as the source's driver gives it, so that its text is that of a row's key.
+    """The value as from the source's driver, so that its text is that of a row's key.
 
     Raises: ValueError or ArithmeticError if it is not a value of the column's type.
     """
@@ -543,7 +517,6 @@ def bindable(text: str, column: Column, plan: EntityPlan) -> Any:
 
 
 def is_held(number: int) -> bool:
-    """Whether an integer column of any source can hold the number."""
     return -(2**63) <= number < 2**64
 
 

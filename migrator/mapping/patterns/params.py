@@ -32,7 +32,7 @@ from migrator.runtime.errors import RowError, SettingsError, did_you_mean
 
 
 def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
-    """The pattern's parameters parsed from texts by their declared types; an unset optional parameter is None.
+    """Parse by declared types; an unset optional parameter is None.
 
     A list is written with commas, or as a JSON array; binary values are base64.
     Raises: SettingsError naming every parameter that is unknown, missing or not of its type.
@@ -55,7 +55,8 @@ def read_params(pattern: Pattern, given: Mapping[str, str]) -> dict[str, Any]:
 def read_member(pattern: Pattern, given: str) -> Member:
     """The member of a ramp's audience in `NAME=VALUE`.
 
-    Raises: SettingsError if the pattern has no such parameter, or the value is not of its type; without the value.
+    Raises: SettingsError if the pattern has no such parameter, or the value is not of its type; without the
+    value.
     """
     name, is_there, text = given.partition("=")
     params = {param.name: param for param in pattern.params}
@@ -84,7 +85,7 @@ def _unknown(pattern: Pattern, given: Iterable[str]) -> list[str]:
 
 
 def sample_params(pattern: Pattern) -> dict[str, Any]:
-    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL if any type takes it."""
+    """Sample values to test whether a source accepts the SQL; NULL if any type takes it."""
     samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
     return {
         param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
@@ -92,7 +93,7 @@ def sample_params(pattern: Pattern) -> dict[str, Any]:
 
 
 def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]) -> str | None:
-    """The schema of the tables that the pattern's SQL reads; None for the default one.
+    """The schema of the pattern's SQL; None for the default one.
 
     Raises: SettingsError for one that the mapping does not list.
     """
@@ -106,7 +107,7 @@ def schema_of(mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any]
 
 
 def _how(param: Param, error: Exception) -> str:
-    """Why a text is not of its parameter's type, if that can be explained without quoting it, and how to write it."""
+    """Why a text does not have its parameter's type, without quoting it, and how to write it."""
     why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
     of = _TYPES[param.type]
     return f"{why}; write it as {f'{of.written},{of.another}' if param.many else of.written}"
@@ -126,7 +127,7 @@ def _param(param: Param, text: str | None) -> Any:
 
 
 def _listed(text: str) -> list[str]:
-    """The texts of a list; numbers of a JSON array as they are written, so that they stay exact."""
+    """Numbers of a JSON array stay texts, so that they are exact."""
     if not text.strip():
         return []
     if not text.lstrip().startswith("["):
@@ -155,7 +156,7 @@ _SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean
 
 
 def param_text(value: Any, type_: ParamType) -> str:
-    """The text that `read_params` parses back to the value. Raises: RowError for a value without a text."""
+    """The inverse of `read_params`. Raises: RowError for a value without a text."""
     if type_ == "binary" and isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if type_ == "date" and isinstance(value, datetime):
@@ -171,7 +172,7 @@ def list_text(texts: Sequence[str]) -> str:
 
 
 def bucket_text(value: Any, unit: str, param: Param, *, after: bool = False) -> str:
-    """The first moment of the bucket that a time falls into, or (`after`) of the next one.
+    """The first moment of a time's bucket, or (`after`) of the next one.
 
     Raises: RowError for a value that is not a time.
     """
@@ -188,7 +189,7 @@ _PAST = 20
 
 
 def absent_value(values: Sequence[Any]) -> Any:
-    """A value of the same type past the largest one; None for types in which a row may still have that value."""
+    """A value past the largest one; None for types in which a row may have it."""
     numbers = [value for value in values if isinstance(value, (int, Decimal)) and not isinstance(value, bool)]
     if numbers:
         # Well past the last one that is known, since the very last row of the table may not be.
@@ -212,9 +213,9 @@ class _TooLargeError(ValueError):
 
 
 def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The pattern's parameters as `read_params` gives them; an optional one that is not given is None.
+    """Parameters as from `read_params`; a missing optional one is None.
 
-    Times and UUIDs may also be given as their texts. Raises: SettingsError naming every parameter that is unknown, missing,
+    Times and UUIDs may also be texts. Raises: SettingsError naming every parameter that is unknown, missing,
     not of its type or an integer beyond 64 bits, without any value.
     """
     faults, values = _unknown(pattern, given), dict[str, Any]()
@@ -235,7 +236,6 @@ def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def texts_of(pattern: Pattern, values: Mapping[str, Any]) -> dict[str, str]:
-    """The set parameters as texts that `read_params` parses; `values` as `checked_params` returns them."""
     return {
         param.name: list_text([param_text(value, param.type) for value in values[param.name]])
         if param.many

@@ -66,7 +66,7 @@ NO_KEY: Any = object()
 
 
 class Renderer:
-    """Raises SettingsError, naming the pattern, for a parameter that is missing in a key, or a bound that cannot be made."""
+    """Raises SettingsError, naming the pattern, for a missing key parameter, or an impossible bound."""
 
     def __init__(self, requests: Requests, params: Dict[str, Any]) -> None:
         self.requests = requests
@@ -79,14 +79,13 @@ class Renderer:
                 raise SettingsError(f"{what}; give the start of one")
 
     def key(self, template: Template, attribute: KeyAttribute) -> Any:
-        """The value of a key attribute, None if a parameter is not set; NO_KEY."""
         try:
             return self.requests.key(template, attribute)(self.row)
         except (RowError, ValueError):
             return NO_KEY
 
     def bound(self, template: Template, attribute: KeyAttribute, *, up: bool) -> Any:
-        """A bound of a range: a number that its format cannot hold is the next one `up`, or down.
+        """A bound of a range: a number that its format cannot hold becomes the next one `up`, or down.
 
         Raises: SettingsError if more than that number follows, or something else does not fit.
         """
@@ -102,14 +101,12 @@ class Renderer:
         return value
 
     def set_key(self, template: Template, attribute: KeyAttribute) -> Any:
-        """The value of a key attribute that must not be left out."""
         value = self.key(template, attribute)
         if value is None:
             raise unset(self.pattern)
         return value
 
     def texts(self, star: Ref) -> list[str]:
-        """The texts of the `*`."""
         values = [self.params[path] for path in star.paths]
         if None in values:
             raise unset(self.pattern)
@@ -119,7 +116,6 @@ class Renderer:
             raise SettingsError(f"{self.pattern.name}: {error}") from None
 
     def value(self, expression: Expression) -> Any:
-        """A plain value, None if a parameter is not set."""
         try:
             return self.requests.value(expression)(self.row)
         except (RowError, ValueError) as error:
@@ -129,8 +125,9 @@ class Renderer:
 
 
 def cut_params(pattern: Pattern) -> dict[str, str]:
-    """By parameter the unit of time to which its key, or a filter, cuts it; of one that bounds the sort key, or is compared
-    with an attribute, the unit of that bound. A key that names one item may cut a second: it is the item's own time."""
+    """The unit of time to which a key, or a filter, cuts each parameter. A key that names one item may cut a
+    second: it is the item's own time.
+    """
     keys = [*pattern.key, *(c.values[0] for c in pattern.sort if c.operator == "equal")]
     bounds: list[Expression] = [v for c in pattern.sort if c.operator != "equal" for v in c.values]
     bounds += [value for condition in pattern.filters for value in condition.values]
@@ -164,15 +161,15 @@ CONDITIONS: dict[Operator, str] = {
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    """The request for these parameters (see params.read_params); a caller with many requests keeps a `Requests`.
+    """See params.read_params; a caller with many requests keeps a `Requests`.
 
-    Raises: SettingsError if a parameter of the key is not set or does not fit it.
+    Raises: SettingsError if a key parameter is not set or does not fit.
     """
     return Requests(mapping, pattern).of(params)
 
 
 class Requests:
-    """The requests of one pattern, its templates and expressions compiled once. Safe to share between threads."""
+    """Requests of one pattern, compiled once. Thread-safe."""
 
     def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
         self.pattern = pattern
@@ -191,19 +188,19 @@ class Requests:
         return compile_key(template, attribute, self._places)
 
     def value(self, expression: Expression) -> Compiled:
-        """The compiled expression, cached by id: the pattern's expressions live as long as this object."""
+        """Compile once by id: the pattern's expressions live as long as this object."""
         compiled = self._values.get(id(expression))
         if compiled is None:
             compiled = self._values[id(expression)] = compile_value(expression, self._places)
         return compiled
 
     def of(self, params: Dict[str, Any]) -> Request:
-        """Raises: SettingsError if a parameter of the key is not set or does not fit it."""
+        """Raises: SettingsError if a key parameter is not set or does not fit."""
         table = self._table
         return replace(self._request(params), type_attribute=table.type_attribute, ttl_attribute=table.ttl)
 
     def refuse_unfit(self, params: Dict[str, Any]) -> None:
-        """Checks the parameters without building the request. Raises: SettingsError, as `of`."""
+        """Check the parameters only. Raises: SettingsError, as `of`."""
         operation = self.pattern.operation
         if operation == "query":
             self.tests(params)
@@ -240,7 +237,7 @@ class Requests:
         )
 
     def tests(self, params: Dict[str, Any]) -> QueryParts:
-        """The comparisons of the pattern's query. Raises: SettingsError, as `of`."""
+        """Comparisons of the pattern's query. Raises: SettingsError, as `of`."""
         pattern, index, star = self.pattern, self._index, self._star
         assert index is not None
         render = Renderer(self, params)
@@ -259,7 +256,6 @@ class Requests:
         )
 
     def _whole_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
-        """The key, or those of all copies; empty if no item can have it."""
         render, sort = Renderer(self, params), [condition.values[0] for condition in self.pattern.sort]
         partitions = [self.pattern.key] if self._star is None else _starred(self.pattern, self._star, render)
         keys = [
@@ -273,7 +269,6 @@ class Requests:
         return keys if fits else []
 
     def _listed_keys(self, params: Dict[str, Any]) -> list[dict[str, Any]]:
-        """One key for each value of the list, in its order; a repeated key is requested once."""
         pattern = self.pattern
         keys: dict[ItemKey, dict[str, Any]] = {}
         for given in each_given(pattern, params):
@@ -286,15 +281,13 @@ class Requests:
 
 
 class KeyTest(Struct, frozen=True):
-    """One condition on an attribute, of a key or another, with its values."""
-
     attribute: str
     operator: Operator
     values: Sequence[Any]
 
 
 class QueryParts(Struct, frozen=True):
-    """A Query with its parameters put in: tests of each partition, of the sort key and of filtered attributes."""
+    """A Query with its parameters: tests of partitions, of the sort key and of filtered attributes."""
 
     partitions: list[list[KeyTest]]
     sort: list[KeyTest]
@@ -304,7 +297,7 @@ class QueryParts(Struct, frozen=True):
 
 
 def each_given(pattern: Pattern, params: Dict[str, Any]) -> list[Dict[str, Any]]:
-    """The parameters with each value of the key's list in its place, each once. Raises: SettingsError if it is not set."""
+    """One set of parameters for each value of the key's list. Raises: SettingsError if it is not set."""
     values = params[pattern.listed]
     if values is None:
         raise unset(pattern)
@@ -314,7 +307,6 @@ def each_given(pattern: Pattern, params: Dict[str, Any]) -> list[Dict[str, Any]]
 def _partitions(
     pattern: Pattern, index: Index, star: Ref | None, renders: Sequence[Renderer]
 ) -> list[list[KeyTest]]:
-    """The partitions to query, without those that no item can be in: one for each text of a `*`, or value of a list."""
     asked = [
         [
             KeyTest(attribute.name, "equal", [render.set_key(template, attribute)])
@@ -327,13 +319,11 @@ def _partitions(
 
 
 def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
-    """The partition key's templates, with each text of their `*` in its place."""
     for text in render.texts(star):
         yield tuple(template.with_star(text) for template in pattern.key)
 
 
 def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | None:
-    """Conditions on the sort key, without those of unset parameters; None if no item can satisfy them."""
     tests: list[KeyTest] = []
     for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
         values = _values(render, condition, attribute)
@@ -380,7 +370,7 @@ _KEY_BYTES = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
 
 
 def _is_key(value: Any, most: int) -> bool:
-    """Whether an item can have the value in its key. Source: AWS Developer Guide, "Quotas in Amazon DynamoDB"."""
+    """Source: AWS Developer Guide, "Quotas in Amazon DynamoDB"."""
     if isinstance(value, (str, bytes)):
         return 0 < _size(value) <= most
     return value is not NO_KEY
@@ -391,7 +381,7 @@ def _size(value: str | bytes) -> int:
 
 
 def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
-    """The test as DynamoDB takes it, without values if every key passes it; None if no key can.
+    """The test for DynamoDB, without values if every key passes it; None if no key can.
 
     Raises: SettingsError for a range with a bound that is longer than a key.
     """
@@ -411,7 +401,7 @@ def _of_keys(pattern: Pattern, test: KeyTest) -> KeyTest | None:
 
 
 def _can_be(pattern: Pattern, test: KeyTest, most: int) -> bool:
-    """Whether a value of at most so many bytes can pass the test. Raises: SettingsError for a range with a longer bound."""
+    """Raises: SettingsError for a range with a bound longer than `most` bytes."""
     is_longer = any(_size(value) > most for value in test.values if isinstance(value, (str, bytes)))
     if is_longer and test.operator not in ("equal", "begins_with"):
         what = f"{pattern.name}: a parameter makes a bound of {test.attribute} longer than it can be"
@@ -420,7 +410,6 @@ def _can_be(pattern: Pattern, test: KeyTest, most: int) -> bool:
 
 
 def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], values: Sequence[Any]) -> bool:
-    """Whether no bound lacks its parameter. Raises: SettingsError if of two bounds with parameters only one is set."""
     if None not in values:
         return True
     if any(value is not None and [*paths_in([bound])] for bound, value in zip(bounds, values, strict=True)):
@@ -430,7 +419,6 @@ def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], valu
 
 
 def _is_reversed(test: KeyTest) -> bool:
-    """Whether the bounds are of two types, or the lower one is above the other."""
     if test.operator != "between":
         return False
     low, high = test.values
@@ -462,7 +450,6 @@ def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) ->
 
 
 def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
-    """Conditions on other attributes, without those of unset parameters; None if no item can satisfy them."""
     given = []
     for comparison in pattern.filters:
         values = [render.value(value) for value in comparison.values]
@@ -474,7 +461,6 @@ def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest] | None:
 def _clauses(
     letter: str, tests: Sequence[KeyTest], names: dict[str, str], bound: dict[str, Any]
 ) -> Iterator[str]:
-    """The conditions as DynamoDB writes them, such as `#s0 BETWEEN :s0 AND :s1`; names and values are added."""
     count = 0
     for number, test in enumerate(tests):
         names[f"#{letter}{number}"] = test.attribute
@@ -496,9 +482,9 @@ def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
 
 
 def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:
-    """The circle that the answer is cut to.
+    """The circle of the answer.
 
-    Raises: SettingsError if the cells asked might not hold all of it.
+    Raises: SettingsError if the queried cells might not contain all of it.
     """
     near = pattern.near
     if near is None:
@@ -530,10 +516,10 @@ Start = Item | None
 
 
 class Cursor(Struct, frozen=True):
-    """The state of a read page by page. `given`: items or rows on the pages before.
+    """The state of a read page by page. `given`: items or rows on earlier pages.
 
-    `asked`: a digest of the parameters; `begun_at`: seconds since 1970, of the first page. `starts`: the table's
-    partitions; `row`: a digest of the last row, SQL's.
+    `asked`: a digest of the parameters. `begun_at`: seconds since 1970, of the first page. `starts`: of the
+    table's partitions. `row`: a digest of SQL's last row.
     """
 
     pattern: str
@@ -551,7 +537,7 @@ def digest_of(params: Dict[str, str]) -> str:
 
 
 def signed(cursor: Cursor, key: str) -> str:
-    """The cursor as signed text: it is not encrypted, and cannot be changed without the key."""
+    """Signed text: it is not encrypted, and cannot be changed without the key."""
     content = [
         _FORM,
         cursor.pattern,
@@ -568,7 +554,7 @@ def signed(cursor: Cursor, key: str) -> str:
 
 
 def opened(text: str, key: str) -> Cursor:
-    """The cursor of a text. Raises: SettingsError if it was not signed with the key."""
+    """Raises: SettingsError if the text was not signed with the key."""
     try:
         whole = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -597,7 +583,6 @@ def row_digest(text: str) -> str:
 
 
 def _plain(name: str, value: Value) -> list[Any]:
-    """A key attribute as JSON can hold it: text, an exact number, or bytes."""
     if isinstance(value, bytes):
         return [name, "B", base64.b64encode(value).decode("ascii")]
     return [name, "S", value] if isinstance(value, str) else [name, "N", str(value)]
