@@ -25,8 +25,11 @@ _WHERE_ALL_LOOK = ("information_schema", "pg_catalog")
 
 
 class SqlGrants:
-    """Grants that roles need for a mapping's tables. `captured`: tables with captured changes, of the whole mapping;
-    `written`: tables that get rows from items; `facts`: of all tables, for those that refer to a deleted row.
+    """Grants that roles need.
+
+    `captured`: tables with captured changes, of the whole mapping.
+    `written`: tables that get rows from items.
+    `facts`: of all tables, for those that refer to a deleted row.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class SqlGrants:
         self._facts = facts
 
     def needed(self, role: str) -> list[Grant]:
-        """All grants of the role, sorted. Raises: SettingsError if the source has no users."""
+        """Sorted. Raises: SettingsError if the source has no users."""
 
         def work(connection: Connection, ddl: Ddl) -> list[Grant]:
             own = SQL_ROLES[role]
@@ -71,8 +74,6 @@ class SqlGrants:
         )
 
     def statements(self, grants: Sequence[Grant], user: str) -> list[str]:
-        """A GRANT for each table, schema and database."""
-
         def work(connection: Connection, _: Ddl) -> list[str]:
             grouped = groupby(grants, lambda grant: (grant.kind, grant.schema, grant.name))
             return [_of(connection).statement(list(group), user) for _, group in grouped]
@@ -80,7 +81,6 @@ class SqlGrants:
         return self._writing.look("looking for what a role needs", work)
 
     def lacking(self, role: str) -> dict[str, str]:
-        """By each right of the role, the GRANT that its user lacks; '' if the user has it."""
         needed = self.needed(role)
         missing = self.missing(needed)
         return {
@@ -93,12 +93,10 @@ class SqlGrants:
             yield from plan.tables
 
     def _referring(self) -> Iterator[TableFacts]:
-        """Tables that are checked before a row is deleted: none may refer to it."""
         found = self._facts.referring({table.name for table in self._written})
         yield from dict.fromkeys(table for table, _ in found)
 
     def _asked(self, connection: Connection) -> list[tuple[str, str]]:
-        """Tables in the SQL of access patterns."""
         dialect = connection.dialect.name
         found = []
         for pattern in self._mapping.patterns.values():
@@ -110,7 +108,6 @@ class SqlGrants:
 
 
 def _named(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
-    """(schema or '', table) for each that the statement reads, as the server folds names."""
     tree = normalize_identifiers(parsed(sql, select_tokens(sql, dialect), dialect), sqlglot_dialect(dialect))
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not is_cte(table, dialect):
@@ -133,7 +130,6 @@ def _of(connection: Connection) -> Granting:
 
 
 def _readable(grant: Grant) -> str:
-    """The name of the grant's check."""
     if grant.kind == "attribute":
         return f"attribute {grant.right} of the user"
     if grant.kind == "owner":

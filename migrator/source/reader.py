@@ -84,13 +84,11 @@ def count_select(plan: EntityPlan, conditions: Conditions = ()) -> selects.State
 
 
 def all_select(plan: EntityPlan) -> selects.Statement:
-    """A minimal SELECT of every selected row; only its plan is used."""
     root = named(plan.table, "root")
     return sa.select(sa.literal_column("1")).select_from(root).where(*where_of(root, plan.where))
 
 
 def without_key_select(plan: EntityPlan) -> selects.Statement:
-    """The count of rows with NULL in a nullable column of their key."""
     root = named(plan.table, "root")
     no_key = sa.or_(
         sa.false(), *(is_null(column_of(root, column.real)) for column in plan.key if column.nullable)
@@ -99,7 +97,6 @@ def without_key_select(plan: EntityPlan) -> selects.Statement:
 
 
 def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = True) -> selects.Statement:
-    """Number of (distinct) keys: compared by the source as values, or as the texts that it returns for them."""
     root = named(plan.table, "root")
     columns = [exact(column_of(root, column.real)) for column in plan.key]
     keys = (
@@ -111,12 +108,11 @@ def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = Tru
 
 
 def whole_select(table: TableFacts) -> selects.Statement:
-    """The count of all rows of a table, including those that an entity's `where` excludes."""
+    """Count all rows, including those that an entity's `where` excludes."""
     return sa.select(sa.func.count()).select_from(named(table, "root"))
 
 
 def twins_select(plan: EntityPlan, limit: int) -> selects.Statement:
-    """Keys shared by several selected rows, and the number of rows."""
     root = named(plan.table, "root")
     key, many = key_of(plan, root), sa.func.count()
     conditions = [*with_key(plan, root), *where_of(root, plan.where)]
@@ -131,7 +127,7 @@ def twins_select(plan: EntityPlan, limit: int) -> selects.Statement:
 
 
 def computed_select(table: TableFacts, column: Column) -> selects.Statement:
-    """Returns no rows, but raises the database's errors in the column's SQL."""
+    """A SELECT without rows that raises the database's errors in the column's SQL."""
     plain = replace(
         table, columns=tuple(other for other in table.columns if other.sql is None or other == column)
     )
@@ -139,7 +135,7 @@ def computed_select(table: TableFacts, column: Column) -> selects.Statement:
 
 
 def no_rows_select(tables: Sequence[TableFacts]) -> selects.Statement:
-    """Returns no rows, but raises the database's errors in reading the tables."""
+    """A SELECT without rows that raises the database's errors in reading the tables."""
     nothing: sa.Select[Any] = sa.select(sa.literal_column("1")).limit(0)
     names = (unnamed(replace(table, columns=())) for table in tables)
     return sa.select(*(nothing.select_from(name).scalar_subquery() for name in names))
@@ -158,7 +154,6 @@ def _addable(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def text_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The column's text, compared by its bytes."""
     plain = Where("collates", sa.func.quote(column), sa.cast(column, sa.Text()).collate("C"))
     kind = kind_of(column)
     # MySQL's HEX rounds a number; and invalid bytes would be cast to a text of question marks.
@@ -170,7 +165,7 @@ _WRITTEN = frozenset({"integer", "number", "float", "boolean", "date", "time", "
 
 
 def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether the column is NULL. MySQL's IS NULL is also true for a zero date in a NOT NULL column.
+    """MySQL's IS NULL is also true for a zero date in a NOT NULL column.
 
     Source: MySQL Reference Manual, "Comparison Functions and Operators", IS NULL.
     """
@@ -181,18 +176,17 @@ def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 class SqlTotals:
-    """Totals, each from one reading. Raises, from every method: SourceError, without values, parameters or passwords."""
+    """Each from one reading. Raises, from every method: SourceError, without values, parameters or passwords."""
 
     takes_rows = True
 
     _reading: Reading | InTransaction
 
     def count(self, plan: EntityPlan) -> int:
-        """Number of selected rows, by plain SQL; rows without a key included."""
         return self.count_where(plan, ())
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """`count`; if that takes too long, the database's estimate. SQLite has none."""
+        """Count, or the database's estimate if that takes too long. SQLite has none."""
         try:
             return self.count(plan)
         except TooSlowError:
@@ -201,12 +195,10 @@ class SqlTotals:
             raise
 
     def rows_expected(self, plan: EntityPlan) -> int:
-        """The database's own estimate; SQLite has none, and counts."""
         estimated = self._rows_expected(plan)
         return self.count(plan) if estimated is None else estimated
 
     def count_where(self, plan: EntityPlan, conditions: Conditions) -> int:
-        """Number of selected rows that match `conditions` (as in `EntityPlan.where`), by plain SQL."""
         return int(self._first_row(plan, count_select(plan, conditions))[0])
 
     def rows_without_key(self, plan: EntityPlan) -> int:
@@ -215,7 +207,6 @@ class SqlTotals:
         return int(self._first_row(plan, without_key_select(plan))[0])
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """All three from one snapshot."""
         statements = (
             keys_select(plan, distinct=False),
             keys_select(plan),
@@ -228,8 +219,6 @@ class SqlTotals:
         return self._reading.read(entity_words(plan), work)
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
-        """Counted only if statistics are useful."""
-
         def work(connection: Connection) -> RowsSeen:
             at_least = rows_at_least(connection, table)
             if at_least is None:
@@ -239,12 +228,10 @@ class SqlTotals:
         return self._reading.read(f"table {table.name}", work)
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
-        """Keys shared by several selected rows, as the source compares them, and the number of rows."""
         rows = self._rows(entity_words(plan), twins_select(plan, at_most))
         return [(self._key_text(plan, row[:-1]), int(row[-1])) for row in rows]
 
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """By column name, the sum over the selected rows with a key, by plain SQL; None if all are NULL."""
         if not columns:
             return {}
         row = self._first_row(plan, sums_select(plan, columns))
@@ -280,7 +267,9 @@ def reading_of(address: Address, connection_options: ConnectionOptions, retry: R
 def replica_of(
     address: Address, connection_options: ConnectionOptions, retry: Retry, primary: Reading
 ) -> Reading:
-    """A reading of pages on the replica, on connections that have replayed everything the primary had at the first one."""
+    """A reading of pages on the replica, on connections that have replayed everything the primary had at the
+    first one.
+    """
     engine = read_engine(address, connection_options)
     kind = engine_at(engine)
     if kind is not engine_at(primary.engine) or kind.is_file:
@@ -307,11 +296,11 @@ PLANS_KEPT = 500
 
 
 class SqlSource(SqlTotals):
-    """Reads by SQL; each call is one read-only snapshot. Thread-safe.
+    """Each call reads one read-only snapshot. Thread-safe.
 
     `url`: from `source_url`, or its provider; the first call connects.
-    `schemas`: to read in addition to the default one.
-    `replica`: the URL of one that pages are read from.
+    `schemas`: in addition to the default one.
+    `replica`: URL for pages.
     `pace`: the rate limit; waits before pages, and counts their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
@@ -348,23 +337,20 @@ class SqlSource(SqlTotals):
 
     @property
     def hides_rows(self) -> bool:
-        """Whether policies may hide rows from a user."""
         return engine_of(self.dialect).server.hides_rows
 
     @property
     def engine(self) -> Engine:
-        """The primary's; others may also use it, within the limit of connections."""
+        """The primary's engine; others may also use it, within the limit of connections."""
         return self._reading.engine
 
     def facts(self) -> SchemaFacts:
         return self._reading.read("reading the schema", lambda connection: reflect(connection, self._schemas))
 
     def views(self) -> set[str]:
-        """By real name."""
         return self._reading.read("listing views", view_names)
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
-        """The database's error in the SQL of a computed column; '' for none."""
         try:
             self._rows("its SQL", computed_select(table, column))
         except HiddenRowsError:
@@ -374,7 +360,7 @@ class SqlSource(SqlTotals):
         return ""
 
     def hidden_faults(self, tables: Sequence[TableFacts]) -> list[str]:
-        """For each table or view, the reason why rows may be hidden from this user; '' for none."""
+        """Why rows may be hidden from this user, by table or view; '' for none."""
         return [fault for some in _groups(tables) for fault in self._hidden(some)]
 
     def _hidden(self, tables: Sequence[TableFacts]) -> list[str]:
@@ -389,13 +375,12 @@ class SqlSource(SqlTotals):
         return [""] * len(tables)
 
     def volatile_parts(self, column: Column) -> list[str]:
-        """Parts of a computed column's SQL that change although the row does not, each with the reason."""
         return self._reading.read("its SQL", lambda connection: volatile_parts(connection, column.sql or ""))
 
     def page_bounds(
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
-        """The last key of every full page; each is its own snapshot, so a long walk holds no transaction open."""
+        """Bounds, each from its own snapshot, so that a long walk holds no transaction open."""
         select = self._root_select(plan)
         while True:
             statement = select.bound(KeyRange(_key(after), _key(upto)), page_rows)
@@ -410,7 +395,6 @@ class SqlSource(SqlTotals):
             yield bound
 
     def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        """Up to so many different keys of randomly chosen rows, in the source's order; see random_keys.py."""
         keys = self._reading.read(
             entity_words(plan), lambda connection: random_keys(connection, plan, number, rows, seed)
         )
@@ -445,7 +429,6 @@ class SqlSource(SqlTotals):
 
     @property
     def _fetched(self) -> _Fetched:
-        """Inside a service's transaction, rows come as its connection returns them."""
         return _as_usual if self._is_inside else engine_of(self.dialect).connecting.fetched
 
     def _page(
@@ -482,13 +465,11 @@ class SqlSource(SqlTotals):
         return read
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        """Row trees of the existing keys; all from one snapshot."""
         return [row for page in self._of_keys(plan, keys, _as_usual, frozenset()) for row in page.rows]
 
     def read_raw_rows(
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
     ) -> list[RawPage]:
-        """read_rows() with these places raw; none are raw if the columns have other types meanwhile."""
         return self._of_keys(plan, keys, self._fetched, raw)
 
     def _of_keys(
@@ -519,7 +500,6 @@ class SqlSource(SqlTotals):
         after: SourceKey | None,
         limit: int,
     ) -> list[SourceKey]:
-        """Keys of root rows that the lookup reaches from any of the values: distinct, in key order, past `after`."""
         with_values = [row for row in values if all(value is not None for value in row)]
         if not with_values:
             return []
@@ -527,7 +507,7 @@ class SqlSource(SqlTotals):
         return [self._key_text(plan, row) for row in self._rows(entity_words(plan), statement)]
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
-        """The database's plans for the SELECTs of the first page. If it is the only page, reading a whole table is fine."""
+        """Plans of the first page. If it is the only page, reading a whole table is fine."""
         bound = next(self.page_bounds(plan, page_rows), None)
         chosen, root = KeyRange(None, _key(bound)), {"root": plan.table}
         page_selects = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
@@ -555,10 +535,10 @@ class SqlSource(SqlTotals):
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> list[tuple[Any, ...]]:
-        """Rows of one SELECT in the source's own names, values as the driver returns them. A list after IN becomes its
-        values.
+        """Values as the driver returns them. A list after IN becomes its values.
 
-        `schema`: of tables without one. `at_most`: maximum rows, plus one if there are more. `what`: its name in errors.
+        `schema`: of tables without one. `at_most`: maximum rows, plus one if there are more. `what`: its name
+        in errors.
         Raises: SettingsError if it is not a read-only SELECT.
         """
         sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
@@ -569,10 +549,10 @@ class SqlSource(SqlTotals):
         return rows
 
     def strain(self, measure: str, sql: str | None = None) -> float:
-        """The source's present load. `measure`: 'load' or 'replica lag', by the engine's own query; `sql`: the user's,
-        instead of it.
+        """The source's present load. `sql`: the user's, instead of the engine's own query.
 
-        Raises: SettingsError if neither exists; SourceError if it returns no number, or this user may not see it.
+        Raises: SettingsError if neither exists; SourceError if it returns no number, or this user may not see
+        it.
         """
         server, title = engine_of(self.dialect).server, engine_of(self.dialect).title
         setting = f"tuning.{'source_load' if measure == 'load' else 'replica_lag'}_query"
@@ -593,7 +573,7 @@ class SqlSource(SqlTotals):
             raise SourceError(f"{what}; {need}") from None
 
     def first_row_of_each(self, selects: Sequence[str], what: str) -> list[tuple[Any, ...]]:
-        """The first row of each of our own SELECTs, () for none. Raises: SourceError for the first that fails."""
+        """Return () for no row. Raises: SourceError for the first SELECT that fails."""
         rows: list[tuple[Any, ...]] = []
         for some in _groups(selects):
             self.pace.wait()
@@ -602,11 +582,9 @@ class SqlSource(SqlTotals):
         return rows
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """For each call of `query`, which is not run, the database's error; '' for none."""
         return [fault for some in _groups(calls) for fault in self._faults(some)]
 
     def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """One transaction for all of them, and one for each only if one fails."""
         try:
             checked = [
                 (checked_statement(str(call.statement), self.dialect, call.schema), call.params)
@@ -618,18 +596,17 @@ class SqlSource(SqlTotals):
         return [""] * len(calls)
 
     def pooling(self) -> Pooling:
-        """The pooler between us and the server, if there is one."""
         engine = self._reading.engine
         return self._reading.read("looking for a pooler", lambda connection: pooling_of(connection, engine))
 
     def at_primary(self) -> SqlSource:
-        """The same source with pages also read from the primary: a replica may lag a ticket drawn just now."""
+        """The source with pages also from the primary: a replica may lag a ticket drawn just now."""
         same = copy.copy(self)
         same._pages = self._reading
         return same
 
     def with_own_connections(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
-        """The same source on its own connections, without a rate limit; the schema that was read is shared."""
+        """The source without a rate limit; the schema that was read is shared."""
         same = copy.copy(self)
         same._reading = same._pages = reading_of(self._address, connection_options, retry)
         same.pace = RateLimit()
@@ -637,7 +614,6 @@ class SqlSource(SqlTotals):
 
     @contextmanager
     def inside(self, connection: Connection) -> Iterator[SqlSource]:
-        """The same source inside a service's open transaction, until the block ends."""
         from migrator.source.adapter.in_transaction import within  # a service's, which loads the ORM
 
         with within(self._reading, connection) as reading:

@@ -24,10 +24,7 @@ Values = Mapping[str, Any]
 
 
 def driver_for(connection: Any) -> Driver:
-    """The driver of a connection: SQLAlchemy's, a session's, or a DB-API connection.
-
-    Raises: UnmarkedError for an async connection, and for anything else.
-    """
+    """Raises: UnmarkedError for an async connection, and for anything that is not a connection."""
     if isinstance(connection, Session):
         connection = connection.connection()
     if isinstance(connection, Connection):
@@ -50,7 +47,7 @@ def driver_for(connection: Any) -> Driver:
 def mark_changed(
     adapter: Adapter, connection: Any, table: str, before: Values | None, after: Values | None
 ) -> None:
-    """Leave the mark of one change, with its column values before and after (None: no row).
+    """Leave the mark of one change; no values mean no row.
 
     Raises: UnmarkedError with every fault of the values.
     """
@@ -65,10 +62,7 @@ def mark_changed(
 
 @contextmanager
 def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any]) -> Iterator[None]:
-    """Mark the block's changes to the rows with these keys, which are read before and after it.
-
-    `keys`: values of the primary key, tuples if it has several columns.
-    """
+    """Mark the block's changes to the rows with these primary keys (tuples if there are several columns)."""
     watched, _ = _captured(adapter, table)
     driver, seen = driver_for(connection), _seen(adapter, connection)
     adapter.begins(driver)
@@ -98,17 +92,13 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
 def _leave(
     adapter: Adapter, connection: Connection | None, driver: Driver, changed: Sequence[Changed]
 ) -> None:
-    """Leave the marks; also record the changes if items are written at the commit."""
     adapter.listening.left(driver, changed)
     if connection is not None and adapter.rules.writes:
         adapter.listening.works.add(connection, changed)
 
 
 def _seen(adapter: Adapter, connection: Any) -> Connection | None:
-    """The connection if it is SQLAlchemy's.
-
-    Raises: UnmarkedError if items are written at commits, but this connection's commits cannot be observed.
-    """
+    """Raises: UnmarkedError if items are written at commits, but this connection's commits cannot be observed."""
     seen = _sqlalchemys(connection)
     if adapter.rules.writes and (seen is None or not adapter.listening.knows(seen.engine)):
         what = "dual write: strict mode and flush see the commits of engines that they were given"
@@ -134,7 +124,6 @@ def _key(watched: CapturedTable, key: Any) -> Key:
 
 
 def _captured(adapter: Adapter, table: str) -> tuple[CapturedTable, Captured]:
-    """The table by its name in the source or in the mapping."""
     by_name = {
         name: (watched, watched.captured)
         for watched in adapter.listening.marking.tables.tables.values()

@@ -52,7 +52,6 @@ def watch(driver_connection: Any, check: Check) -> None:
 
 
 def own_connection(connection: Any) -> Any:
-    """The driver's own connection; SQLAlchemy's pool no longer knows that of a detached one."""
     own = getattr(connection, "driver_connection", None)
     if own is not None:
         return own
@@ -61,7 +60,7 @@ def own_connection(connection: Any) -> Any:
 
 
 def exempt(cursor: Any) -> None:
-    """Exempt SQLAlchemy's own cursor, or ours, from the check: events handle its statements."""
+    """Exempt SQLAlchemy's own cursor, or ours, from the check, since events handle its statements."""
     driver_cursor = getattr(cursor, "_cursor", cursor)
     if isinstance(driver_cursor, _Watched):
         setattr(driver_cursor, _KNOWN, True)
@@ -81,8 +80,6 @@ def by_hand(driver_connection: Any) -> Iterator[None]:
 
 
 class _Watched:
-    """A mixin for a driver's cursor class that checks statements before it executes them."""
-
     connection: Any
 
     def execute(self, query: Any, *words: Any, **named: Any) -> Any:
@@ -134,14 +131,13 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class _Array(list[Any]):
-    """A PostgreSQL array that can be part of a key; for drivers it is a list."""
+    """A PostgreSQL array, which drivers pass as a list, hashable as part of a key."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
 
 
 def key_of(values: Sequence[Any]) -> Row:
-    """The values of a key, made hashable."""
     return tuple(_hashable(value) for value in values)
 
 
@@ -182,10 +178,7 @@ class SqlText:
 
 @dataclass
 class Driver:
-    """Statements on one DB-API connection (including SQLAlchemy's adaption of an async one).
-
-    `info`: notes on the connection, kept while it is open.
-    """
+    """Statements on one DB-API connection (including SQLAlchemy's adaption of an async one)."""
 
     connection: Any
     dialect: str
@@ -203,35 +196,32 @@ class Driver:
 
     @property
     def autocommits(self) -> bool:
-        """Whether every statement is its own transaction, so that no mark can commit with it."""
         return self.engine.sessions.autocommits(self.connection, self.raw)
 
     @property
     def counts_found(self) -> bool:
-        """Whether a row that an upsert meets and leaves unchanged counts as one."""
+        """Whether an upsert that leaves a row unchanged counts it."""
         return self.engine.sessions.counts_found(self.raw)
 
     @property
     def done(self) -> int:
-        """Number of rows changed on this connection; 0 if the driver does not count them."""
         return self.engine.sessions.changes_so_far(self.raw)
 
     def spoken(self, text: str) -> StatementStyle:
-        """The style for parsing the statement; queries the session if the meaning of double quotes depends on it."""
+        """The statement's style; queries the session if the meaning of double quotes depends on it."""
         formats = self.paramstyle in ("format", "pyformat")
         by_session = '"' in text and self.engine.statements.quotes_by_session
         ansi = by_session and "ANSI_QUOTES" in self.scalar("SELECT @@sql_mode")
         return StatementStyle(self.dialect, formats, ansi)
 
     def scalar(self, text: str) -> str:
-        """The result of a SELECT of one value, as text."""
         return str(self.rows(self.sql(text))[0][0])
 
     def sql(self, text: str) -> SqlText:
         return SqlText.begun(self.paramstyle, text)
 
     def cursor(self) -> Any:
-        """A cursor that returns rows as sequences: in a dict, columns of the same name would be lost."""
+        """A cursor that returns rows as sequences: a dict would lose columns of the same name."""
         made = self.engine.sessions.cursor(self.connection, self.raw)
         exempt(made)
         return made
@@ -247,7 +237,6 @@ class Driver:
             return [tuple(row) for row in plain(cursor)]
 
     def run(self, sql: SqlText) -> int:
-        """Number of rows that the statement wrote, as the driver counts them."""
         with closing(self._plain()) as cursor:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return int(cursor.rowcount)
@@ -267,14 +256,12 @@ class Driver:
                 cursor.execute(begins)
 
     def last_key(self, cursor: Any) -> int | None:
-        """The key that the database generated for the last row of an INSERT; None for none."""
         if query := self.engine.outcomes.last_key:
             return int(self.rows(self.sql(query))[0][0]) or None
         return cursor.lastrowid or None
 
 
 def plain(cursor: Any) -> list[Any]:
-    """The rows as sequences, for any row factory of the service's connection."""
     rows = list(cursor.fetchall())
     if rows and isinstance(rows[0], dict):
         return [tuple(row.values()) for row in rows]
@@ -282,7 +269,7 @@ def plain(cursor: Any) -> list[Any]:
 
 
 def returned_rows(cursor: Any) -> list[Row]:
-    """The rows that a statement returned; its caller can still fetch them.
+    """Leaves the rows for the caller to fetch.
 
     Raises: UnmarkedError if the driver returns them only once.
     """
@@ -306,7 +293,7 @@ Result = TypeVar("Result")
 
 
 def off_loop(work: Callable[[], Result]) -> Result:
-    """The result of `work`; run in a thread if SQLAlchemy runs this for an event loop, else directly."""
+    """Run `work` in a thread if SQLAlchemy runs this for an event loop, else directly."""
     if not _is_awaited():
         return work()
     result: Result = await_only(asyncio.get_running_loop().run_in_executor(None, in_context(work)))

@@ -54,9 +54,7 @@ _LISTENED: WeakSet[Engine] = WeakSet()
 
 @dataclass
 class EventHooks:
-    """Marks the changes of its attached engines; safe for many threads, each with its own connections. `is_strict`: items
-    are written before each commit.
-    """
+    """Marks the changes of its attached engines; safe for many threads, each with its own connections."""
 
     marking: Marking
     watcher: Watcher
@@ -69,9 +67,10 @@ class EventHooks:
         self.works = TransactionStates(self.watcher, self.clock)
 
     def attach(self, engine: Engine) -> None:
-        """Listen to the engine; attaching it again changes nothing.
+        """Attaching an engine again changes nothing.
 
-        Raises: SettingsError for an untested driver, and if another adapter listens: each change would be marked twice.
+        Raises: SettingsError for an untested driver, and if another adapter listens: each change would be
+        marked twice.
         """
         if engine in self._engines:
             return
@@ -84,7 +83,6 @@ class EventHooks:
         self._listen(engine)
 
     def attach_begun(self, connection: Connection) -> None:
-        """Listen to the engine of a connection that is already open, and to the connection itself."""
         if connection.engine not in self._engines:
             self.attach(connection.engine)
             self._listen(connection)
@@ -201,7 +199,6 @@ class EventHooks:
             self.works.fail(connection)
 
     def left(self, driver: Driver, changed: Sequence[Changed]) -> None:
-        """Leave the marks that triggers do not leave, in the transaction of the change."""
         leave_marks(
             driver,
             self.marking.images.ddl,
@@ -209,7 +206,6 @@ class EventHooks:
         )
 
     def _execute_alone(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        """Run an INSERT once for each of its parameters, so that the generated keys are known."""
         pending: Pending | None = getattr(context, _PENDING, None)
         if pending is None or not pending.is_alone:
             return False
@@ -225,9 +221,8 @@ class EventHooks:
         return True
 
     def _execute_for_keys(self, _: Any, statement: str, *rest: Any) -> bool:
-        """Run an INSERT on our own cursor, with RETURNING for the generated keys.
-
-        The service's cursor returns no rows, as without migrator.
+        """Run an INSERT on our own cursor with RETURNING: the service's cursor returns no rows, as without
+        migrator.
         """
         context = rest[-1]
         pending: Pending | None = getattr(context, _PENDING, None)
@@ -298,11 +293,8 @@ _FITS = "migrator_fits"
 
 
 class Rules(Struct, frozen=True):
-    """Settings of an adapter.
-
-    `capture`: the installation that the service's database must have, for these tables.
+    """`capture`: the installation that the service's database must have, for these tables.
     `check`: raises if the service must stop changing rows.
-    `before_commit`: of strict mode.
     `writes`: whether items are written before or after commits, from stored images.
     """
 
@@ -320,13 +312,11 @@ class Rules(Struct, frozen=True):
 
     @property
     def reads(self) -> bool:
-        """Whether changed rows must be read; if not, triggers mark all changes."""
+        """Whether changed rows must be read, because triggers do not mark all changes."""
         return self.writes or self.capture.marked_by == "services"
 
 
 class Adapter:
-    """A transactions.Watcher. Its `listening` hooks are attached to the service's engines."""
-
     def __init__(self, writing: Writing, captured: Sequence[Captured], rules: Rules) -> None:
         def look(connection: Connection) -> RowImages:
             return RowImages(watched_tables(connection, captured), writing.ddl(connection))
@@ -379,10 +369,7 @@ class Adapter:
     # ── a connection seen for the first time ──
 
     def _look_at(self, driver: Driver) -> None:
-        """Check that this is the captured database and that marks can be left in it.
-
-        Raises: UnmarkedError with advice.
-        """
+        """Raises: UnmarkedError if this is not the captured database or marks cannot be left in it."""
         statement = f"SELECT installation FROM {self.ddl.ticket} WHERE id = 1"
         nothing = (
             f"INSERT INTO {self.ddl.mark} (table_name, changed_at)"
@@ -435,9 +422,8 @@ _CONNECTIONS = "migrator_connections"
 
 
 class Sessions:
-    """Attaches the adapter's event hooks. `committed`: called after the commit of each session that changed rows.
-
-    A bare AsyncSession class cannot be used: its sessions are those of the whole process.
+    """Attaches the adapter's event hooks. A bare AsyncSession class is rejected: its sessions belong to the
+    whole process.
     """
 
     def __init__(self, listening: EventHooks, committed: Committed | None = None) -> None:
@@ -493,7 +479,6 @@ class Sessions:
 
 
 def connections_at_once(given: Any) -> int | None:
-    """Maximum concurrent connections of the given engines; None if unknown."""
     if isinstance(given, (list, tuple)):
         limits = [connections_at_once(member) for member in given]
         return None if None in limits else sum(limit for limit in limits if limit is not None)
@@ -510,7 +495,6 @@ def connections_at_once(given: Any) -> int | None:
 
 
 def _sync(given: Any) -> Any:
-    """The sync object inside an async object of SQLAlchemy; anything else unchanged."""
     if hasattr(given, "session_factory"):
         return given  # reading a scoped_session's attributes would create a session
     for name in ("sync_engine", "sync_session"):
@@ -535,7 +519,6 @@ def _engines_of(given: Any) -> Iterator[Engine]:
 
 
 def _sessions_of(given: Any) -> Any:
-    """The target for session events; None if the object makes no sessions."""
     target = _sync(given)
     if isinstance(target, (Session, sessionmaker, scoped_session)):
         return target
@@ -545,7 +528,6 @@ def _sessions_of(given: Any) -> Any:
 
 
 def _async_sessions(maker: Any) -> Any:
-    """For an async_sessionmaker, its own class of sync sessions, so that other sessions are not affected."""
     options = getattr(maker, "kw", None)
     if not isinstance(options, dict) or not hasattr(maker, "class_"):
         return None

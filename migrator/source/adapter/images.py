@@ -29,8 +29,6 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 class StatementKeys(Struct, frozen=True):
-    """One statement with its parameters; several sets of them if it runs several times."""
-
     write: StatementWrite
     table: CapturedTable
     parameters: Sequence[Parameters]
@@ -40,7 +38,6 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def inserted(self) -> list[Key]:
-        """The key of each row, with None for values that only the database knows."""
         return [self._inserted(row, parameters) for parameters in self.parameters for row in self.write.rows]
 
     def _inserted(self, row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
@@ -50,19 +47,17 @@ class StatementKeys(Struct, frozen=True):
     def _cells(
         self, row: Sequence[StatementValue | None], names: Sequence[str]
     ) -> list[StatementValue | None]:
-        """The row's values for the columns; None for missing ones, and for those that only the database knows."""
         places = {name: at for at, name in enumerate(self._columns())}
         given = (places.get(self.fold(name), len(row)) for name in names)
         return [row[at] if at < len(row) else None for at in given]
 
     @property
     def says_inserted(self) -> bool:
-        """Whether each row contains its whole key."""
         return all(None not in self._cells(row, self.table.key) for row in self.write.rows)
 
     @property
     def returned(self) -> list[int]:
-        """The positions of the key's columns among the returned columns; empty if not all are returned."""
+        """Positions of the key's columns in the returned rows; empty if not all are returned."""
         returned = self.write.returned
         if returned == ("*",):
             returned = tuple(self.fold(name) for name in self.table.columns if name not in self.table.hidden)
@@ -71,7 +66,7 @@ class StatementKeys(Struct, frozen=True):
         return [returned.index(self.fold(name)) for name in self.table.key]
 
     def met(self) -> Iterator[tuple[tuple[str, ...], list[Key]]]:
-        """Keys of rows that an upsert may conflict with: for each unique key with all its columns in the statement.
+        """Keys of rows that an upsert may conflict with, by unique key.
 
         Raises: UnmarkedError if no unique key is complete.
         """
@@ -88,7 +83,6 @@ class StatementKeys(Struct, frozen=True):
     # ── UPDATE and DELETE ──
 
     def wanted(self) -> list[Key] | None:
-        """The keys in WHERE; None if it does not restrict to keys."""
         if any(self.fold(name) not in self.write.wanted for name in self.table.key):
             return None
         all_keys: list[Key] = []
@@ -113,12 +107,11 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def moves(self) -> list[str]:
-        """Columns of the primary key that an update sets, or that an upsert sets in rows that it meets."""
         set_anew = self.write.assigned.keys() - self.write.kept
         return [name for name in self.table.key if self.fold(name) in set_anew]
 
     def moved(self, keys: Sequence[Key]) -> dict[Key, Key]:
-        """New keys of rows by their old ones. Raises: UnmarkedError if the statement computes them."""
+        """New keys by old ones. Raises: UnmarkedError if the statement computes them."""
         if not (columns := self.moves):
             return {}
         assigned = [(name, self.write.assigned[self.fold(name)]) for name in columns]
@@ -139,18 +132,16 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def moves_keys(self) -> bool:
-        """Whether an update sets a column of a unique key, which foreign keys may refer to."""
+        """Whether an update sets a column of any unique key: foreign keys may refer to it."""
         names = {self.fold(name) for key in (self.table.key, *self.table.unique) for name in key}
         return not names.isdisjoint(self.write.assigned)
 
     @property
     def times(self) -> int:
-        """Number of rows in an INSERT."""
         return len(self.parameters) * len(self.write.rows)
 
     @property
     def repeats(self) -> int:
-        """Number of repeated keys in the statement: a row written twice counts twice."""
         keys = self.inserted if self.write.action == "insert" else (self.wanted() or [])
         complete = [key for key in keys if None not in key]
         return len(complete) - len(set(complete)) if self.times > 1 or len(self.parameters) > 1 else 0
@@ -212,7 +203,6 @@ def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def fits(names: Sequence[str]) -> str:
-    """An SQL condition: whether the session's settings are those that images need."""
     tests = [f"current_setting('{name}') {_test(name)}" for name in names]
     return " AND ".join(tests) or "true"
 
@@ -227,7 +217,6 @@ def _test(name: str) -> str:
 
 @contextmanager
 def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
-    """Within the block, set the settings that images need, never longer than the transaction."""
     settings = ", ".join(f"current_setting('{name}')" for name in names)
     before = dict(zip(names, driver.rows(driver.sql(f"SELECT {settings}"))[0], strict=True))
     _set(driver, {name: (TEXTS | _WHOLE)[name] for name in names})
@@ -256,10 +245,10 @@ _FLOAT = "FLOAT"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A row: `image` as in marks, `rest`: the other columns whose changes leave a mark.
+    """A row's image, and a digest of `rest`: other columns whose changes leave a mark.
 
-    `is_locked`: whether an upsert on PostgreSQL updated the row instead of inserting it. `whole`: a digest of all columns,
-    for rows that an upsert on MySQL meets.
+    `is_locked`: whether an upsert on PostgreSQL updated the row.
+    `whole`: a digest of all columns, for rows that an upsert on MySQL meets.
     """
 
     image: str | None = None
@@ -288,7 +277,6 @@ class RowImages(Struct, frozen=True):
         columns: Sequence[str] = (),
         lock: Lock = "row",
     ) -> State:
-        """The rows whose `columns` (by default the primary key) equal one of the keys."""
         names = tuple(columns) or table.key
         rows: State = {}
         wanted = [key for key in dict.fromkeys(keys) if None not in key]
@@ -299,10 +287,8 @@ class RowImages(Struct, frozen=True):
         return rows
 
     def met(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], columns: Sequence[str]) -> State:
-        """The existing rows with those keys.
-
-        If the engine locks gaps, missing keys must not be locked: two services would each lock the gap into which the other
-        inserts.
+        """Existing rows. Missing keys are not locked if the engine locks gaps: two services would block each
+        other's inserts.
         """
         if driver.engine.outcomes.locks_gaps:
             there = self.by_keys(driver, table, keys, columns, "none")
@@ -317,7 +303,6 @@ class RowImages(Struct, frozen=True):
         where: Fragment | None,
         values: Sequence[object],
     ) -> SqlText:
-        """A SELECT of the rows that match a statement's WHERE, with the text of that WHERE."""
         sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
         if where is not None:
             sql.text(" WHERE ")
@@ -328,9 +313,10 @@ class RowImages(Struct, frozen=True):
         return sql
 
     def below(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], tie: Below) -> State:
-        """The child's rows that refer to rows of the table by a foreign key.
+        """The child's rows that refer to these keys.
 
-        A join locks both tables; a sub-select would read MySQL's snapshot, in which a newer parent is missing.
+        A join locks both tables; a sub-select would read MySQL's snapshot, in which a newer parent is
+        missing.
         """
         child = self.tables.tables[tie.child]
         ties = " AND ".join(
@@ -353,7 +339,6 @@ class RowImages(Struct, frozen=True):
         *,
         is_delete: bool,
     ) -> None:
-        """Add the rows that foreign keys change when rows of the table are deleted or get another key."""
         for tie in table.below:
             if keys and (tie.on_delete if is_delete else tie.on_update):
                 rows = self.below(driver, table, keys, tie)
@@ -378,7 +363,7 @@ class RowImages(Struct, frozen=True):
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
 
     def _whole(self, table: CapturedTable, name: str, alias: str) -> str:
-        """The column with its full precision: some engines show only six digits of a FLOAT."""
+        """Full precision: some engines show only six digits of a FLOAT."""
         column = f"{alias}.{self.ddl.quoted(name)}"
         return f"({column} + 0e0)" if self._is_rounded(table, name) else column
 
@@ -387,7 +372,6 @@ class RowImages(Struct, frozen=True):
         return rounds and table.types.get(name, "").lower().startswith("float")
 
     def shown(self, table: CapturedTable, alias: str) -> list[str]:
-        """SQL of the row's image, and of its other watched columns."""
         if table.captured is None:
             return ["NULL", "NULL"]
         columns = columns_of(table.captured, table.captured.columns)
@@ -424,10 +408,10 @@ class RowImages(Struct, frozen=True):
         return settings_for(columns_of(captured, captured.columns))
 
     def typed(self, table: CapturedTable, columns: Sequence[str], alias: str) -> list[Typed]:
-        """The columns, each with the type for values that are compared with it.
+        """The columns with the types for values compared with them.
 
-        PostgreSQL does not compare a text column with a number, although it can store one there; the same applies to
-        arrays. MySQL compares a FLOAT with the number as given, which differs from the stored value.
+        PostgreSQL does not compare a text column with a number or an array of them. MySQL compares a FLOAT
+        with the given number, which differs from the stored value.
         """
         named = {name: f"{alias}.{self.ddl.quoted(name)}" for name in columns}
         if not self._compares_types:
@@ -452,7 +436,6 @@ class RowImages(Struct, frozen=True):
 
 
 def _enums(table: CapturedTable) -> dict[str, str]:
-    """By real column name, the enum that a domain is made of."""
     columns = () if table.captured is None else table.captured.table.columns
     return {
         column.real: column.kind.read_as
@@ -462,7 +445,6 @@ def _enums(table: CapturedTable) -> dict[str, str]:
 
 
 def equal(sql: SqlText, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
-    """Add the condition that the columns equal one of the keys."""
     for number, key in enumerate(keys):
         if len(columns) == 1:
             sql.text(", " if number else f"{columns[0][0]} IN (")

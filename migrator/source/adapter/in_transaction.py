@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class InTransaction:
-    """Like a Reading, but every read is a statement of the service's transaction, so it sees uncommitted changes."""
+    """A Reading in the service's transaction, which sees its uncommitted changes."""
 
     def __init__(self, reading: Reading | InTransaction, borrowed: Any) -> None:
         self.engine: Engine = reading.engine
@@ -28,7 +28,7 @@ class InTransaction:
         self._borrowed = borrowed
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work`; tried once. Raises: SourceError."""
+        """Try once. Raises: SourceError."""
         # Without the events of our engine, which would begin another transaction.
         connection = Connection(self.engine, self._borrowed, _has_events=False)
         try:
@@ -42,7 +42,7 @@ class InTransaction:
 
 @contextmanager
 def within(reading: Reading | InTransaction, connection: Connection) -> Iterator[InTransaction]:
-    """Raises: SettingsError if the service's driver is not the one that we read with."""
+    """Raises: SettingsError if the service's driver is not the one of our reads."""
     driver = driver_of(connection)
     raw = driver.raw
     sessions = driver.engine.sessions
@@ -58,7 +58,7 @@ def within(reading: Reading | InTransaction, connection: Connection) -> Iterator
 
 
 class _Borrowed:
-    """A connection like those of SQLAlchemy's pool, whose commit, rollback and close do nothing."""
+    """A connection that ignores commit, rollback and close: the service ends its transaction."""
 
     is_valid = True
 

@@ -53,8 +53,6 @@ from migrator.source.sql.transactions import source_error
 
 
 class Changed(Struct, frozen=True):
-    """One row that a transaction changed: images as in marks; None for a missing row."""
-
     table: CapturedTable
     before: str | None
     after: str | None
@@ -81,14 +79,13 @@ class Pending:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the statement runs once for each of its parameters, so that its keys are known."""
         return bool(self.returning) and len(self.statement.parameters) > 1
 
     def may_be_kept(self, driver: Driver, text: str, *, is_refused: bool) -> bool:
-        """Whether the transaction may keep changes of the failed statement.
+        """`is_refused`: the database rejected the statement; else the caller failed, possibly after it ran.
 
-        `is_refused`: the database rejected it; else the caller failed, possibly after it ran. PostgreSQL keeps nothing of a
-        rejected statement, the others keep the work of earlier parameters, SQLite also the part before OR FAIL.
+        PostgreSQL keeps nothing of a rejected statement, the others keep the work of earlier parameters,
+        SQLite also the part before OR FAIL.
         """
         is_many = len(self.statement.parameters) > 1
         rule = driver.engine.outcomes.keeps_refused
@@ -102,7 +99,6 @@ class Pending:
 
 
 def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
-    """The keys of rows that an INSERT made: from its values, returned, or the last one that the database generated."""
     table, rules = pending.statement.table, driver.engine.outcomes
     if pending.made:
         return pending.made
@@ -124,7 +120,6 @@ def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
 
 
 def made_alone(driver: Driver, cursor: Any) -> list[Key]:
-    """The keys from one of many executions of an INSERT with `returning` added."""
     if driver.has_returning:
         return [tuple(row) for row in cursor.fetchall()]
     return [(cursor.lastrowid,)]
@@ -134,7 +129,6 @@ def made_alone(driver: Driver, cursor: Any) -> list[Key]:
 
 
 def home_of(driver: Driver, images: RowImages, name: str) -> str:
-    """The schema in which the session resolves a name without a schema; MySQL: its database."""
     before, _, after = driver.engine.sessions.home.partition("{name}")
     query = driver.sql(before)
     if after:
@@ -144,7 +138,7 @@ def home_of(driver: Driver, images: RowImages, name: str) -> str:
 
 
 def names_this_table(driver: Driver, images: RowImages, statement: StatementKeys) -> bool:
-    """Whether the statement's name resolves to this table in the session; queried only when counts do not match."""
+    """Whether the session resolves the name to this table. A query, so it is made only if counts do not match."""
     if statement.write.schema is not None or not driver.engine.sessions.home:
         return True
     home = home_of(driver, images, statement.write.table)
@@ -164,7 +158,7 @@ class StatementOutcome(Struct, frozen=True):
         return self.pending.statement
 
     def changed(self, cursor: Any) -> list[Changed]:
-        """The rows that the statement changed. Raises: UnmarkedError if they cannot be determined."""
+        """Raises: UnmarkedError if the changed rows cannot be determined."""
         statement = self.statement
         if statement.write.action == "insert" and not statement.write.is_upsert:
             return self._inserted(cursor)
@@ -184,7 +178,6 @@ class StatementOutcome(Struct, frozen=True):
         return [*changed, *self._reached(list(after))]
 
     def _reached(self, keys: Sequence[Key]) -> Iterator[Changed]:
-        """Rows of other tables that foreign keys changed. `keys`: present ones of the statement's own rows."""
         statement = self.statement
         moved: dict[Place, State] = {}
         if statement.moves_children and len(self.pending.states) > 1:
@@ -197,7 +190,6 @@ class StatementOutcome(Struct, frozen=True):
                 yield from compared(table, before, after, {})
 
     def _now(self, keys: Sequence[Key]) -> State:
-        """The statement's own rows of those keys after it, and those that an upsert may have met."""
         statement = self.statement
         rows: State = {}
         if statement.write.is_upsert:
@@ -209,7 +201,7 @@ class StatementOutcome(Struct, frozen=True):
         return self.images.by_keys(self.driver, statement.table, keys, lock="own")
 
     def _refuse_unseen(self, before: State, after: State) -> None:
-        """Raises: UnmarkedError if an upsert met a row that did not exist when its rows were read.
+        """Raises: UnmarkedError if an upsert met a row that was not there when its rows were read.
 
         PostgreSQL counts it like a new one, and its former values are lost.
         """
@@ -221,7 +213,6 @@ class StatementOutcome(Struct, frozen=True):
             raise UnmarkedError(f"{what}; {advice} (if that never helps, {why}: use INSERT alone)")
 
     def _written_twice(self) -> set[Key]:
-        """Rows that an upsert with many parameters may have inserted first and met afterwards."""
         statement, keys = self.statement, set[Key]()
         if len(statement.parameters) > 1:
             for columns, met in statement.met():
@@ -230,10 +221,6 @@ class StatementOutcome(Struct, frozen=True):
         return keys
 
     def _is_known(self, count: int | None, before: State, after: State) -> bool:
-        """Whether all rows that the statement changed were found; False if it used another table.
-
-        Raises: UnmarkedError.
-        """
         statement = self.statement
         if count is None or count <= self._at_most(before, after):
             return True
@@ -254,8 +241,8 @@ class StatementOutcome(Struct, frozen=True):
     def _counted(self, before: State, after: State) -> int:
         """MySQL's maximum count for an upsert if all rows that it met are known.
 
-        A row that it inserts or leaves unchanged counts as one, a changed row as two, for each time that it is named; a
-        REPLACE may count an unchanged row as two. Uncertain counts are allowed only if no row is new: they could hide a row
+        An inserted or unchanged row counts as one, a changed row as two, each time. A REPLACE may count an
+        unchanged row as two. Uncertain counts are allowed only if no row is new: they could hide a row
         inserted concurrently.
         """
         statement = self.statement
@@ -279,7 +266,7 @@ class StatementOutcome(Struct, frozen=True):
     # ── rows that took the place of others ──
 
     def _may_meet_others(self, before: State) -> bool:
-        """Whether an UPDATE or DELETE may change rows that did not exist when its rows were read.
+        """Whether a new row may match an UPDATE or DELETE.
 
         The counts may still agree: if WHERE tests more than keys, a row that was read may not match.
         """
@@ -288,7 +275,6 @@ class StatementOutcome(Struct, frozen=True):
         return self.pending.read_by_where or bool(self._absent(before))
 
     def _absent(self, before: State) -> list[Key]:
-        """Keys in WHERE without a row, or with another type than in the database."""
         return [key for key in self.statement.wanted() or () if key not in before]
 
     def _met_others(self, count: int, before: State, after: State, moved: Mapping[Key, Key]) -> bool:
@@ -316,7 +302,7 @@ class StatementOutcome(Struct, frozen=True):
 
 
 def rows_changed(driver: Driver, statement: StatementKeys, cursor: Any) -> int | None:
-    """The driver's row count; None if unknown (SQLite before all returned rows are fetched)."""
+    """Return None if unknown (SQLite before all returned rows are fetched)."""
     if cursor.rowcount < 0 or (driver.engine.outcomes.counts_late and statement.write.returned):
         return None
     return int(cursor.rowcount)
@@ -349,8 +335,8 @@ def compared(
 class TransactionState:
     """Changes of one transaction. `begun_at`: start of its first change, in the clock's seconds.
 
-    `changed`: changes kept for writing items at the commit; empty if none are written. `failed_in`: number of open
-    savepoints when a mark could not be left; None if every change has its mark.
+    `changed`: for writing items at the commit.
+    `failed_in`: number of open savepoints when a mark could not be left.
     """
 
     begun_at: float
@@ -359,30 +345,25 @@ class TransactionState:
 
 
 class Watcher(Protocol):
-    """Callbacks for a service's actions, which they stop by raising. `reads`: whether changed rows must be read."""
+    """Callbacks for a service's actions, which they stop by raising."""
 
     @property
     def reads(self) -> bool: ...
 
-    def begins(self, driver: Driver) -> None:
-        """Called before a statement that changes a watched table."""
+    def begins(self, driver: Driver) -> None: ...
 
-    def leaves_marks(self, changed: Changed) -> bool:
-        """Whether the adapter leaves the mark; False if a trigger does."""
+    def leaves_marks(self, changed: Changed) -> bool: ...
 
     @property
-    def leaves_any(self) -> bool:
-        """Whether the adapter leaves the marks of at least one table."""
+    def leaves_any(self) -> bool: ...
 
-    def commits(self, connection: Connection, work: TransactionState) -> None:
-        """Called before the commit of a transaction that wrote; `work` contains its changes if they are kept."""
+    def commits(self, connection: Connection, work: TransactionState) -> None: ...
 
-    def prepares(self, work: TransactionState) -> None:
-        """Called before the first phase of a two-phase commit."""
+    def prepares(self, work: TransactionState) -> None: ...
 
 
 class TransactionStates:
-    """The state of each connection's open transaction. Its methods are listeners of SQLAlchemy's events."""
+    """The state of each connection's open transaction. Its methods listen to SQLAlchemy's events."""
 
     def __init__(self, watcher: Watcher, clock: Callable[[], float]) -> None:
         self._watcher = watcher
@@ -392,18 +373,17 @@ class TransactionStates:
         self._savepoints: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     def begin(self, connection: Connection) -> TransactionState:
-        """The transaction's state, which may exist already."""
         return self._works.setdefault(connection, TransactionState(self._clock()))
 
     def add(self, connection: Connection, changed: Sequence[Changed]) -> None:
         self.begin(connection).changed += changed
 
     def fail(self, connection: Connection) -> None:
-        """Record that a change has no mark, so that the transaction must not be committed."""
+        """Record a change without a mark: the transaction must not be committed."""
         self.begin(connection).failed_in = self._savepoints.get(connection, 0)
 
     def committed(self, connection: Connection) -> list[Changed]:
-        """The changes of the connection's last transaction, returned once; empty if it did not commit."""
+        """The changes of the last transaction, returned once; empty if it did not commit."""
         work = self._committed.pop(connection, None)
         return [] if work is None else work.changed
 
@@ -424,7 +404,7 @@ class TransactionStates:
             self._committed[connection] = work
 
     def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
-        """Does nothing: a prepared transaction was checked before, and its commit was promised."""
+        """Accept: a prepared transaction was checked before, and its commit was promised."""
         if not is_prepared:
             self.commits(connection)
             return
@@ -448,19 +428,18 @@ class TransactionStates:
         self._savepoints[connection] = self._savepoints.get(connection, 0) + 1
 
     def goes_back(self, connection: Connection, *_: object) -> None:
-        """A rollback to the last savepoint undoes failures after it."""
+        """Undo failures after the last savepoint."""
         work = self._works.get(connection)
         if work is not None and work.failed_in is not None and work.failed_in > self._left(connection):
             work.failed_in = None
 
     def goes_on(self, connection: Connection, *_: object) -> None:
-        """After a release of the last savepoint, failures after it count for the enclosing level."""
+        """Count failures after a released savepoint for the enclosing level."""
         left, work = self._left(connection), self._works.get(connection)
         if work is not None and work.failed_in is not None:
             work.failed_in = min(work.failed_in, left)
 
     def _left(self, connection: Connection) -> int:
-        """Number of savepoints that stay open after the last one ends."""
         left = max(0, self._savepoints.get(connection, 0) - 1)
         self._savepoints[connection] = left
         return left
@@ -472,14 +451,13 @@ class TransactionStates:
 
 
 def _refuse_failed(work: TransactionState) -> None:
-    """Raises: UnmarkedError if a change of the transaction has no mark."""
     if work.failed_in is not None:
         what = "dual write: a change of this transaction could not be captured, so nothing of it is committed"
         raise UnmarkedError(f"{what}; it is rolled back, run it again")
 
 
 def _roll_back(connection: Connection) -> None:
-    """Roll back in the database: SQLAlchemy treats a transaction with a failed commit as ended, and leaves it open there."""
+    """Roll back in the database, where SQLAlchemy leaves a transaction open after a failed commit."""
     with suppress(Exception):
         connection.dialect.do_rollback(connection.connection)
 
@@ -513,7 +491,7 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def _last_id_kept(driver: Driver) -> Iterator[None]:
-    """On MariaDB and MySQL, restore the service's LAST_INSERT_ID() afterwards, as with triggers."""
+    """Restore the service's LAST_INSERT_ID() afterwards, as with triggers (MariaDB, MySQL)."""
     if not driver.engine.sessions.keeps_last_id:
         yield
         return
@@ -526,9 +504,9 @@ def _last_id_kept(driver: Driver) -> Iterator[None]:
 
 
 def left_at_once(images: RowImages, driver: Driver, pending: Pending, cursor: Any) -> bool:
-    """Whether every mark of the statement was left; if not, its rows are compared in full, and an extra mark is harmless.
+    """Leave marks for new rows with known keys, and for an update of one row that keeps its key.
 
-    For new rows with known keys, and for an update of one row that does not change its key.
+    Returns False if rows must be compared in full; an extra mark is harmless.
     """
     write, table = pending.statement.write, pending.statement.table
     if not driver.engine.outcomes.marks_at_once or table.captured is None or write.is_upsert:
@@ -588,7 +566,7 @@ _COUNTS = (
 
 
 def _by_key(write: StatementWrite, table: CapturedTable, driver: Driver) -> StatementWrite:
-    """The write with SQLite's aliases of the key resolved. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
+    """Resolve SQLite's aliases of the key. Source: sqlite.org/lang_createtable.html, "ROWIDs"."""
     if len(table.key) != 1 or table.types.get(table.key[0], "").upper() != "INTEGER":
         return write
     own = {name.lower() for name in table.columns}
@@ -618,7 +596,6 @@ class Marking(Struct, frozen=True):
     # ── before ──
 
     def concerns(self, text: str) -> bool:
-        """Whether the statement names one of these tables, or may write tables that it does not name."""
         return self.tables.mentioned(text) or bool(unnamed(text, self.tables.dialect))
 
     def before(
@@ -626,7 +603,7 @@ class Marking(Struct, frozen=True):
     ) -> Pending | None:
         """Read the rows before a statement runs; None if it changes no watched table.
 
-        `begins` is called before anything is read. Raises: UnmarkedError if the changed rows cannot be determined.
+        `begins` is called first. Raises: UnmarkedError if the changed rows cannot be determined.
         """
         if not may_write(text, driver.dialect):
             return None
@@ -676,7 +653,6 @@ class Marking(Struct, frozen=True):
         return self.tables.is_view(schema, write.table)
 
     def _before_insert(self, driver: Driver, pending: Pending) -> None:
-        """Read the rows that an upsert may change; a plain INSERT changes none."""
         statement = pending.statement
         if statement.write.is_upsert:
             if statement.moves:
@@ -713,7 +689,6 @@ class Marking(Struct, frozen=True):
         self._reach(driver, pending)
 
     def _reach(self, driver: Driver, pending: Pending) -> None:
-        """Read the rows that foreign keys will change."""
         statement = pending.statement
         is_delete = statement.write.replaces or statement.write.action == "delete"
         if is_delete or statement.moves_children:
@@ -741,7 +716,7 @@ class Marking(Struct, frozen=True):
     # ── after ──
 
     def after(self, driver: Driver, pending: Pending, cursor: Any) -> list[Changed]:
-        """The rows that the statement changed. Raises: UnmarkedError if they cannot be determined."""
+        """Raises: UnmarkedError if the changed rows cannot be determined."""
         if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
             return []
         return StatementOutcome(self.images, driver, pending).changed(cursor)

@@ -31,8 +31,6 @@ _FORMATTED = re.compile(r"%\((?P<name>[^)]*)\)[sbt]|%[sbt]|%%")
 
 
 class StatementStyle(Struct, frozen=True):
-    """Syntax of a service's statements. `formats`: placeholders begin with %, in quotes as well."""
-
     dialect: str
     formats: bool = False
     ansi_quotes: bool = False
@@ -43,12 +41,11 @@ class StatementStyle(Struct, frozen=True):
 
     @property
     def read_as(self) -> Any:
-        """sqlglot's reader for the dialect."""
         return sqlglot_dialect(self.dialect) if self.ansi_quotes else self.engine.statements.reader
 
 
 class Fragment(Struct, frozen=True):
-    """A piece of SQL: `texts` with a parameter (from `places`) between each two of them."""
+    """A piece of SQL: `texts` with a parameter between each two."""
 
     texts: tuple[str, ...]
     places: tuple[int | str, ...] = ()
@@ -61,7 +58,6 @@ class Numbered(Struct, frozen=True):
     places: tuple[int | str, ...]
 
     def where(self, spoken: StatementStyle) -> Fragment:
-        """The condition of the outermost WHERE."""
         tokens = sqlglot.tokenize(self.text, read=spoken.read_as)
         first = next(i for i, _ in _outer(tokens, (TokenType.WHERE,)))
         last = next((i for i, _ in _outer(tokens[first:], _END_OF_WHERE)), None)
@@ -71,7 +67,6 @@ class Numbered(Struct, frozen=True):
 
 
 def _outer(tokens: Sequence[Token], kinds: Sequence[TokenType]) -> list[tuple[int, Token]]:
-    """Tokens of these kinds outside all parentheses."""
     depth, matching = 0, []
     for number, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -81,9 +76,9 @@ def _outer(tokens: Sequence[Token], kinds: Sequence[TokenType]) -> list[tuple[in
 
 
 def numbered(text: str, spoken: StatementStyle) -> Numbered:
-    """The statement with migrator_p0, migrator_p1, … for its placeholders, and % for the drivers' %%.
+    """Replace placeholders by migrator_p0, migrator_p1, … and %% by %.
 
-    A driver that formats by % does so in quotes and comments as well; for the others these contain no placeholders.
+    A driver that formats by % also does so in quotes and comments.
     """
     pieces: list[str] = []
     places: list[int | str] = []
@@ -103,7 +98,6 @@ def numbered(text: str, spoken: StatementStyle) -> Numbered:
 
 
 def _place(match: re.Match[str], number: int) -> int | str:
-    """The parameter of a placeholder: by name, number, or position."""
     groups = match.groupdict()
     if groups.get("name") is not None:
         return groups["name"]
@@ -116,14 +110,12 @@ def _quoted(text: str, engine: Engine) -> list[tuple[int, int]]:
 
 
 def placeholder(paramstyle: str, number: int) -> str:
-    """The placeholder of the parameter (from 0) in a statement whose parameters are a sequence."""
     if paramstyle in ("format", "pyformat"):
         return "%s"
     return f"${number + 1}" if paramstyle == "numeric_dollar" else "?"
 
 
 def escaped(text: str, paramstyle: str) -> str:
-    """SQL without placeholders, escaped for a driver that formats by %."""
     return text.replace("%", "%%") if paramstyle in ("format", "pyformat") else text
 
 
@@ -133,21 +125,17 @@ Action = Literal["insert", "update", "delete"]
 
 
 class StatementValue(Struct, frozen=True):
-    """A value given in a statement: a parameter by its place or its name, or (`place` None) a literal.
-
-    `many`: the parameter is a list of values, as in `= ANY(%s)`.
-    """
+    """A parameter by place or name, or (`place` None) a literal. `many`: a list, as in `= ANY(%s)`."""
 
     place: int | str | None = None
     value: Any = None
     many: bool = False
 
     def of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Any:
-        """Raises: UnmarkedError if the parameters do not contain it."""
         return self.value if self.place is None else parameter(parameters, self.place)
 
     def each_of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | None:
-        """The values; None if they cannot be listed, such as an array given as text."""
+        """Return None if the values cannot be listed, such as an array given as text."""
         value = self.of(parameters)
         if not self.many:
             return [value]
@@ -155,7 +143,6 @@ class StatementValue(Struct, frozen=True):
 
 
 def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -> Any:
-    """Raises: UnmarkedError if the place has no parameter."""
     try:
         return parameters[place]  # type: ignore[index]
     except (LookupError, TypeError):
@@ -166,13 +153,12 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
 class StatementWrite(Struct, frozen=True):
     """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
-    `rows`: of an insert, by `columns`; None is a value that only the database knows.
+    `rows`: of an insert; None is a value that only the database knows.
     `replaces`: an upsert that deletes the rows that it meets.
-    `assigned`: columns that an update sets, or an upsert sets in rows that it meets.
-    `kept`: those of them that an upsert sets to their present value or to that of its own row.
-    `wanted`: columns that WHERE restricts to certain values. `where` None: every row.
+    `kept`: columns that an upsert sets to their present value or to that of its own row.
+    `wanted`: columns that WHERE restricts to certain values.
     `opaque`: why its rows cannot be read beforehand by its WHERE; '' if they can.
-    `returned`: columns that it returns ('' for anything else, '*' for all).
+    `returned`: '' for anything but a column, '*' for all.
     """
 
     action: Action
@@ -192,7 +178,7 @@ class StatementWrite(Struct, frozen=True):
 
 
 class Opaque(Struct, frozen=True):
-    """A statement that may write, but not knowably what. `tables`: names that it mentions (empty: any)."""
+    """A statement that may write. `tables`: names that it mentions (empty: any)."""
 
     reason: str
     tables: frozenset[str] = frozenset()
@@ -211,7 +197,7 @@ _READING: ContextVar[bool] = ContextVar("migrator_reading", default=False)
 
 
 class _Silence(logging.Filter):
-    """Drops log records while we parse a statement; a service's own use of sqlglot is still logged."""
+    """Drops sqlglot's log records while we parse; the service's own use of it is still logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _READING.get()
@@ -278,7 +264,6 @@ class TreeReader:
         )
 
     def on_conflict(self) -> tuple[dict[str, StatementValue | None], frozenset[str]]:
-        """The columns that an upsert sets in a row that it meets, and those of them that keep or get the given value."""
         conflict = self.tree.args.get("conflict")
         assigned: dict[str, StatementValue | None] = {}
         kept = set()
@@ -295,7 +280,9 @@ class TreeReader:
         return assigned, frozenset(kept)
 
     def _is_itself(self, value: Node, name: str) -> bool:
-        """Whether the value is the column itself: `id`, `excluded.id`, `VALUES(id)`, or MySQL's `LAST_INSERT_ID(id)`."""
+        """Whether the value is the column itself: `id`, `excluded.id`, `VALUES(id)`, or MySQL's
+        `LAST_INSERT_ID(id)`.
+        """
         bare = _bare(value)
         if isinstance(bare, exp.Anonymous) and bare.name.upper() in ("VALUES", "VALUE", "LAST_INSERT_ID"):
             bare = bare.expressions[0] if len(bare.expressions) == 1 else bare
@@ -353,7 +340,7 @@ class TreeReader:
     def rows(
         self, source: Node | None, columns: tuple[str, ...] | None
     ) -> tuple[tuple[StatementValue | None, ...], ...] | None:
-        """The rows of VALUES, including the form that SQLAlchemy orders by a counter; None for an INSERT from a query."""
+        """Return None for an INSERT from a query. VALUES may have the form that SQLAlchemy orders by a counter."""
         if source is None:
             # DEFAULT VALUES; anything else may be a query in syntax that sqlglot skips.
             return ((),) if "values" in words_of(self.statement.text) else None
@@ -416,7 +403,6 @@ class TreeReader:
         return "it has a sub-select" if self.tree.find(exp.Select) is not None else ""
 
     def where(self) -> Fragment | None:
-        """The text of WHERE, as in the statement."""
         if self.tree.args.get("where") is None:
             return None
         return self.statement.where(self.spoken)
@@ -430,7 +416,7 @@ class TreeReader:
         )
 
     def is_column(self, node: Node) -> bool:
-        """Whether it is a column of the written table; if other tables are read, it must name its table."""
+        """Whether it is the table's column; if other tables are read, it must name its table."""
         if not isinstance(node, exp.Column) or NAME.fullmatch(node.name) is not None:
             return False
         target, of = self.tree.this, node.args.get("table")
@@ -444,11 +430,10 @@ class TreeReader:
         return (self.table_name(schema) if schema is not None else None), self.table_name(table.this)
 
     def table_name(self, node: Node) -> str:
-        """The table's name, as written if the case of table names depends on the server."""
+        """The table's name, as written if the server decides about its case."""
         return str(node.name) if self.engine.statements.tables_keep_case else self.name(node)
 
     def _number(self, text: str) -> Any:
-        """The number in the type that the database stores."""
         if re.fullmatch(r"-?\d+", text):
             return int(text)
         return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
@@ -458,7 +443,7 @@ class TreeReader:
         return str(alias.this.sql(dialect=self.spoken.read_as)) if alias is not None else ""
 
     def name(self, node: Node) -> str:
-        """The name as the database resolves it: PostgreSQL folds unquoted names, the others ignore case."""
+        """Return the name as the database resolves it: PostgreSQL folds unquoted names, the others ignore case."""
         inner = node.this if isinstance(node, exp.Column) else node
         quoted = bool(inner.args.get("quoted")) if isinstance(inner, exp.Identifier) else False
         return fold(str(node.name), self.dialect, quoted=quoted)
@@ -528,7 +513,6 @@ def _word_at(text: str, start: int) -> str:
 
 
 def _head(text: str, dialect: str) -> int:
-    """The position of the first word, after white space, parentheses and comments (which may be nested)."""
     at, depth = 0, 0
     deepest = len(text) if engine_of(dialect).statements.nests_comments else 1
     while at < len(text):
@@ -544,7 +528,7 @@ def _head(text: str, dialect: str) -> int:
 
 
 def may_write(text: str, dialect: str) -> bool:
-    """Whether the text may write and must be parsed; a plain SELECT does not."""
+    """Return False for a plain SELECT, which need not be parsed."""
     word = first_word(text, dialect)
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
@@ -556,7 +540,6 @@ def may_write(text: str, dialect: str) -> bool:
 
 
 def unnamed(text: str, dialect: str) -> str:
-    """Why a statement may write tables that it does not name; '' if it names them."""
     if '"' in escapes(text, dialect):
         return 'a name in it is written with escapes (U&"…"); write it plainly'
     word, rules = first_word(text, dialect), engine_of(dialect).statements
@@ -577,7 +560,6 @@ def unnamed(text: str, dialect: str) -> str:
 
 
 def written(text: str, spoken: StatementStyle) -> Written:
-    """The statement's write; None if it changes no rows of a table."""
     try:
         return _written(text, spoken)
     except RecursionError:
@@ -609,7 +591,7 @@ def _written(text: str, spoken: StatementStyle) -> Written:
 
 
 def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]:
-    """The statement without words that sqlglot cannot parse, and whether IGNORE was one of them."""
+    """The statement without words unknown to sqlglot, and whether IGNORE was among them."""
     text, ignores = statement.text, False
     rules = spoken.engine.statements
     if rules.modifiers is not None and (match := rules.modifiers.match(text)):
@@ -623,7 +605,6 @@ def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]
 
 
 def _hidden(word: str, words: frozenset[str]) -> Written:
-    """The result for a statement inside another one, or inside a comment that the server executes."""
     if (
         _only_explains(word, words)
         or words.isdisjoint(_VERBS)

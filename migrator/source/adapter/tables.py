@@ -22,12 +22,10 @@ from migrator.source.engines.connect import engine_at
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all that lead to them by a chain of pairs."""
     return _closed([(child, parent) for parent, child in pairs], places)
 
 
 def beneath(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all that a chain of pairs leads to from them."""
     return _closed(pairs, places)
 
 
@@ -51,14 +49,11 @@ _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 
 class CapturedTable(Struct, frozen=True):
-    """A watched table.
+    """A watched table, with real names of columns.
 
-    `key`, `unique`: real names of the columns of the primary key and of other unique keys.
-    `columns`: of all columns.
-    `types`: declared types by these names.
     `replaces`: whether a new row on SQLite may delete others without REPLACE.
-    `keeps_parts`: whether SQLite keeps the work of a statement before its failure.
-    `captured` None: its rows leave no marks, but foreign keys change captured tables when it changes.
+    `keeps_parts`: whether SQLite keeps the work of a statement before its failure. `captured` None: its rows
+    leave no marks, but foreign keys change captured tables when it changes.
     """
 
     place: Place
@@ -77,7 +72,6 @@ class CapturedTable(Struct, frozen=True):
 
     @property
     def meets_unseen(self) -> bool:
-        """Whether a new row may conflict with others by more than its unique columns."""
         return self.captured is not None and bool(self.captured.table.unique_conflicts)
 
     @property
@@ -120,22 +114,19 @@ class CapturedTables:
         self._spelled_emptied = frozenset(_spelled(self.emptied))
 
     def mentioned(self, text: str) -> bool:
-        """Whether a text contains the name of any table, also inside another word."""
         lowered = text.lower()
         if "truncate" in lowered and any(name in lowered for name in self._spelled_emptied):
             return True
         return any(name in lowered for name in self._spelled)
 
     def is_view(self, schema: str | None, name: str) -> bool:
-        """Whether the name is of a view or a partition; `schema`: the one in which the session resolves it."""
+        """Whether the name is of a view or a partition. `schema`: where the session resolves it."""
         return Place(schema, name) in self.hidden if self.hidden else name.lower() in self.views
 
     def inherits(self, table: CapturedTable | None, name: str) -> bool:
-        """Whether watched tables inherit from this one. `table`: the watched table of that name, if any."""
         return name.lower() in self._heritage if table is None else table.place in self.inherited
 
     def named(self, words: frozenset[str]) -> list[str]:
-        """Tables, and views on them, that a text of these words, in lower case, may name."""
         names = [spelled for spelled in (*self._by_name, *self.views) if words_of(spelled) <= words]
         texts = [table.name for name in names for table in self._by_name.get(name, ())]
         texts += [f"view or partition {name}" for name in names if name in self.views]
@@ -146,7 +137,6 @@ class CapturedTables:
         return texts
 
     def resolve(self, schema: str | None, name: str, home: str | None = None) -> CapturedTable | None:
-        """The table that the name in a statement resolves to, as in the database."""
         exact = [table for table in self._by_name.get(name.lower(), ()) if self._same(table.place.name, name)]
         wanted = schema if schema is not None else (home or self.home)
         same = [table for table in exact if self._is_in(table.place.schema, wanted)]
@@ -164,12 +154,11 @@ class CapturedTables:
         return real == written
 
     def is_shared(self, name: str) -> bool:
-        """Whether several schemas have such a table, so that the session determines which one is used."""
+        """Whether several schemas have such a table: the session then determines which one is used."""
         return len(self._by_name.get(name.lower(), ())) > 1
 
 
 def _spelled(names: Iterable[str]) -> Iterator[str]:
-    """The names as statements write them: in quotes, and escaped for drivers that format by %."""
     for name in names:
         for quoted in (name, name.replace('"', '""'), name.replace("`", "``")):
             yield from (quoted, quoted.replace("%", "%%"))
@@ -247,7 +236,6 @@ def _with_conflicts(
 
 
 def _views(connection: Connection, tables: Iterable[Place]) -> frozenset[str]:
-    """Views whose text names a table, or another such view."""
     inspector, names = sa.inspect(connection), {place.name.lower() for place in tables}
     texts: dict[str, frozenset[str]] = {}
     for schema in {place.schema for place in tables}:
@@ -312,7 +300,6 @@ def _parent(connection: Connection, place: Place, below: tuple[Below, ...]) -> C
 
 
 def _with_parents(captured: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:
-    """The captured tables, and all that lead to one of them by a chain of acting foreign keys."""
     places = list(captured)
     for place in places:
         places += [parent for parent, tie in acting if tie.child == place and parent not in places]

@@ -49,7 +49,6 @@ def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]
 
 
 def has_tables(connection: Connection, ddl: Ddl) -> bool:
-    """Whether capture was installed: its counter exists."""
     return _has(connection, "ticket")
 
 
@@ -59,7 +58,6 @@ def has_marks(connection: Connection, ddl: Ddl) -> bool:
 
 
 def has_log(connection: Connection) -> bool:
-    """Whether our table with the position in the log exists, and this user has a right on it."""
     capturing = engine_at(connection).capturing
     home = capturing.schema or connection.dialect.default_schema_name
     # An inspector would query the table itself, which is denied to a user without rights on it, even if it does not exist.
@@ -83,7 +81,9 @@ def _has(connection: Connection, name: str) -> bool:
 def refusals(
     connection: Connection, ddl: Ddl, tables: Sequence[Captured], *, by_triggers: bool = True
 ) -> list[str]:
-    """All refusals at once. Not `by_triggers`: services leave the marks, so refusals about triggers are omitted."""
+    """All refusals at once. Without `by_triggers`, services leave the marks and refusals about triggers are
+    omitted.
+    """
     faults = [what for table in tables if (what := _unseen(ddl, table))]
     engine_refusals = engine_at(connection).capturing.refusals(connection, ddl, tables)
     return [
@@ -93,12 +93,10 @@ def refusals(
 
 
 def views(connection: Connection, ddl: Ddl) -> set[str]:
-    """Names, as in Captured, of views and other relations without triggers of their own."""
     return engine_at(connection).capturing.views(connection, ddl)
 
 
 def _definitions(connection: Connection) -> dict[str, list[str]]:
-    """By lower-case name, the definitions of the application's functions and views that this user may see."""
     found: dict[str, list[str]] = {}
     for name, text in connection.execute(engine_at(connection).queries["definitions"]):
         found.setdefault(name.lower(), []).append(text or "")
@@ -125,7 +123,9 @@ _NO_LOG = "only the logs of PostgreSQL and MySQL can be captured; install withou
 
 
 class SqlCapture:
-    """`writing` has a lock timeout of seconds: while our statement waits for a table, the service would wait behind it."""
+    """`writing` has a lock timeout of seconds: while our statement waits for a table, the service would wait
+    behind it.
+    """
 
     means = "triggers"
 
@@ -133,7 +133,6 @@ class SqlCapture:
         self._writing = writing
 
     def at_once(self) -> SqlCapture:
-        """A SqlCapture for short checks: it retries nothing."""
         return SqlCapture(self._writing.at_once())
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
@@ -241,8 +240,10 @@ class SqlCapture:
 
 
 class _Existing(Struct, frozen=True):
-    """Our existing triggers. `capturing`: those that an install compares, including those that refuse writes of a table
-    that is captured (again); `refusing`: those that stay, because their tables' rows follow items.
+    """Our existing triggers.
+
+    `capturing`: those that an install compares, with refusing ones of a table that is captured (again).
+    `refusing`: those that stay, because their tables' rows follow items.
     """
 
     capturing: list[ExistingTrigger]
@@ -264,7 +265,6 @@ def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
 
 
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
-    """Why services cannot leave the marks: triggers would leave each mark a second time, or left them so far."""
     here = _installation(connection, ddl)
     marking = (trigger for trigger in existing_triggers(connection, ddl) if not trigger.refuses)
     if not any(marking) and (here is None or here.marked_by == "services"):
@@ -279,7 +279,6 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
 
 
 def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
-    """The steps that create our two tables, or the missing one."""
     if not has_tables(connection, ddl):
         return [_first_step(ddl, job, marked_by)]
     return [] if has_marks(connection, ddl) else [_marks_step(ddl)]
@@ -294,7 +293,6 @@ def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured])
 
 
 def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    """The steps that remove all triggers which leave marks, and those that refuse writes of these tables."""
     of = _Existing.of(connection, ddl, tables)
     return [*_drop_steps(of.capturing), *_cleanup(connection, {}, of.refusing)]
 
@@ -303,7 +301,6 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 
 
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    """The step that stores the present words of values, if others are stored."""
     kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
     words = {table.name: spelling_of(table) for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
@@ -322,7 +319,6 @@ def _kept_words(connection: Connection, ddl: Ddl) -> dict[str, dict[str, list[st
 def _spelled(
     kept: Mapping[str, Mapping[str, Sequence[str]]], tables: Sequence[Captured]
 ) -> list[TableCapture]:
-    """The state of each table: stale if a value's word is gone since the install."""
     states = []
     for table in tables:
         is_swapped, gone = respelled(table, kept.get(table.name, {}))
@@ -331,7 +327,7 @@ def _spelled(
 
 
 def _switch_step(ddl: Ddl) -> Step:
-    """The last step: until every trigger exists, services still leave their marks, some of which are then duplicates."""
+    """The last step: until every trigger exists, services leave their marks, and some are duplicates."""
 
     def marked_by(origin: MarkedBy) -> tuple[str, ...]:
         return (f"UPDATE {ddl.ticket} SET marked_by = '{origin}' WHERE id = 1",)
@@ -340,7 +336,6 @@ def _switch_step(ddl: Ddl) -> Step:
 
 
 def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
-    """The step that creates our tables and the counter's row."""
     name = "'" + job.replace("'", "''") + "'"
     row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name}, '{marked_by}', '')"
     begin = (
@@ -350,7 +345,7 @@ def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
 
 
 def _marks_step(ddl: Ddl) -> Step:
-    """The step that creates the table of marks again, with a new installation id: marks were lost, so items may be stale."""
+    """Create the table of marks again, with a new installation id: marks were lost, so items may be stale."""
     renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
     return Step("", (*ddl.tables(), renamed))
 
@@ -358,9 +353,8 @@ def _marks_step(ddl: Ddl) -> Step:
 def _expected_triggers(
     connection: Connection, ddl: Ddl, tables: Sequence[Captured]
 ) -> dict[str, list[Trigger]]:
-    """By table, its expected triggers.
-
-    Includes parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
+    """Triggers by table, also of parents whose foreign keys reach captured tables (MySQL), and of partitions
+    (PostgreSQL).
     """
     by_table = {table.name: ddl.triggers(table) for table in tables}
     for trigger in engine_at(connection).capturing.more_triggers(connection, tables, ddl):
@@ -381,7 +375,6 @@ def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
 
 
 def _words_gone(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> list[str]:
-    """Words that spelled column values at the install and no longer do; new ones change no row."""
     words = noted_words(*(statement for trigger in expected for statement in trigger.create))
     noted = noted_words(*(trigger.text for trigger in existing)) or set()
     return (
@@ -406,7 +399,6 @@ def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[Existi
 
 
 def _by_services(capture: TableCapture) -> TableCapture:
-    """The state while triggers are being created: services mark changes of tables without one."""
     return replace(capture, state="services") if capture.state in ("missing", "partition") else capture
 
 
@@ -450,7 +442,6 @@ def _drop_steps(triggers: Sequence[ExistingTrigger]) -> list[Step]:
 def _cleanup(
     connection: Connection, expected: Mapping[str, Sequence[Trigger]], kept: Sequence[ExistingTrigger]
 ) -> list[Step]:
-    """The step that drops functions which no trigger calls after the steps before."""
     called = {
         statement for triggers in expected.values() for trigger in triggers for statement in trigger.undo
     }
@@ -497,12 +488,9 @@ class SqlActivity:
         return self._writing.read("listing views", view_names)
 
     def named(self) -> set[str]:
-        """Empty: facts are of the whole catalogue."""
         return set()
 
     def waiting(self, tables: Sequence[str]) -> Mapping[str, int]:
-        """Empty: a change is a mark at once."""
-
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
             query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
             return {str(name or ""): int(count) for name, count in connection.exec_driver_sql(query)}
@@ -523,7 +511,6 @@ class SqlActivity:
 
 
 def _marks_ever(connection: Connection, ddl: Ddl) -> int | None:
-    """A number that grows with every mark; None without capture."""
     inspector, query = sa.inspect(connection), engine_at(connection).writers.marks_ever
     schema, _, name = ddl.mark.replace('"', "").replace("`", "").rpartition(".")
     if not query or not inspector.has_table(name, schema or None):

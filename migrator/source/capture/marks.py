@@ -34,13 +34,11 @@ from migrator.source.sql.transactions import Writing
 
 
 class Images:
-    """Reads images on one connection. `domains`: a cache of types."""
-
     def __init__(self, capturing: Capturing, connection: Connection, domains: dict[int, int]) -> None:
         self._decode = capturing.decode(connection, domains)
 
     def read(self, text: str | None) -> dict[str, Any] | None:
-        """The image, read without the table, which may have been altered or dropped since.
+        """Read without the table, which may have been altered or dropped since.
 
         A value that no longer fits its type stays text; an invalid image is empty.
         """
@@ -95,9 +93,10 @@ _AGAIN = (
 class Begin:
     """Where a take begins: at the first mark, or slightly before the last one that was taken.
 
-    Takes from the first mark get slower while a snapshot is open. Each is followed by a pause of `pause` times its
-    duration, so that together they take at most that part of the time; by `longest_s` at most, because until the next one
-    no take finds marks that were committed late or released. A failed one is repeated at once.
+    Takes from the first mark get slower while a snapshot is open. Each is followed by a pause of `pause`
+    times its duration, so together they take at most that part of the time. The pause is `longest_s` at most:
+    until it ends, no take finds marks that were committed late or released. A failed take is repeated at
+    once.
     """
 
     behind = 1000
@@ -112,7 +111,6 @@ class Begin:
         self._next_s: float | None = None
 
     def next(self) -> int:
-        """The lowest id of the next take; 0 to begin at the first mark."""
         with self._lock:
             is_due = self._next_s is None or self._clock() >= self._next_s
             begin = max(0, self._last - self.behind)
@@ -122,7 +120,6 @@ class Begin:
             return 0 if is_due else begin
 
     def took(self, begin: int, took_s: float, ids: Sequence[int]) -> None:
-        """Record a take from `begin` on, its duration and its marks."""
         with self._lock:
             self._last = max([self._last, *ids])
             if not begin:
@@ -138,7 +135,7 @@ class Begin:
 
 
 class SqlMarks:
-    """Marks in the source's table. `owner`: named in leases. Safe to use from many threads, each on its own connection."""
+    """Thread-safe: each thread has its own connection. `owner`: named in leases."""
 
     def __init__(
         self, writing: Writing, owner: str = "", clock: Callable[[], float] = time.monotonic
@@ -164,8 +161,6 @@ class SqlMarks:
         self._begin.anew()
 
     def _take(self, begin: int, count: int, lease_s: float) -> tuple[list[Mark], float]:
-        """The marks, and the duration in seconds of the try that succeeded."""
-
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
             if not begin and not self._capturing.locks_rows:
@@ -267,17 +262,14 @@ class SqlMarks:
         return self.writing.look("counting changes", work)
 
     def exact(self) -> SqlMarks:
-        """Itself: here a change is a mark at once, so a count includes every earlier commit."""
+        """Itself: a change is a mark at once, so a count includes every earlier commit."""
         return self
 
     def lag(self) -> SlotLag | None:
-        """How far the source's log is behind; None if it is not captured."""
         return None
 
     def probe(self) -> None:
-        """Try everything that a relay does with marks, on none of them. Raises: SourceError, which names the missing
-        right.
-        """
+        """Try all statements of a relay on no marks. Raises: SourceError, which names the missing right."""
 
         def work(connection: Connection, ddl: Ddl) -> None:
             again = _AGAIN.replace(":cursor", "NULL").replace("id = :id", "1 = 0")
@@ -292,7 +284,7 @@ class SqlMarks:
         self.writing.close()
 
     def _of_marks(self, doing: str, values: str, ids: Sequence[int], **parameters: float) -> int:
-        """Set the values of these marks, or delete them if there are none. Returns the number of existing marks."""
+        """Set the values of these marks, or delete them without values. Returns the number of existing marks."""
         # In one order, which prevents deadlocks.
         ordered = sorted(ids)
         lists = [ordered[start : start + _IDS_A_LIST] for start in range(0, len(ids), _IDS_A_LIST)]
@@ -304,7 +296,7 @@ class SqlMarks:
         return self.writing.write(doing, work) if lists else 0
 
     def _listed(self, ddl: Ddl, ids: Sequence[int], values: str) -> sa.TextClause:
-        """The numbers themselves: a parameter each would cost the driver more than the mark."""
+        """Numbers in the text: a parameter each would cost the driver more than the mark."""
         statement = self._capturing.updates_listed if values else self._capturing.deletes_listed
         numbers = ", ".join(map(str, map(int, ids)))
         return _text(statement.replace("{values}", values).replace("{ids}", numbers), ddl)
@@ -321,7 +313,6 @@ def _text(statement: str, ddl: Ddl) -> sa.TextClause:
 
 
 def _json(text: str) -> Any:
-    """The parsed text. Raises: ValueError."""
     try:
         return orjson.loads(text)
     except ValueError:
@@ -364,7 +355,7 @@ class SqlTickets:
         return self._writing.write("raising the epoch", work)
 
     def probe(self) -> None:
-        """Draw none, with all the rights that drawing needs. Raises: SourceError, which names the missing right."""
+        """Try the rights without a draw. Raises: SourceError, which names the missing right."""
 
         def work(connection: Connection, ddl: Ddl) -> None:
             self._counter(connection, ddl)

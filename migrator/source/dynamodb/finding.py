@@ -27,8 +27,8 @@ Wire = Mapping[str, Any]
 
 
 def value_of(item: WiredItem, column: Column) -> Any:
-    """The column's value for a row tree: a text, an int or a Decimal, a boolean, bytes, a list, a dict; sets are sorted
-    lists. None if the attribute, or a map on its path, is missing or NULL.
+    """The column's value for a row tree; sets are sorted lists. None if it, or a map on its path, is missing or
+    NULL.
 
     A value of another type than declared becomes an Undecodable, which refuses the row.
     """
@@ -47,7 +47,7 @@ def value_of(item: WiredItem, column: Column) -> Any:
 
 
 def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
-    """The value at a path: an attribute with that whole name takes precedence over a path through maps."""
+    """An attribute with that whole name takes precedence over a path through maps."""
     if path in item or "." not in path:
         return item.get(path)
     level, names, here = item, path.split("."), ""
@@ -69,7 +69,6 @@ def _at(item: WiredItem, path: str) -> Wire | Undecodable | None:
 
 
 def wire_value(value: Any, type_: str) -> Wire | None:
-    """A value as a key attribute of that type (S, N or B) in DynamoDB JSON; None if it is not a valid one."""
     if type_ == "S" and isinstance(value, str):
         return {"S": value}
     if type_ == "B" and isinstance(value, (bytes, bytearray, memoryview)):
@@ -81,13 +80,12 @@ def wire_value(value: Any, type_: str) -> Wire | None:
 
 
 def wired_key(table: TableFacts, values: Mapping[str, Any]) -> WiredItem | None:
-    """The table's key from values by attribute name; None if one is missing or not a valid key."""
     wired = {name: wire_value(values.get(name), key_type_of(table, name)) for name in table.primary_key}
     return None if None in wired.values() else wired
 
 
 def key_of_text(table: TableFacts, key: SourceKey) -> WiredItem:
-    """The key in a source key. Raises: UnfitValueError if it is not a valid key of this table."""
+    """Raises: UnfitValueError if it is not a valid key of this table."""
     values = dict(zip(table.primary_key, decode_key(key), strict=False))
     wired = wired_key(
         table, {name: _number_of(value, key_type_of(table, name)) for name, value in values.items()}
@@ -120,7 +118,7 @@ AT_ONCE = 8
 
 
 class AccessPath(Struct, frozen=True):
-    """How documents are found by some columns. `key`: columns in the request; migrator compares the others."""
+    """`key`: columns in the request; migrator compares the others."""
 
     kind: Literal["key", "query", "index", "scan"]
     key: tuple[str, ...] = ()
@@ -135,7 +133,7 @@ class AccessPath(Struct, frozen=True):
 
 
 def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
-    """The cheapest access path: an index is usable if one of the columns is its partition key."""
+    """The cheapest one: an index is usable if one of the columns is its partition key."""
     table_key = tuple(described.key)
     if set(table_key) <= set(columns):
         return AccessPath("key", table_key)
@@ -152,9 +150,8 @@ def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
 
 
 class Finder:
-    """Finds documents in the old tables, by their names in the AWS account.
-
-    `real`: these names by the mapping's table names. Each table is described once.
+    """Finds documents in the old tables. `real`: names in the AWS account by the mapping's. Describes each table
+    once.
     """
 
     def __init__(self, reader: TableReader, real: Mapping[str, str]) -> None:
@@ -163,7 +160,6 @@ class Finder:
         self._described: dict[str, DescribedTable] = {}
 
     def patient(self, retry: Retry) -> Finder:
-        """The same, without a rate limit, and with this retry."""
         same = copy.copy(self)
         same.reader = TableReader(self.reader.client, retry, RateLimit())
         return same
@@ -184,7 +180,6 @@ class Finder:
         return way_by(columns, self.described(table))
 
     def by_keys(self, table: TableFacts, keys: Iterable[WiredItem]) -> dict[Values, WiredItem]:
-        """Documents by `name_of` their keys."""
         wanted = {name_of(key): key for key in keys}
         found = self.reader.get(self.real_name(table), list(wanted.values()))
         return {name_of({name: item[name] for name in table.primary_key}): item for item in found}
@@ -192,7 +187,7 @@ class Finder:
     def find(
         self, table: TableFacts, columns: Sequence[str], wanted: Iterable[Values]
     ) -> dict[Values, list[WiredItem]]:
-        """Documents by those of the wanted tuples that their columns match. A tuple with a None matches nothing."""
+        """Documents by their values of the columns. A tuple with a None matches nothing."""
         asked = [values for values in dict.fromkeys(wanted) if None not in values]
         if not asked:
             return {}
@@ -256,7 +251,7 @@ def _by_values(
 
 
 def reader_of(table: TableFacts, columns: Sequence[str]) -> Callable[[WiredItem], Values | None]:
-    """A function that returns these columns (real names) of a document; None if one is missing or not a searchable value."""
+    """A function that returns None if a column is missing or not searchable."""
     by_real = {column.real: column for column in table.columns}
     chosen = [by_real[name] for name in columns]
 
@@ -272,10 +267,9 @@ def _is_no_name(value: Any) -> bool:
 
 
 def name_of(key: WiredItem) -> Values:
-    """A hashable form, equal for equal keys; values of different types are never equal."""
+    """A hashable form; values of different types are never equal."""
     return tuple(_name(*next(iter(wire.items()))) for wire in key.values())
 
 
 def _name(type_: str, value: Any) -> tuple[str, Any]:
-    """Binary is bytes, or base64 text in answers parsed as JSON."""
     return type_, value if type_ == "S" else decode({type_: value})

@@ -53,17 +53,15 @@ ValueOf: TypeAlias = Callable[[WiredItem, Column], Any]
 
 
 class RecordImages(Struct, frozen=True):
-    """Makes marks from records; their images contain the columns of keys and links.
+    """Makes marks from records, with the columns of keys and links.
 
-    An image is stored as the attributes of these columns, in DynamoDB JSON, and read by the declared types when it is
-    taken: so it equals a read of the item itself.
+    An image has these attributes as DynamoDB JSON and is decoded when taken, so it equals a read of the item.
     """
 
     captured: Mapping[str, Captured]
     value_of: ValueOf
 
     def kept(self, table: str, record: StreamRecord) -> KeptMark | None:
-        """The mark; None if nothing changed that any item is made of."""
         captured = self.captured[table]
         if self._is_unwatched(captured, record):
             return None
@@ -71,7 +69,6 @@ class RecordImages(Struct, frozen=True):
         return KeptMark(table, before, after, record.created_at)
 
     def read(self, table: str, text: str) -> Image:
-        """The image; empty if it is invalid, or its table is no longer captured."""
         captured = self.captured.get(table)
         if captured is None:
             return {}
@@ -84,7 +81,6 @@ class RecordImages(Struct, frozen=True):
             return {}
 
     def _value(self, item: WiredItem, column: Column) -> Any:
-        """The value, None for another type than declared: such a document is refused, so it has no items and no links."""
         value = self.value_of(item, column)
         return None if isinstance(value, Undecodable) else value
 
@@ -111,7 +107,6 @@ def _columns(captured: Captured, names: Sequence[str]) -> list[Column]:
 
 
 def _attributes(columns: Sequence[Column]) -> set[str]:
-    """Attributes with these columns, or maps around them (address.city): an attribute's own name may contain a dot."""
     return {name for column in columns for name in (column.real, column.real.partition(".")[0])}
 
 
@@ -125,8 +120,8 @@ def _base64(value: Any) -> str:
 
 
 class SourceStream(Struct, frozen=True):
-    """`reader`: makes a reader that passes records to its argument. `again_after_s`: if rows are found by an index of the
-    source, which lags its table, each change is processed again after so long; 0 for never.
+    """`again_after_s`: each change is processed again after so long if rows are found by an index of the source,
+    which lags its table; 0 for never.
     """
 
     table: str
@@ -139,8 +134,8 @@ class SourceStream(Struct, frozen=True):
 class StreamMarks:
     """Copies records into the journal, and delegates everything else to its marks. Thread-safe.
 
-    A record is copied before its checkpoint moves on, and may be copied twice. Streams are read only once marks are taken,
-    so a process that only counts them claims no shard; closing it frees its shards at once.
+    A record is copied before its checkpoint moves on, and may be copied twice. Streams are read only once
+    marks are taken: a process that only counts them claims no shard.
     `is_over`: whether no further relay will read the streams.
     """
 
@@ -171,7 +166,7 @@ class StreamMarks:
         return taken
 
     def from_the_first(self) -> None:
-        """The next take or count first copies everything that the streams contain by now."""
+        """Make the next take or count first copy everything that is now in the streams."""
         self._drain_asked_at = self.clock()
         self.kept.from_the_first()
 
@@ -182,7 +177,7 @@ class StreamMarks:
         return self.kept.look(after, count, free=free)
 
     def state(self) -> MarksState:
-        """A shard that is behind counts as a mark with the age of its lag; not if no further relay will read it."""
+        """The state; a lagging shard counts as a mark of that age, but not if no further relay will read it."""
         self._drain_where_asked()
         state = self.kept.state()
         behind = [lag_s for stream in self.streams for lag_s in self._lags_s(stream) if lag_s > UNSEEN_S]
@@ -223,7 +218,7 @@ class StreamMarks:
     # ── copying ──
 
     def _copy(self) -> None:
-        """Run one turn of each reader, unless another thread is doing so."""
+        """One turn of each reader, unless another thread is copying."""
         if not self._copying.acquire(blocking=False):
             return
         try:
@@ -241,8 +236,10 @@ class StreamMarks:
             self._drain(self._drain_asked_at, SETTLE_S)
 
     def _drain(self, asked_at: float, settle_s: float) -> None:
-        """Copy until every shard has passed this moment, those of other readers included: their progress reaches the
-        journal within seconds, and shards of a dead reader are claimed when its lease ends.
+        """Wait until every shard has passed this moment, those of other readers included.
+
+        Their progress reaches the journal within seconds; a dead reader's shards are claimed when its lease
+        ends.
         """
         with self._copying:
             if settle_s == SETTLE_S and self._drained_at >= asked_at:
@@ -255,8 +252,8 @@ class StreamMarks:
             self._drained_at = begun_at
 
     def _is_drained(self, moments: Sequence[float], *, was_empty: bool) -> bool:
-        """Records have timestamps of the service's clock; on a stream that never ends, it may be ahead of the journal's by
-        the constant.
+        """Whether all shards passed; on a stream that never ends, the service's clock may be ahead by the
+        constant.
         """
         ahead_s = 0.0 if was_empty else _CLOCKS_DIFFER_S
         return all(
@@ -270,9 +267,6 @@ class StreamMarks:
         yield from (max(0.0, now - passed_at) for passed_at in shards.values())
 
     def _passed(self, stream: SourceStream) -> tuple[float, dict[str, float]]:
-        """The time now, and per unfinished shard the time up to which it is copied, from the journal or this process's
-        reader.
-        """
         known = stream.checkpoints.read(stream.checkpoints.stream())
         reader = self._readers.get(stream.table)
         own = {} if reader is None else reader.passed()

@@ -69,22 +69,19 @@ from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, D
 
 class SwitchedStream(StreamSource, Protocol):
     def switch_on(self) -> None:
-        """Enable it with both images; return once it records all further writes."""
+        """Enable the stream with both images; return once it records all further writes."""
 
 
 class CapturedStream(Struct, frozen=True):
-    """The stream of one source table, and the reading position."""
-
     source: SwitchedStream
     checkpoints: StreamJournal
 
     def is_lost(self, state: StreamState) -> bool:
-        """Whether it no longer contains all changes since reading began, by the rule at which a reader stops."""
+        """Whether the stream no longer has all changes since reading began, by the rule at which a reader stops."""
         begun = self.checkpoints.stream()
         return bool(begun) and (not state.is_on or state.arn != begun or self.has_gap(begun))
 
     def has_gap(self, begun: str) -> bool:
-        """Whether it was unread for so long that it may have dropped unread records."""
         known = self.checkpoints.read(begun)
         old = [
             shard
@@ -103,7 +100,7 @@ class CapturedStream(Struct, frozen=True):
         return True
 
     def begin(self) -> None:
-        """Start reading with the next write; known shards count as pending until they are read."""
+        """Begin; known shards count as pending until they are read."""
         state = self.source.state()
         self.checkpoints.begin(state.arn)
         self.checkpoints.list_shards(state.arn, state.shards, 0.0)
@@ -131,10 +128,7 @@ LIMITS = (
 
 
 class StreamCapture(Struct, frozen=True):
-    """`model.live.Capture` by streams. `stream_of`: a table's, by name.
-
-    migrator never disables a stream: others may read it, and an unread stream is free.
-    """
+    """Capture by streams. migrator never disables a stream: others may read it, and an unread stream is free."""
 
     stream_of: Callable[[str], CapturedStream]
     record: CaptureRecord
@@ -213,7 +207,6 @@ class StreamCapture(Struct, frozen=True):
         return "captured" if is_read else "unread"
 
     def _unfit(self, table: str) -> str:
-        """Why the table's changes cannot be captured; '' if they can."""
         source = self.stream_of(table).source
         try:
             state = source.state()
@@ -247,9 +240,9 @@ _DENIED = (
 
 
 class StreamActivity(Struct, frozen=True):
-    """model.live.Activity. DynamoDB keeps no transaction open, and does not report who writes.
+    """`real`: table names in the AWS account. `marks`: pending ones, by table.
 
-    `real`: each table's name in the AWS account. `marks`: pending ones, by table.
+    DynamoDB keeps no transaction open, and does not report who writes.
     """
 
     stream_of: Callable[[str], CapturedStream]
@@ -282,7 +275,6 @@ class StreamActivity(Struct, frozen=True):
         return +(Counter(self.marks()) + unread)
 
     def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
-        """Raises: SourceError if a table's stream is missing, or is not the one that reading began with."""
         try:
             ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
             for _ in range(_CALLS):
@@ -297,7 +289,7 @@ class StreamActivity(Struct, frozen=True):
     # ── the end of the old tables, printed and never run ──
 
     def read_only(self, tables: Sequence[str]) -> list[str]:
-        """A policy for each table that denies all writes; users who may change that policy can still lift it."""
+        """Policies that deny all writes; users who may change a policy can still lift it."""
         return [line for name in tables for line in self._denied(self.real[name], self._arn(name))]
 
     def _denied(self, table: str, arn: str) -> Iterator[str]:
@@ -308,7 +300,6 @@ class StreamActivity(Struct, frozen=True):
         yield f"{self.aws.dynamodb('put-resource-policy')} --resource-arn {arn} --policy {written}"
 
     def _arn(self, table: str) -> str:
-        """The ARN of the table, from the stream that reading began with."""
         arn = self.stream_of(table).checkpoints.stream().partition("/stream/")[0]
         return arn or f"arn:aws:dynamodb:REGION:ACCOUNT:table/{self.real[table]}"
 
@@ -321,7 +312,7 @@ class StreamActivity(Struct, frozen=True):
 
 
 class AwsCalls(Struct, frozen=True):
-    """Lines for `aws`. `options`: region and profile, each after a space. `endpoint`: of DynamoDB, None is AWS."""
+    """Lines for `aws`. `options`: region and profile, each after a space. `endpoint`: None is AWS."""
 
     options: str = ""
     endpoint: Callable[[], str | None] = lambda: None
@@ -330,9 +321,8 @@ class AwsCalls(Struct, frozen=True):
         return f"aws dynamodb {command}{self._options(is_aws=False)}"
 
     def drop(self, table: str, stream: str) -> Iterator[str]:
-        """`stream`: its ARN, '' for none. Scaling and alarms first: alarms on a deleted table would go off.
-
-        Scaling's own alarms go with it.
+        """Commands that drop a table. Scaling (with its own alarms) and alarms first: those on a deleted table
+        would go off. `stream`: its ARN or ''.
         """
         named, endpoint = shlex.quote(table), self.endpoint()
         words = {
@@ -358,7 +348,7 @@ class AwsCalls(Struct, frozen=True):
 
 @dataclass
 class _ShardPlace:
-    """Reading position in a shard: its first page of records, or how far the search for one has come."""
+    """A shard's first page of records, or how far the search for one has come."""
 
     shard: Checkpoint
     iterator: str | None
@@ -393,14 +383,13 @@ class _Ahead:
 
     @property
     def last(self) -> str:
-        """A text that changes with every change: from each shard's last record, read by a relay or not."""
+        """Changes with every change: from each shard's last record, read by a relay or not."""
         # A shard without records is not a change: shards are closed and opened without writes.
         last = sorted(f"{place.shard.shard}={place.sequence}" for place in self.places if place.sequence)
         return hashlib.blake2b("\n".join(last).encode(), digest_size=8).hexdigest()
 
 
 def _ahead_of(stream: CapturedStream) -> _Ahead:
-    """Empty for a stream that reading has not begun with."""
     arn, state = stream.checkpoints.stream(), stream.source.state()
     if not arn:
         return _Ahead(stream, "", [], has_gap=False)
@@ -415,9 +404,6 @@ def _ahead_of(stream: CapturedStream) -> _Ahead:
 
 
 def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None:
-    """An iterator after the checkpoint; if that record was dropped, at the first one available; None if the shard is
-    gone.
-    """
     if shard.is_finished:
         return None
     after = [StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence)] if shard.sequence else []
@@ -447,7 +433,6 @@ _SAMPLED_SEGMENTS = 16
 
 
 def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple[TableReader, int]:
-    """The reader of the account's tables, and the maximum number of segments of a table."""
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
         region=settings.region,
@@ -461,7 +446,7 @@ def open_reader(settings: DocumentSettings, workers: int, retry: Retry) -> tuple
 
 
 def sample_of(reader: TableReader, table: str, most_segments: int, number: int) -> list[WiredItem]:
-    """Documents of a table, at most `number`, from the beginnings of segments all over it; the same ones each time."""
+    """At most `number` documents from the beginnings of segments; the same ones each time."""
     of = min(most_segments, _SAMPLED_SEGMENTS)
     each = -(-number // of)
     found: list[WiredItem] = []
@@ -474,7 +459,7 @@ def sample_of(reader: TableReader, table: str, most_segments: int, number: int) 
 def open_document_source(
     settings: SourceSettings, mapping: MappingModel, workers: int, retry: Retry
 ) -> DocumentSource:
-    """Raises: SettingsError if the mapping declares no tables, or others than the job names."""
+    """Raises: SettingsError if the mapping's tables are not those of the job."""
     documents = settings.dynamodb
     if documents is None or not mapping.documents:
         what = f"{mapping.name}: the source is tables of DynamoDB's, which the mapping must declare"
@@ -500,8 +485,6 @@ class _Where(TypedDict):
 
 
 class OldStreams(Struct, frozen=True, dict=True):
-    """The streams of the job's old tables. Makes a client with the first use."""
-
     job: str
     settings: DocumentSettings
     database: Database
@@ -517,7 +500,6 @@ class OldStreams(Struct, frozen=True, dict=True):
         return dynamodb_client(**where), service_client("dynamodbstreams", **where)
 
     def stream(self, table: str) -> DynamoStream:
-        """`table`: by the mapping's name."""
         return DynamoStream(
             *self._clients, self.settings.real_names.get(table, table), self.retry, MEND_OF_SOURCE
         )
@@ -536,7 +518,7 @@ class OldStreams(Struct, frozen=True, dict=True):
 
 
 class DocumentLive(Struct, frozen=True):
-    """Capture's edges of old tables; closing them frees their streams' shards at once."""
+    """Live edges of old tables. Closing it frees the streams' shards at once."""
 
     capture: StreamCapture
     marks: StreamMarks
@@ -555,8 +537,8 @@ def open_document_live(
     source: object,
     is_over: Callable[[], bool],
 ) -> DocumentLive:
-    """`source`: the open tables, which know their indexes; None: each change is processed twice. `is_over`: whether no
-    further relay will read the streams.
+    """`source`: knows its indexes; None: each change is processed twice. `is_over`: whether no relay will read
+    the streams.
 
     Raises: MappingError.
     """
@@ -574,7 +556,6 @@ def open_document_live(
 
 
 def _plans(job: Job) -> list[EntityPlan]:
-    """Plans of the job's mapping from its own declarations, without a request to the tables."""
     parsed = sound_mapping(job.mapping)
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
@@ -582,5 +563,5 @@ def _plans(job: Job) -> list[EntityPlan]:
 
 
 def _late(plans: Sequence[EntityPlan], source: DocumentSource) -> Collection[str]:
-    """Tables with changes that affect rows found by an index, which may not contain the latest write yet."""
+    """Tables with changes that affect rows found by an index, which may lack the latest write."""
     return captured_tables([plan for plan in plans if source.goes_by_index(plan)]).keys()

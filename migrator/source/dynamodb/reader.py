@@ -50,7 +50,7 @@ _log = get_logger("streams")
 
 
 def begin(source: StreamSource, journal: StreamJournal) -> str:
-    """Begin reading: all further writes will be read, by any reader, regardless of earlier reading. Returns the stream.
+    """Begin reading all further writes, regardless of earlier reading. Returns the stream.
 
     Raises: SettingsError if it does not fit.
     """
@@ -83,7 +83,7 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
 
 
 class Turn(Struct, frozen=True):
-    """`records`: processed in this turn. `shards`: held by the reader. Without records, pause before the next turn."""
+    """`shards`: held by the reader. Without records, pause before the next turn."""
 
     records: int
     shards: int
@@ -91,23 +91,23 @@ class Turn(Struct, frozen=True):
 
 @dataclass
 class _Held:
-    """A shard of the reader; `iterator`: None before the first page, and if it must be fetched again."""
+    """`iterator`: None before the first page, and if it must be fetched again."""
 
     checkpoint: Checkpoint
     iterator: str | None = None
 
 
 def owner_here() -> str:
-    """A unique name for a reader, over all processes."""
     return f"{socket.gethostname()[:30]}.{os.getpid()}.{os.urandom(8).hex()}"
 
 
 @dataclass
 class StreamReader:
-    """Reads its part of the stream's shards, turn by turn, in one thread; other readers run concurrently in any process.
+    """Reads its part of the stream's shards, turn by turn, in one thread; other readers run concurrently in any
+    process.
 
-    A context manager: at its end its shards are free for others. After a StoppedError or SourceError the next turn may be
-    tried. `clock`: monotonic seconds.
+    A context manager, which frees its shards at the end. The next turn may be tried after a StoppedError or
+    SourceError. `clock`: monotonic seconds.
     """
 
     source: StreamSource
@@ -128,7 +128,6 @@ class StreamReader:
     """How far the journal's clock is ahead of `clock`."""
 
     def __enter__(self) -> StreamReader:
-        """Raises: SettingsError if reading was not begun."""
         self._stream = self.journal.stream()
         if not self._stream:
             raise SettingsError(
@@ -144,10 +143,10 @@ class StreamReader:
             self.journal.leave(self._stream, self.owner)
 
     def turn(self) -> Turn:
-        """Read, process and checkpoint one page of each shard that the reader holds.
+        """Read, process and checkpoint one page of each held shard.
 
-        Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry fixes; StoppedError if an
-        edge gave up or a lease ran out; what `work` raises.
+        Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry fixes;
+        StoppedError if an edge gave up or a lease ran out; errors of `work`.
         """
         self._list_shards()
         if self.clock() >= self._claim_at:
@@ -156,7 +155,7 @@ class StreamReader:
         return Turn(records, len(self._held))
 
     def passed(self) -> Mapping[str, float]:
-        """Per held shard, the journal time up to which all is processed; the journal learns it later."""
+        """The journal time up to which each shard is processed; the journal gets it later."""
         # A copy: another thread may iterate while shards come and go.
         return {shard: held.checkpoint.passed_at for shard, held in dict(self._held).items()}
 
@@ -172,9 +171,10 @@ class StreamReader:
         self._listed_at = asked_at
 
     def _claim(self) -> None:
-        """Claim shards, between two pages: a shard that is released here must not be in use.
+        """Claim between two pages: a shard that is released here must not be in use.
 
-        Renews its own leases first: a shard that another reader had meanwhile continues at that one's checkpoint.
+        Renews its own leases first: a shard that another reader had meanwhile continues at that one's
+        checkpoint.
         """
         if self._held:
             self._renew()
@@ -196,11 +196,10 @@ class StreamReader:
         self._leased_at(asked_at)
 
     def _leased_at(self, asked_at: float) -> None:
-        """By the time before the call: other readers count the lease from a later moment."""
+        """Note the time before the call: other readers count the lease from a later moment."""
         self._valid_until, self._renew_at = asked_at + self.lease_s, asked_at + self.lease_s / 3
 
     def _check(self, shard: str) -> None:
-        """Raises: StoppedError if another reader may have the shard."""
         if self._renew_at <= self.clock() < self._valid_until:
             self._renew()
         if shard not in self._held or self.clock() >= self._valid_until:
@@ -212,7 +211,6 @@ class StreamReader:
     # ── pages ──
 
     def _read(self, shard: str) -> int:
-        """Process one page; returns its number of records."""
         held = self._held.get(shard)
         if held is None:
             return 0  # given up while another one was processed
@@ -233,8 +231,8 @@ class StreamReader:
         return len(page.records)
 
     def _iterator(self, checkpoint: Checkpoint) -> str:
-        """After the checkpoint. The stream only drops records older than a day: if everything up to a later moment is
-        processed, what it still contains begins with processed records, or with the next one.
+        """An iterator after the checkpoint. The stream only drops records older than a day. If everything up to
+        a later moment is processed, the rest begins with processed records or the next one.
         """
         shard, is_fresh = checkpoint.shard, self._is_fresh(checkpoint)
         if checkpoint.sequence:
@@ -255,9 +253,9 @@ class StreamReader:
         return self.clock() + self._ahead_s - checkpoint.passed_at < FRESH_S
 
     def _save(self, held: _Held, page: RecordPage, asked_at: float) -> None:
-        """Save the checkpoint, after the work: a crash between them repeats a page; the other order would lose one.
+        """Save after the work: a crash between them repeats a page; the other order would lose one.
 
-        An empty page counts as the end of the shard at the time of the request; that progress is saved with the lease.
+        An empty page passes the time of the request; that progress is saved with the lease.
         """
         before, is_finished = held.checkpoint, page.next_iterator is None
         last, until = before.sequence, asked_at

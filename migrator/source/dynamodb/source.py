@@ -41,8 +41,6 @@ _NOWHERE = Document("", {}, {})
 
 
 class _AskedQuestion(Struct, frozen=True):
-    """A compiled question. `places`: of its columns in the row trees."""
-
     question: DocumentQuestion
     requests: Requests
     plan: EntityPlan
@@ -50,7 +48,7 @@ class _AskedQuestion(Struct, frozen=True):
 
 
 class DocumentAnswers:
-    """model.edges.Questions; thread-safe. Reads like a service, without a rate limit.
+    """Thread-safe. Reads like a service, without a rate limit.
 
     Raises, from every method: MissingNameError if a table is gone; StoppedError, TargetError, Interrupted.
     """
@@ -69,9 +67,9 @@ class DocumentAnswers:
         at_most: int | None = None,
         what: str = "a query of the mapping",
     ) -> Rows:
-        """Rows of the question's columns, in order. Parents are read consistently.
+        """Parents are read consistently.
 
-        Raises: SettingsError if a parameter of the key is missing or does not fit it; SourceError if a document has another
+        Raises: SettingsError if a key parameter is missing or unfit; SourceError if a document has another
         type than declared.
         """
         asked = self._asked(statement)
@@ -82,7 +80,7 @@ class DocumentAnswers:
         return [self._row(asked, tree, what) for tree in Trees(asked.plan, self.finder).of(documents)]
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        """Faults: a missing index, or one with another key. Ignores `params`."""
+        """Missing indexes, and those with another key. Ignores `params`."""
         return [self._fault(call.statement) for call in calls]
 
     def _fault(self, statement: Statement) -> str:
@@ -168,7 +166,7 @@ _PARTS = 3
 
 
 class SegmentEnd(Struct, frozen=True):
-    """The position after the last document of segment `number`, from 0, of `of`."""
+    """The position after the last document of segment `number` (from 0) of `of`."""
 
     number: int
     of: int
@@ -179,7 +177,6 @@ class SegmentEnd(Struct, frozen=True):
 
 
 def place_of(text: SourceKey | None) -> SegmentEnd | SourceKey | None:
-    """The end of a segment, or the text of a document's key."""
     if text is None:
         return None
     values = decode_key(text)
@@ -187,7 +184,7 @@ def place_of(text: SourceKey | None) -> SegmentEnd | SourceKey | None:
 
 
 class Stretch(Struct, frozen=True):
-    """What one scan reads: a segment of `of`, or, undivided, everything after the key `start`, up to the key `stop`."""
+    """One scan: a segment of `of`, or everything after the key `start` up to the key `stop`."""
 
     segment: int = 0
     of: int = 1
@@ -196,7 +193,7 @@ class Stretch(Struct, frozen=True):
 
 
 def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
-    """The scans from one position up to another. Raises: SourceError for positions of two orders."""
+    """Raises: SourceError for positions of two orders."""
     begin, end = place_of(after), place_of(upto)
     segments = [place for place in (begin, end) if isinstance(place, SegmentEnd)]
     if not segments:
@@ -215,10 +212,7 @@ def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
 def segment_bounds(
     rows: int, page_rows: int, most: int, after: SourceKey | None, upto: SourceKey | None
 ) -> Iterator[SourceKey]:
-    """Ends of segments of about `page_rows` of about `rows` documents; one more page follows the last bound.
-
-    Between ends of segments: those of the same number of segments.
-    """
+    """Ends of segments of about `page_rows` of about `rows` documents; one more page follows the last bound."""
     begin, end = place_of(after), place_of(upto)
     given = next((place for place in (begin, end) if isinstance(place, SegmentEnd)), None)
     of = given.of if given else segments_of(rows, page_rows, most)
@@ -228,7 +222,6 @@ def segment_bounds(
 
 
 def segments_of(rows: int, page_rows: int, most: int) -> int:
-    """Number of pages of about `page_rows` for about `rows` documents."""
     return min(most, MOST_SEGMENTS, max(1, math.ceil(rows / page_rows)))
 
 
@@ -238,7 +231,7 @@ _PLACES = 64
 
 
 class ReadPace:
-    """Read limits: documents a second, and read units a second. Both are divided among processes together."""
+    """Documents and read units a second, shared by all processes."""
 
     def __init__(self, rows: RateLimit, units: RateLimit) -> None:
         self.rows = rows
@@ -254,9 +247,10 @@ class ReadPace:
 
 
 class DocumentSource(DocumentAnswers, WholeRows):
-    """model.edges.Source; thread-safe. Every read is consistent, per document.
+    """Thread-safe. Every read is consistent, per document.
 
-    `mapping`: declares the tables. `most_segments`: maximum segments of a table.
+    `mapping`: declares the tables.
+    `most_segments`: maximum segments of a table.
     Raises, from every method: MissingNameError if a table is gone; StoppedError, TargetError, Interrupted.
     """
 
@@ -279,9 +273,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── facts ──
 
     def facts(self) -> SchemaFacts:
-        """The declared facts, after a check that each table exists with the declared key. Raises: SettingsError, with all
-        faults.
-        """
+        """Declared facts, if each table has the declared key. Raises: SettingsError, with all faults."""
         faults = [fault for table in self._declared.tables.values() for fault in self._key_faults(table)]
         if faults:
             raise SettingsError("\n".join(faults))
@@ -297,7 +289,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
             yield f"{what}; correct source: tables: {table.name} there"
 
     def table_ids(self) -> dict[str, str]:
-        """Each table's real name, by its id."""
         tables = self._declared.tables.values()
         return {self.finder.described(table).id: self.finder.real_name(table) for table in tables}
 
@@ -316,29 +307,25 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── counts ──
 
     def rows_about(self, plan: EntityPlan) -> int:
-        """Number of documents as DynamoDB counted them within the last six hours; by a scan if that is 0."""
+        """DynamoDB's count of the last six hours; by a scan if that is 0."""
         return self.finder.described(plan.table).items or self._counted(plan.table)
 
     def rows_expected(self, plan: EntityPlan) -> int:
         return self.rows_about(plan)
 
     def _counted(self, table: TableFacts) -> int:
-        """Counted by a scan, once: the number at the first call."""
         if table.name not in self._rows:
             pages = self.finder.reader.scan(self.finder.real_name(table), counts=True)
             self._rows[table.name] = sum(page.count for page in pages)
         return self._rows[table.name]
 
     def rows_without_key(self, plan: EntityPlan) -> int:
-        """0: DynamoDB takes no document without its key."""
         return 0
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
-        """None: DynamoDB stores one document per key."""
         return []
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """Zeros, without counting: two documents never have one key."""
         return KeyCounts(0, 0, 0)
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
@@ -348,7 +335,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return self.count_where(plan, ())
 
     def count_where(self, plan: EntityPlan, conditions: Conditions) -> int:
-        """By one scan of the table."""
         real, all_conditions = self.finder.real_name(plan.table), (*plan.where, *conditions)
         if not all_conditions:
             return sum(page.count for page in self.finder.reader.scan(real, counts=True))
@@ -364,7 +350,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
     def page_bounds(
         self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
     ) -> Iterator[SourceKey]:
-        """Ends of segments of about so many documents, without reading any; after a document's key, keys of others."""
         places = [place_of(place) for place in (after, upto) if place is not None]
         if any(not isinstance(place, SegmentEnd) for place in places):
             yield from self._key_bounds(plan, page_rows, after, upto)
@@ -381,7 +366,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
                 yield self._key_text(plan, item)
 
     def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        """Keys of documents at the beginning of randomly drawn segments; the same ones for the same seed."""
+        """Keys at the beginning of random segments; the same for the same seed."""
         if number < 1:
             return []
         chance = Random(seed)
@@ -431,12 +416,10 @@ class DocumentSource(DocumentAnswers, WholeRows):
         after: SourceKey | None,
         limit: int,
     ) -> list[SourceKey]:
-        """In the order of the keys' texts."""
         found = {self._key_text(plan, item) for item in roots_of(self.finder, plan, lookup, values)}
         return sorted(key for key in found if after is None or key > after)[:limit]
 
     def _items(self, plan: EntityPlan, stretch: Stretch, limit: int | None) -> Iterator[WiredItem]:
-        """Documents of one scan, in its order. `limit`: per request."""
         table, real = plan.table, self.finder.real_name(plan.table)
         start = None if stretch.start is None else key_of_text(table, stretch.start)
         ends = self._ends(plan, stretch)
@@ -449,7 +432,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
                 yield item
 
     def _ends(self, plan: EntityPlan, stretch: Stretch) -> frozenset[SourceKey]:
-        """Keys at which the stretch ends: its last one, and the one after that, in case the last one is gone by then."""
         if stretch.stop is None:
             return frozenset()
         real, last = self.finder.real_name(plan.table), key_of_text(plan.table, stretch.stop)
@@ -473,7 +455,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
     # ── costs ──
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
-        """How each part of a row tree is read, and the cost of a pass over all of them."""
         rows, reading = self.rows_about(plan), self.finder.described(plan.table)
         size = f"about {rows:,} documents, {reading.bytes:,} bytes, {self.scan_units(plan.table):,.0f} read units"
         told = [Explained("rows", (f"a scan of {self.finder.real_name(plan.table)}: {size}",))]
@@ -494,13 +475,10 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return told
 
     def scan_units(self, table: TableFacts) -> float:
-        """Read units of one consistent scan of the whole table, by the size that DynamoDB reported within the last six
-        hours.
-        """
+        """Units of one consistent scan, by DynamoDB's size of the last six hours."""
         return float(math.ceil(self.finder.described(table).bytes / READ_UNIT_BYTES))
 
     def read_units(self, plans: Sequence[EntityPlan], page_rows: int) -> float:
-        """Estimated read units of one pass over all row trees: its scans, and a read for each parent and each Query."""
         units = 0.0
         scanned: set[tuple[str, tuple[str, ...]]] = set()
         for plan in plans:
@@ -532,7 +510,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return [what for _, what in told.values()]
 
     def _is_scanned(self, collection: CollectionPlan) -> bool:
-        """Whether children are found by a scan of their whole table."""
         ours = [child for child, _ in collection.link]
         is_climb = collection.collection.kind == "climb"
         return not is_climb and self.finder.way(collection.table, ours).kind == "scan"
@@ -541,24 +518,21 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return segments_of(self.rows_about(plan), page_rows, self._most_segments)
 
     def goes_by_index(self, plan: EntityPlan) -> bool:
-        """Whether row trees, or the rows that a change concerns, are found by a global index. It lags its table, so changes
-        are processed a second time.
-        """
+        """Whether a global index finds rows. It lags its table, so changes are processed a second time."""
         ways = (self.finder.way(table, columns) for table, columns in _found_by(plan))
         return any(way.index is not None and not way.index.is_local for way in ways)
 
     # ── other forms of the same ──
 
     def at_primary(self) -> DocumentSource:
-        """The same source without shared scans: each page then shows the state after its ticket was drawn (rule 2), never
-        what an earlier page read.
+        """The source without shared scans: each page shows the state after its ticket was drawn (rule 2), not an
+        earlier one.
         """
         same = copy.copy(self)
         same._shared = None
         return same
 
     def with_own_connections(self, _: object, retry: Retry) -> DocumentSource:
-        """The same source with another retry, and without a rate limit. It shares the connections; a client has enough."""
         same = copy.copy(self)
         same.finder = self.finder.patient(retry)
         same._closes = False
@@ -575,7 +549,6 @@ class DocumentSource(DocumentAnswers, WholeRows):
 
 
 def _found_by(plan: EntityPlan) -> Iterator[tuple[TableFacts, list[str]]]:
-    """Tables and the columns by which their documents are found, for row trees and for roots of a change."""
     yield from _found_by_joins(plan)
     for collection in plan.collections:
         yield collection.table, [ours for ours, _ in collection.link]
@@ -595,7 +568,7 @@ def _found_by_joins(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[TableFa
 
 
 def _holds(item: WiredItem, conditions: Conditions) -> bool | Undecodable:
-    """Whether the document matches the conditions; an Undecodable if a value is of another type than declared."""
+    """An Undecodable if a value is of another type than declared."""
     for column, allowed in conditions:
         value = value_of(item, column)
         if isinstance(value, Undecodable):
@@ -610,8 +583,7 @@ def _same(value: Any, allowed: Value) -> bool:
 
 
 def _refused(plan: EntityPlan, tree: RowTree, why: Undecodable) -> RowTree:
-    """The tree with the fault in place of all values except the key: its conditions cannot be evaluated, so it makes no
-    items.
+    """The tree with the fault in place of all values except the key: without its conditions it makes no items.
 
     Raises: SourceError if all columns are part of the key.
     """

@@ -29,7 +29,7 @@ _EXACT = Context(prec=400)
 
 
 class SharedScans:
-    """Whole child tables, grouped by the columns that roots find them by: read once for all pages of a run."""
+    """Whole child tables, read once for all pages of a run."""
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
@@ -44,16 +44,13 @@ class SharedScans:
 
 
 class Trees(Struct, frozen=True):
-    """Row trees of one entity. `shared`: where children that need a scan are read; None: each call does its own scan, which
-    sees all earlier commits.
-    """
+    """Row trees of one entity. `shared` None: each call does its own scan, which sees all earlier commits."""
 
     plan: EntityPlan
     finder: Finder
     shared: SharedScans | None = None
 
     def of(self, roots: Sequence[WiredItem]) -> list[RowTree]:
-        """One tree per root, in order."""
         plan = self.plan
         rows = self._joined(plan, roots)
         parts = [self._collected(collection, roots) for collection in plan.collections]
@@ -135,7 +132,6 @@ class Trees(Struct, frozen=True):
     # ── ancestors ──
 
     def _climbed(self, collection: CollectionPlan, roots: Sequence[WiredItem]) -> list[tuple[RowTree, ...]]:
-        """Each root and its ancestors, the topmost first; one more than allowed if they do not end."""
         table = collection.table
         ours, theirs = zip(*collection.link, strict=True)
         above = reader_of(table, ours)
@@ -157,7 +153,6 @@ class Trees(Struct, frozen=True):
 def _values(
     table: TableFacts, columns: tuple[str, ...], item: WiredItem | Undecodable | None
 ) -> Values | Undecodable | None:
-    """The values that a link follows; None if a part is missing, an Undecodable if one has another type."""
     if item is None or isinstance(item, Undecodable):
         return item
     by_real = {column.real: column for column in table.columns}
@@ -178,7 +173,6 @@ def _cell(item: WiredItem | Undecodable | None, slot: Slot) -> Any:
 
 
 def _order_of(collection: CollectionPlan) -> Callable[[RowTree], tuple[Any, ...]]:
-    """The order of order_by's columns: missing first, then numbers, texts by their bytes, binaries."""
     places = {slot.path: place for place, slot in enumerate(collection.slots)}
     by = [places[path] for path in collection.order_by]
     return lambda child: tuple(_rank(child[place]) for place in by)
@@ -220,7 +214,6 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def _wrong(collection: CollectionPlan, why: Undecodable) -> Any:
-    """A value that refuses the row: a list of one invalid child, or an invalid number."""
     return (tuple(why for _ in collection.slots),) if collection.collection.is_list else why
 
 
@@ -234,7 +227,6 @@ def _of_none(collection: CollectionPlan) -> int | None:
 def roots_of(
     finder: Finder, plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]
 ) -> list[WiredItem]:
-    """Documents of the root table that the lookup reaches from any of the values; may contain duplicates."""
     wanted = [tuple(row) for row in values if all(value is not None for value in row)]
     if lookup.is_root:
         return _items(finder, plan.table, tuple(column.real for column in plan.key), wanted)
@@ -260,7 +252,6 @@ def _back(
     columns: Sequence[str],
     wanted: Iterable[Values],
 ) -> list[WiredItem]:
-    """Documents of the table whose alias, through its joins, has these values in these columns."""
     by_alias = {join.alias: join for join in joins}
     at = by_alias[alias].table if alias else table
     found = _items(finder, at, columns, wanted)
@@ -272,7 +263,6 @@ def _back(
 
 
 def _below(finder: Finder, climb: CollectionPlan, found: Sequence[WiredItem]) -> list[WiredItem]:
-    """These, and all their descendants."""
     ours, theirs = zip(*climb.link, strict=True)
     every, level = list(found), list(found)
     seen = set(_held(climb.table, theirs, found))

@@ -28,13 +28,10 @@ Documents = dict[str, dict[Values, tuple[WiredItem, WiredItem | None]]]
 
 
 class OldDocuments(Struct, frozen=True):
-    """The documents of captured tables, read consistently by keys."""
-
     images: RecordImages
     finder: Finder
 
     def read(self, keys: Mapping[str, Sequence[WiredItem]]) -> Documents:
-        """`keys`: by the mapping's name of the table."""
         found: Documents = {}
         for name, of_table in keys.items():
             there = self.finder.by_keys(self.images.captured[name].table, of_table)
@@ -42,7 +39,7 @@ class OldDocuments(Struct, frozen=True):
         return found
 
     def keys_of(self, written: Iterable[tuple[str, WiredItem]]) -> dict[str, list[WiredItem]]:
-        """`written`: by table name or ARN in the AWS account; tables that are not captured are ignored."""
+        """Keys by table; tables that are not captured are ignored. `written`: by table name or ARN."""
         names = {real: name for name, real in self.finder.real.items() if name in self.images.captured}
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for real, item in written:
@@ -53,9 +50,6 @@ class OldDocuments(Struct, frozen=True):
         return keys
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        """model.live.ShownMarks, equal to a relay's marks from the stream's records. A change's `before` is the key and the
-        document as it was; its present state is read here.
-        """
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for change in changes:
             keys[change.table].append(change.before[0])
@@ -75,11 +69,12 @@ class OldDocuments(Struct, frozen=True):
 
 @dataclass
 class Clients:
-    """Listens to boto3 clients and resources. `check`: called before each call that writes to an old table; raises if this
-    service must stop writing. `changed`: called with the changes of each such call after its answer.
+    """Listens to boto3 clients and resources.
 
-    A document is read before the call and after it; the stream reports changes that others make between. `is_strict`: a
-    call is not sent if that read fails.
+    A document is read before and after the call; the stream reports changes that others make between.
+    `check`: called before each write to an old table; raises if this service must stop writing.
+    `changed`: called with the changes of each such call after its answer.
+    `is_strict`: a call is not sent if the read before it fails.
     """
 
     documents: OldDocuments
@@ -89,7 +84,7 @@ class Clients:
     _attached: list[Any] = field(default_factory=list)
 
     def attach(self, clients: Any) -> None:
-        """`clients`: a boto3 client or resource, or a list of them. Raises: SettingsError for anything else."""
+        """`clients`: one boto3 client or resource, or a list. Raises: SettingsError for anything else."""
         for events in [_events_of(one) for one in _listed(clients)]:
             for name, handler in self._handlers.items():
                 events.register(name, handler, unique_id=f"migrator-{name}-{id(self)}")
@@ -108,7 +103,6 @@ class Clients:
     # botocore passes these keywords to both; a result of `_before` would become the call's
 
     def _before(self, model: Any, params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> None:
-        """Raises: UnmarkedError for a statement that changes old tables; what `check` raises."""
         body = orjson.loads(params["body"] or b"{}")
         if model.name in _STATEMENTS:
             self._refuse_statements(body)
@@ -155,7 +149,6 @@ def _events_of(client: Any) -> Any:
 
 
 def _written(operation: str, body: Mapping[str, Any]) -> Iterator[tuple[str, WiredItem]]:
-    """Each table of a call, as the call names it, with the item or key that it writes."""
     if operation in _ALONE:
         yield body["TableName"], body[_ALONE[operation]]
     elif operation == "BatchWriteItem":
@@ -175,5 +168,5 @@ def _written(operation: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Wir
 
 
 def _key_value(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """A call's body has binary values as base64."""
+    """Decode binary values, which are base64 in a call's body."""
     return {"B": base64.b64decode(wire["B"])} if "B" in wire else dict(wire)

@@ -29,16 +29,16 @@ from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 class RowWriting(Struct, frozen=True):
     """How rows are written.
 
-    `prepare`: configures a new connection.
-    `begin`, `end`: run first and last in a transaction, so that our triggers that refuse other writers let it pass.
-    `bound`: a decoded value for a column in the driver's form; raises ValueError if the column would store another value.
-    `upserts`: ON CONFLICT takes a single key; without it a row is updated, else inserted, because MySQL's ON DUPLICATE KEY
-    would change another row with the same value in another unique index.
+    `begin`, `end`: run first and last in a transaction, so that our triggers that refuse other writers let it
+    pass.
+    `bound`: a decoded value in the driver's form; raises ValueError if the column would store another value.
+    `upserts`: ON CONFLICT takes a single key; else a row is updated or inserted, because MySQL's ON DUPLICATE
+    KEY would change another row with the same value in another unique index.
     `overriding`: clause that lets an identity column take a value.
     `locks`: SQL at the end of a SELECT that locks its rows.
     `refusal`: of a driver error, None if it does not concern the row.
-    `move_counters`: moves a table's counters for new rows past the existing rows, if an INSERT with a number does not.
-    `unchanging`: real names of columns that no UPDATE may name, of a table by its name in SQL.
+    `move_counters`: for new rows past the existing ones, if an INSERT with a number does not.
+    `unchanging`: real names of columns that no UPDATE may name, by the table's name in SQL.
     `defer`: SQL that defers a transaction's deferrable foreign keys; '' if none can be deferred.
     """
 
@@ -70,7 +70,7 @@ def refuse_inexact(column: Column, value: Any) -> None:
 
 
 def refuse_longer(column: Column, value: Any) -> None:
-    """Raises: ValueError for a text longer than the column; servers cut spaces without an error."""
+    """Raises: ValueError: servers cut spaces without an error."""
     length = column.kind.length if column.kind.name == "text" else None
     if isinstance(value, str) and length is not None and len(value) > length:
         raise ValueError("the text is longer than the column")
@@ -88,7 +88,6 @@ def single(value: Decimal) -> float:
 
 
 def _of_single(value: Decimal) -> bool:
-    """Whether the number is the shortest form of its 32-bit float."""
     try:
         return bool(decoder(Kind("float", single=True))(single(value)) == value)
     except OverflowError:
@@ -96,7 +95,7 @@ def _of_single(value: Decimal) -> bool:
 
 
 def as_text(kind: Kind, value: Any) -> str:
-    """A scalar of the kind, or a JSON document, as the text that every engine reads it from."""
+    """The text from which every engine reads the scalar or JSON document."""
     if kind.name == "json":
         return json_text(value)
     if isinstance(value, bool):
@@ -112,8 +111,8 @@ GrantObject = Literal["table", "sequence", "schema", "database", "owner", "attri
 
 
 class Grant(Struct, frozen=True, order=True):
-    """One right on one object. `schema`: of a table; `name`: of an object of that `kind`. For an `owner`, the tables'
-    owner, the right is membership in it; an `attribute` is one of the role itself.
+    """One right on one object. For an `owner` of tables it is membership in that role; an `attribute` is one of
+    the role itself.
     """
 
     kind: GrantObject
@@ -127,13 +126,6 @@ Place = tuple[str, str]
 
 
 class Granting(Struct, frozen=True):
-    """Rights on one kind of database.
-
-    `needed`: rights a role needs to read the first tables, to capture the second and to write rows of the third.
-    `missing`: those that the connection's user lacks.
-    `statement`: one GRANT of rights on one object to a user.
-    """
-
     needed: Callable[
         [Connection, SqlRole, Collection[Place], Collection[Place], Collection[Place]], Iterator[Grant]
     ]
@@ -151,7 +143,8 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
 class Mark(Struct, frozen=True):
     """The primary's identity and log position when the run began.
 
-    `system`: an id that a replica shares with its primary ('' if there is none); `server`: the id of this server only.
+    `system`: an id shared with its replicas ('' if there is none).
+    `server`: the id of this server only.
     """
 
     system: str
@@ -165,11 +158,10 @@ Verdict = Literal["ready", "behind"]
 
 
 class Replication(Struct, frozen=True):
-    """Queries for replication.
-
-    `mark`: reads the primary's; raises SourceError if a replica cannot be compared with it.
+    """`mark`: reads the primary's; raises SourceError if a replica cannot be compared with it.
     `server`: SQL for an id of the server and its start.
-    `verdict`: raises SourceError if the server is neither a replica of the mark's primary nor the primary itself.
+    `verdict`: raises SourceError if the server is neither a replica of the mark's primary nor the primary
+    itself.
     """
 
     mark: Callable[[Ask], Mark]
@@ -197,9 +189,8 @@ LONGEST_NAME = 63
 class ConnectionOptions(Struct, frozen=True):
     """Options of every connection. Times in seconds.
 
-    `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S if it has none; 0 for the server's own or
-    none.
-    `name`: the connection's name on the server.
+    `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S if it has none; 0 for the
+    server's own or none.
     `lock_wait_s`: how long SQLite waits for another writer, and a server for a change of a table.
     `pool_wait_s`: wait for a connection of the pool, which may have fewer connections than workers.
     `idle_s`: the server may end an idle transaction after that.
@@ -219,13 +210,12 @@ class ConnectionOptions(Struct, frozen=True):
     answer_bytes: int = LONGEST_ANSWER_BYTES
 
     def limit_s(self, own_s: float) -> float | None:
-        """The limit to set, given the server's own `own_s` (0: none); None to set nothing."""
+        """The limit to set, given the server's own (0: none); None to set nothing."""
         if self.statement_timeout_s is None:
             return None if own_s else LONGEST_STATEMENT_S
         return self.statement_timeout_s or None
 
     def answering_within(self, answer_s: float | None) -> ConnectionOptions:
-        """These options with statements and the server's silence limited to `answer_s`; unchanged for None."""
         if answer_s is None:
             return self
         limit_s = min(self.statement_timeout_s or answer_s, answer_s)
@@ -242,7 +232,7 @@ class ConnectionOptions(Struct, frozen=True):
 
 
 def name_of(*words: str) -> str:
-    """`migrator` and the words, cut to the length that servers take; characters outside ASCII become '?'."""
+    """Cut to the length that servers take; characters outside ASCII become '?'."""
     text = " ".join([APPLICATION_NAME, *(word for word in words if word)])
     return text.encode("ascii", "replace").decode()[:LONGEST_NAME]
 
@@ -263,7 +253,7 @@ LIFE_S = 60.0
 
 
 class Address:
-    """The URL of a database, from `ask` at most once in LIFE_S. Safe to use from many threads; never shown."""
+    """A database's URL, from `ask` at most once in LIFE_S. Thread-safe; never shown."""
 
     def __init__(self, ask: Callable[[], URL], clock: Callable[[], float] = monotonic) -> None:
         self._ask = ask
@@ -277,14 +267,14 @@ class Address:
         return url if isinstance(url, Address) else cls(lambda: url)
 
     def url(self) -> URL:
-        """The URL, no older than LIFE_S. Raises: SettingsError, without anything of the answer."""
+        """No older than LIFE_S. Raises: SettingsError, without anything of the answer."""
         with self._lock:
             if self._known is None or self._clock() - self._asked_at > LIFE_S:
                 self._known, self._asked_at = self._ask(), self._clock()
             return self._known
 
     def forget(self) -> None:
-        """Drops the cached URL, which is no longer right, so that the next call asks again."""
+        """Drop a wrong cached URL, so that the next call asks again."""
         with self._lock:
             self._known = None
 
@@ -292,15 +282,13 @@ class Address:
 class Connecting(Struct, frozen=True):
     """The engine's URLs, and how connections are made.
 
-    `form`: an example URL for messages.
-    `schemes`: prefixes of its URLs.
     `driver`: a message that names the only supported driver, '' if others work.
-    `port`: the server's default port, 0 for a file.
+    `port`: the default, 0 for a file.
     `rds`: the engine's names in secrets of AWS RDS.
-    `extra`: our package's extra that installs the driver, and the driver's module; None if none is needed.
-    `checked_url`: the URL with our driver's name, from the URL and the allowed forms as text; raises SettingsError if it is
-    not one of this engine's.
-    `open`: the SQLAlchemy engine with these options, not connected yet.
+    `extra`: our package's extra that installs the driver, and the driver's module.
+    `checked_url`: with our driver's name, from the URL and the allowed forms as text; raises SettingsError if
+    it is not one of this engine's.
+    `open`: the SQLAlchemy engine, not connected yet.
     `raw`: kinds that can be read as the server's own text.
     `fetched`: the rows of a SELECT, with the columns at these places read so.
     """
@@ -318,9 +306,7 @@ class Connecting(Struct, frozen=True):
 
 
 class Schema(Struct, frozen=True):
-    """The schema.
-
-    `reflected`: tables and views of a schema (None: the default), without ours, the system's and partitions.
+    """`reflected`: tables and views, without ours, the system's and partitions.
     `has_schemas`: tables may be in several named schemas.
     `loosely_typed`: times and UUIDs are texts, so one value may have several texts.
     `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
@@ -354,11 +340,10 @@ class Sql(Struct, frozen=True):
     """The dialect of SQL, for parsing statements and for writing ours.
 
     `reader`: sqlglot's dialect by name, or its factory.
-    `quote`: the quote of names.
     `parameters`: finds `:name` and comments, skipping texts and names.
     `forms`: conversions of values for the driver, by type.
     `comparable`: a value in the form in which a column of the kind is compared with it.
-    `integer_bits`: maximum bits of an integer for the driver, with the sign; None: unlimited.
+    `integer_bits`: the driver's maximum, with the sign; None: unlimited.
     `between`: blanks and comments.
     `sets_variables`: `:=` sets one.
     `escapes_names`: U&"…" is a name.
@@ -381,17 +366,15 @@ class Sql(Struct, frozen=True):
 
 
 class Server(Struct, frozen=True):
-    """Facts about the server.
-
-    `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, timeout.
+    """`health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, timeout.
     `product`: the version with the product's name.
-    `session`: SQL for the id of our session, None without sessions.
-    `sends_to_the_end`: a result is always sent completely, so reading only its first rows costs the connection.
+    `session`: SQL for the id of our session.
+    `sends_to_the_end`: a result is always sent completely, so reading only its first rows costs the
+    connection.
     `rows_at_least`: a number of rows that a table very probably has; None without usable statistics.
     `explain`: prefix of a statement that returns its plan, by the server's product.
     `plan`: parses a plan's column names and rows; up to the page size a table may be read as a whole.
-    `expected`: the estimated rows of a statement; None for an engine without estimates.
-    `replication`: by the server's product, None without replicas.
+    `expected`: the estimated rows of a statement.
     `hides_rows`: policies may hide rows from a user.
     `recorded`: None if the server records no statements.
     `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: the right they need.
@@ -413,10 +396,7 @@ class Server(Struct, frozen=True):
 
 
 class Writers(Struct, frozen=True):
-    """Writers of tables.
-
-    `changes`: counts of changes.
-    `open`: transactions that have written and not ended.
+    """`open`: transactions that have written and not ended.
     `marks_ever`: SQL for a number that grows with every mark in {mark}; '' for none.
     `may_write`: roles by table; empty for an engine that does not show them to every user.
     `read_only`: statements that revoke the right to write from all roles; unknown parts are comments.
@@ -432,7 +412,7 @@ class Writers(Struct, frozen=True):
 
 
 class Refusal(NamedTuple):
-    """Why a table's changes cannot be captured. `triggers_only`: it does not apply to marks that services leave."""
+    """Why a table's changes cannot be captured. `triggers_only`: not for marks that services leave."""
 
     text: str
     triggers_only: bool = False
@@ -444,11 +424,7 @@ Decode: TypeAlias = Callable[[str, str], Any]
 
 
 class Capturing(Struct, frozen=True):
-    """Capture of changes.
-
-    `ddl`: its statements.
-    `schema`, `prefix`: the schema of our tables, and the prefix of their names.
-    `triggers`: our triggers.
+    """`schema`, `prefix`: the schema of our tables, and the prefix of their names.
     `more_triggers`: in addition to those of each captured table (on parents, on partitions).
     `leftovers`: statements that drop the remains of dropped triggers.
     `refusals`: why tables cannot be captured.
@@ -486,10 +462,9 @@ class Statements(Struct, frozen=True):
     `reader`: sqlglot's dialect for the server's default settings.
     `bound`: placeholders of drivers that do not format by %.
     `quotes`: quoted text and comments.
-    `nests_comments`: comments may be nested; `runs_comments`: some comments are executed.
+    `runs_comments`: some comments are executed.
     `modifiers`: words after the first one that sqlglot cannot parse, `overriding`: such words further on.
     `deletes_by_using`: DELETE … USING deletes rows of several tables.
-    `tables_keep_case`: names of tables keep their case.
     `decimals_are_floats`: numbers with a point are floats.
     `quotes_by_session`: the meaning of double quotes depends on the session.
     `key_names`: aliases of an INTEGER key.
@@ -520,7 +495,7 @@ class Sessions(Struct, frozen=True):
     `autocommits`: whether each statement is a transaction, from a connection and the driver's own.
     `counts_found`: whether an unchanged row of an upsert counts as one.
     `changes_so_far`: rows changed on the connection, 0 if they are not counted.
-    `cursor`: a cursor that returns rows as sequences, from a connection and the driver's own.
+    `cursor`: returns rows as sequences, from a connection and the driver's own.
     `begins`: the statement that takes a lock before a SELECT, '' for none.
     `charset`: SQL for the character sets that must be utf8mb4, '' for none.
     `home`: SQL for the schema that a name without a schema (at {name}) resolves to.
@@ -556,7 +531,8 @@ class Outcomes(Struct, frozen=True):
     `locks`: SQL at the end of a SELECT of rows.
     `locks_gaps`: a missing key is also locked.
     `met`: columns that show whether an upsert met a row, from an alias and the row's quoted columns.
-    `compares_types`: values must be cast to the type of their column, and images depend on settings of the session.
+    `compares_types`: values must be cast to the type of their column, and images depend on settings of the
+    session.
     `typed`: SQL around a value that gives it the column's type.
     `marks_at_once`: one statement can make the marks.
     `returns_keys`: any INSERT can return its keys.
@@ -564,11 +540,11 @@ class Outcomes(Struct, frozen=True):
     `last_key`: SQL for the last generated key; '' if the cursor has it, None if unknown.
     `counts_keys_on`: keys of one statement are consecutive.
     `zero_makes_key`: a key 0 generates a new one.
-    `keeps_refused`: what remains of a rejected statement: "nothing", "earlier" parameters, or what was "counted".
+    `keeps_refused`: what remains of a rejected statement: "nothing", "earlier" parameters, or what was
+    "counted".
     `counts_twice`: a row that an upsert changes counts as two.
     `counts_late`: rows are counted only after returned rows were fetched.
     `locks_all`: other writers are excluded.
-    `folds_tables`: whether names of tables ignore case.
     `links`: between tables, of these schemas.
     `hidden`: columns of a table (schema and name) that `*` does not return.
     `knows_heirs`: with views and partitions.
@@ -600,8 +576,7 @@ class Outcomes(Struct, frozen=True):
 class Errors(Struct, frozen=True):
     """Errors of the driver, explained.
 
-    `reasons`: explanations of an error, the most certain first; none for other drivers' errors.
-    `is_connecting`: whether connecting failed.
+    `reasons`: the most certain first; none for other drivers' errors.
     `hidden_rows`: the explanation if a policy would hide rows.
     """
 
@@ -615,9 +590,9 @@ class Engine(Struct, frozen=True):
 
     `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
     `is_file`: a file, not a server: one writer at a time, without schemas, replica, login and `granting`.
-    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views; `changing_triggers`:
-    names of triggers that may change what is written to the table :name in :schema; those with user-defined functions
-    `routines`: why the value of :name in :schema may change over time.
+    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views;
+    `changing_triggers`: names of triggers that may change what is written to the table :name in :schema;
+    those with user-defined functions `routines`: why the value of :name in :schema may change over time.
     `functions`: those of its SQL that a mapping may not call, or whose value depends on more than the row.
     """
 

@@ -19,7 +19,6 @@ from migrator.runtime.values import replace
 
 
 def quoted(name: str, quote: str = '"') -> str:
-    """The name in quotes, with quotes inside it escaped."""
     return quote + name.replace(quote, quote * 2) + quote
 
 
@@ -29,10 +28,10 @@ def quoted(name: str, quote: str = '"') -> str:
 class TypeRule(Struct, frozen=True):
     """A rule for column types.
 
-    `names`: types as the database spells them, upper case.
+    `names`: as the database spells them, upper case.
     `form`: DynamoDB's type, and the format in words.
-    `rule`: what happens to a value, in whole sentences.
-    `example`: (an SQL literal, the item's value as JSON), both '' for a type that is refused.
+    `rule`: the conversion, in whole sentences.
+    `example`: (an SQL literal, the item's value as JSON), both '' for a refused type.
     `no_key`: why a column of it cannot identify rows, '' if it can.
     """
 
@@ -56,8 +55,8 @@ _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 
 class Kinds(Struct, frozen=True, dict=True):
-    """Kinds by types of one engine. `engine`: its package, with a rule for each type in types.toml; `unlisted`: the kind
-    for a name, upper case, without a rule.
+    """`engine`: its package, with a rule for each type in types.toml. `unlisted`: the kind for a name, upper
+    case, without a rule.
     """
 
     engine: str
@@ -65,7 +64,6 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @cached_property
     def named(self) -> Mapping[str, Kind]:
-        """By the type's name."""
         return {name: replace(rule.kind, no_key=rule.no_key) for rule in self.rules for name in rule.names}
 
     @property
@@ -74,7 +72,6 @@ class Kinds(Struct, frozen=True, dict=True):
 
     @property
     def shapes(self) -> Sequence[TypeRule]:
-        """Rules of types that are recognised by the catalogue, not by a name."""
         return self._written[1]
 
     @cached_property
@@ -114,7 +111,6 @@ def _kind(written: Mapping[str, Any]) -> Kind:
 
 
 def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
-    """The (first, second) argument of a type, None for a missing one."""
     texts = arguments.groups() if arguments else (None, None)
     return tuple(None if text is None else int(text) for text in texts)
 
@@ -127,9 +123,9 @@ _PART = re.compile(r"\{(\w+)\}")
 
 
 class Queries(Struct, frozen=True, dict=True):
-    """Queries of one engine by name. `engine`: its package; in its `file` each query follows a line `-- name: …`.
+    """Queries by name. `engine`: its package; in its `file` each query follows a line `-- name: …`.
 
-    {name} in a query represents a value, or the text of another query; other comment lines are not sent.
+    {name} in a query is a value, or the text of another query; other comment lines are not sent.
     """
 
     engine: str
@@ -165,7 +161,8 @@ class FunctionNames(Struct, frozen=True):
 
     `refused`: patterns of functions that reach beyond the tables, except `harmless` ones.
     `refused_columns`: of those, what x.name calls.
-    `sized`: functions that make a value of any size, and which argument is the size; empty if connections limit values.
+    `sized`: functions that make a value of any size, and their size argument; empty if connections limit
+    values.
     `volatile`: functions whose value changes over time.
     """
 
@@ -177,8 +174,6 @@ class FunctionNames(Struct, frozen=True):
 
 
 class Functions(Struct, frozen=True, dict=True):
-    """`engine`: its package."""
-
     engine: str
 
     @cached_property
@@ -193,8 +188,6 @@ _NOT_THE_USERS = ("sqlite_", "migrator_")
 
 
 class Reflected(Struct, frozen=True):
-    """Facts from the catalogue, by real table name."""
-
     schema: str | None
     columns: dict[str, list[Column]]
     primary_keys: dict[str, list[str]]
@@ -211,7 +204,6 @@ UNREADABLE = "a table that this user may not read; GRANT SELECT on it"
 
 
 def the_users(names: Iterable[str]) -> Iterator[str]:
-    """The names in order, without the system's and ours."""
     return (name for name in sorted(names) if not name.lower().startswith(_NOT_THE_USERS))
 
 
@@ -233,12 +225,11 @@ Name = TypeVar("Name")
 
 
 def alike(answers: Iterable[object]) -> tuple[Alike, ...]:
-    """The ignored differences, from the answers to whether 'a' equals 'A', and 'a '."""
+    """Ignored differences, from the answers to whether 'a' equals 'A', and 'a '."""
     return tuple(name for name, is_one in zip(_ALIKE, answers, strict=True) if is_one)
 
 
 def alike_by(connection: Connection, queries: Mapping[Name, str]) -> Mapping[Name, tuple[Alike, ...]]:
-    """The same from queries that return both answers."""
     return {name: alike(connection.exec_driver_sql(query).one()) for name, query in queries.items()}
 
 
@@ -249,14 +240,12 @@ ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 
 
 class Place(Struct, frozen=True):
-    """A table by its schema and name; `schema` None if the source has no schemas."""
-
     schema: str | None
     name: str
 
 
 class Below(Struct, frozen=True):
-    """A foreign key by which the database itself changes rows of `child`. `columns`: (child's, own) real names."""
+    """A foreign key by which the database changes rows of `child`. `columns`: (child's, own) real names."""
 
     child: Place
     columns: tuple[tuple[str, str], ...]
@@ -269,9 +258,7 @@ Pairs = Sequence[tuple[Place, Place]]
 
 
 class Links(Struct, frozen=True):
-    """Links between tables.
-
-    `acting`: (parent, foreign key) for each foreign key with an action.
+    """`acting`: (parent, foreign key) for each foreign key with an action.
     `heirs`: partitions and inheriting tables.
     `views`: with the tables they read.
     `emptied`: tables that TRUNCATE … CASCADE of the first also empties.
@@ -286,9 +273,7 @@ class Links(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True):
-    """Statements that a server recorded.
-
-    `select`: SQL for (statement, calls) of this database.
+    """`select`: SQL for (statement, calls) of this database.
     `hidden`: text in place of a statement that this user may not read, '' if the server has none.
     `advice`: how to enable recording.
     `grant`: the right to read it.

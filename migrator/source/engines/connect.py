@@ -39,7 +39,7 @@ SENT_ONCE: Mapping[str, Any] = {"compiled_cache": None}
 
 @cache
 def engine_of(dialect: str) -> DatabaseEngine:
-    """The engine for a dialect's name. Raises: SettingsError for an unknown one, naming those that exist."""
+    """Raises: SettingsError for an unknown dialect, naming those that exist."""
     by_name = {name: engine for engine in ENGINES for name in (engine.name, *engine.also)}
     if (found := by_name.get(dialect)) is not None:
         return found
@@ -49,12 +49,11 @@ def engine_of(dialect: str) -> DatabaseEngine:
 
 
 def engine_at(connects: Connection | Engine) -> DatabaseEngine:
-    """The engine of a connection or of a SQLAlchemy engine. Raises: as `engine_of`."""
+    """Raises: as `engine_of`."""
     return engine_of(connects.dialect.name)
 
 
 def engine_for_scheme(scheme: str) -> DatabaseEngine | None:
-    """The engine whose URLs may have this scheme, without a driver's name; None for an unknown one."""
     kind = scheme.partition("+")[0]
     return next((engine for engine in ENGINES if kind in engine.connecting.schemes), None)
 
@@ -72,8 +71,7 @@ SUPPORTED = f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}"
 
 
 def source_url(text: str) -> URL:
-    """The URL of an existing SQLite file, of a PostgreSQL database (always by psycopg 3), or of a MySQL or MariaDB database
-    (always by PyMySQL).
+    """The URL with psycopg 3 for PostgreSQL, PyMySQL for MySQL and MariaDB, or of an existing SQLite file.
 
     Raises: SettingsError for anything else. Its message never contains a URL, which may contain a password.
     """
@@ -91,7 +89,7 @@ def source_url(text: str) -> URL:
 
 
 def place_of(url: URL) -> str:
-    """The source's name in messages: its kind, file or host and database; no user, no password."""
+    """Kind, file or host and database for messages; no user, no password."""
     engine = engine_of(url.get_backend_name())
     if engine.is_file:
         return f"{engine.title} file {url.database}"
@@ -103,8 +101,9 @@ _LOCAL = ("", "localhost", "127.0.0.1", "::1")
 
 
 def url_identity(text: str) -> str:
-    """Identity of a source: kind, file or host, port and database; no user or password, so that these may change. '' if the
-    text is not a source's URL. Makes no connection.
+    """Kind, file or host, port and database; without user and password, so that these may change.
+
+    '' if the text is not a source's URL. Makes no connection.
     """
     try:
         url = make_url(text) if "://" in text else URL.create(SQLITE.name, database=text)
@@ -123,7 +122,6 @@ def url_identity(text: str) -> str:
 
 
 def _host(name: str) -> str:
-    """One name for this machine, also for a socket path."""
     plain = name.lower().rstrip(".")
     return "localhost" if plain in _LOCAL or plain.startswith("/") else plain
 
@@ -141,7 +139,7 @@ COMMAND_LIMIT_S = 30.0
 
 
 class SecretProviders(Struct, frozen=True):
-    """The sources of URLs: the environment, files below `folder`, and `secret`, which reads one by its ARN."""
+    """The environment, files below `folder`, and `secret`, which reads one by its ARN."""
 
     folder: Path
     environ: Mapping[str, str]
@@ -149,7 +147,6 @@ class SecretProviders(Struct, frozen=True):
 
 
 def address_of(text: str, command: Sequence[str], secret_providers: SecretProviders) -> Address:
-    """The address for a job's `url` and `command`, either of which may be empty."""
     if not command:
         return Address(_asking(text, secret_providers))
     if not text:
@@ -159,9 +156,7 @@ def address_of(text: str, command: Sequence[str], secret_providers: SecretProvid
 
 
 def identity_of(text: str, secret_providers: SecretProviders) -> str:
-    """Identity of the source in a job's `url` (see `url_identity`); for a secret its name, '' if a program would have to
-    run. Calls no provider.
-    """
+    """Identity of a job's `url` (see `url_identity`); for a secret its name, '' for a program. Calls no provider."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "secret":
         return f"what secret {rest.strip()} names"
@@ -192,7 +187,7 @@ def _asking(text: str, secret_providers: SecretProviders) -> Callable[[], URL]:
 
 
 def _url(place: str, answer: str) -> URL:
-    """The URL in an answer. Anything else is never quoted: it may be a password alone."""
+    """Never quotes an answer that is not a URL: it may be a password alone."""
     if answer.startswith("{"):
         return _of_rds(place, answer)
     if "://" not in answer:
@@ -252,7 +247,7 @@ def _content(path: Path) -> str:
 
 
 def _output(command: Sequence[str]) -> str:
-    """The program's output. It is never quoted in a message: it may contain the secret."""
+    """Never quoted in a message: it may contain the secret."""
     try:
         # In its own session, so that Ctrl-C ends the run at its checkpoint and not this program.
         ended = subprocess.run(
@@ -286,20 +281,17 @@ def _output(command: Sequence[str]) -> str:
 
 
 def read_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
-    """An engine with up to `connection_options.pool_size` connections; nothing is connected yet.
-
-    Each new connection asks the address again. Raises: SettingsError as the address does.
-    """
+    """An engine that is not connected yet; each new connection asks the address again. Raises: SettingsError."""
     return engine_of(address.url().get_backend_name()).connecting.open(address, connection_options)
 
 
 def write_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
-    """The same for capture's own tables: transactions see what others committed before each statement, and write."""
+    """An engine for capture's tables: transactions write, and see what others committed before each statement."""
     return read_engine(address, replace(connection_options, writes=True))
 
 
 def journal_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
-    """read_engine() for a journal in the source. Raises: SettingsError for a file, which has one writer at a time."""
+    """An engine for a journal in the source. Raises: SettingsError for a file, which has one writer at a time."""
     if engine_of(address.url().get_backend_name()).is_file:
         what = "journal: source needs a server, and the source is an SQLite file"
         raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
@@ -314,7 +306,6 @@ def view_names(connection: Connection) -> set[str]:
 
 
 def reflect(connection: Connection, schemas: Sequence[str] = ()) -> SchemaFacts:
-    """Tables and views of the default schema, and, as schema.table, those of `schemas` that exist."""
     schema = engine_at(connection).schema
     existing = tuple(sa.inspect(connection).get_schema_names()) if schema.has_schemas else ()
     with warnings.catch_warnings():
@@ -337,8 +328,6 @@ def reflect(connection: Connection, schemas: Sequence[str] = ()) -> SchemaFacts:
 
 
 class _Schema(Struct, frozen=True):
-    """One schema's tables, and the prefix of their names."""
-
     reflected: Reflected
     prefix: str
 
@@ -357,14 +346,13 @@ class _Schema(Struct, frozen=True):
             )
 
     def unread(self, schemas: Sequence[_Schema]) -> Iterator[TableFacts]:
-        """Tables that are left out and refer to others: a row that they refer to must not go."""
+        """Tables that are left out and refer to others: their parents must not be deleted."""
         for name in self.reflected.left_out:
             if keys := tuple(self._foreign_keys(name, schemas)):
                 schema = self.reflected.schema
                 yield TableFacts(f"{self.prefix}{name}", name, (), (), foreign_keys=keys, schema=schema)
 
     def _foreign_keys(self, name: str, schemas: Sequence[_Schema]) -> Iterator[ForeignKey]:
-        """Foreign keys to tables among the facts. On SQLite they may write the other table's names in any case."""
         for key in self.reflected.foreign_keys.get(name, ()):
             # PostgreSQL leaves out a schema on its search path; MySQL, whose default has no name here, its own.
             referred_schema = key["referred_schema"] or schemas[0].reflected.schema or self.reflected.schema
@@ -393,7 +381,6 @@ class _Schema(Struct, frozen=True):
 
 
 def _any_case(names: Collection[str], written: str) -> str | None:
-    """The real name for `wanted`: exact, else in any case."""
     if written in names:
         return written
     return next((name for name in names if name.lower() == written.lower()), None)
@@ -403,7 +390,6 @@ def _any_case(names: Collection[str], written: str) -> str | None:
 
 
 def refuse_documents(mapping: DesignMapping) -> None:
-    """Raises: SettingsError if the mapping declares DynamoDB tables, and the source is a database."""
     if mapping.documents:
         what = f"{mapping.name} declares old tables of DynamoDB's, and the source is a database"
         raise SettingsError(
@@ -415,7 +401,7 @@ Needed = TypeVar("Needed")
 
 
 def of_kind(edge: object, kind: type[Needed]) -> Needed:
-    """The edge of a source, as one that supports SQL. Raises: SettingsError for any other."""
+    """Raises: SettingsError if the source does not support SQL."""
     if not isinstance(edge, kind):
         what = "this needs SQL, and the source of this job is tables of DynamoDB"
         raise SettingsError(f"{what}; see docs/documents.md for what runs on them")

@@ -16,9 +16,11 @@ VERSION = 1
 
 
 class Trigger(Struct, frozen=True):
-    """One trigger of ours. `table`: as in Captured.name. `digest`: of the text of all triggers of its table.
+    """One trigger of ours.
 
-    `undo`: the statements that drop what `create` makes.
+    `table`: as in Captured.name.
+    `digest`: of the text of all triggers of its table.
+    `undo`: drops what `create` makes.
     """
 
     table: str
@@ -29,8 +31,7 @@ class Trigger(Struct, frozen=True):
 
 
 class ExistingTrigger(Struct, frozen=True):
-    """A trigger of ours that exists in the source. `drop`: the statements that remove it. `text`: its body. `calls`: the
-    statement that drops what it calls."""
+    """A trigger of ours in the source. `text`: its body. `calls`: the statement that drops what it calls."""
 
     table: str
     name: str
@@ -51,9 +52,7 @@ REFUSES = "refuse"
 
 
 def refusal(table: str) -> str:
-    """The error for a service that writes rows which follow items: at most 128 characters, MySQL's limit for a trigger's
-    message.
-    """
+    """The error for a service: at most 128 characters, MySQL's limit for a trigger's message."""
     return f"migrator: rows of {table[:37]} are made of items in DynamoDB; write those instead (see docs/reverse.md)"
 
 
@@ -62,7 +61,7 @@ DELETES_LISTED = "DELETE FROM {mark} WHERE id IN ({ids})"
 
 
 class Ddl(Protocol):
-    """One dialect's statements. `tables` creates ours if they are missing, `no_tables` drops them."""
+    """One dialect's statements. `tables` creates ours if missing, `no_tables` drops them."""
 
     mark: str
     ticket: str
@@ -74,20 +73,18 @@ class Ddl(Protocol):
 
     def triggers(self, captured: Captured) -> list[Trigger]: ...
 
-    def refusing(self, captured: Captured) -> list[Trigger]:
-        """Triggers that refuse writes to the table by others than `migrator reverse`."""
+    def refusing(self, captured: Captured) -> list[Trigger]: ...
 
     def quoted(self, name: str) -> str: ...
 
     def image(self, columns: Sequence[Column], row: str) -> str:
-        """SQL for the image of the row with that alias: JSON of written name -> type, a colon and the value's text."""
+        """SQL for JSON of written name -> type, a colon and the value's text."""
 
 
 _COLUMN = re.compile(r'\b(?:NEW|OLD)\.("(?:[^"]|"")+"|`(?:[^`]|``)+`|\w+)', re.IGNORECASE)
 
 
 def columns_named(*texts: str) -> set[str]:
-    """Columns of the changed row in the triggers' texts, as the source spells them."""
     return {_plain(name) for text in texts for name in _COLUMN.findall(text)}
 
 
@@ -97,7 +94,6 @@ def _plain(name: str) -> str:
 
 
 def words_of(captured: Captured) -> dict[str, tuple[str, ...]]:
-    """By column, the words that spell its values, if there are any; by `MADE_BY`, those of definitions."""
     read = names_of(captured) if captured.watched is None else [*captured.columns, *captured.watched]
     words = {column.name: column.words for column in columns_of(captured, read) if column.words}
     return words | ({MADE_BY: captured.made_by} if captured.made_by else {})
@@ -109,8 +105,8 @@ _NAME = re.compile(r"[\w$]+")
 
 
 def made_by(texts: Sequence[str], definitions: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A word for each definition named in these texts, directly or through others. `definitions`: by lower-case name, the
-    texts of all functions and views with that name.
+    """A word for each definition named in these texts, directly or through others. `definitions`: by lower-case
+    name.
     """
     found: dict[str, str] = {}
     waiting = list(texts)
@@ -124,9 +120,7 @@ def made_by(texts: Sequence[str], definitions: Mapping[str, Sequence[str]]) -> t
 
 
 def columns_note(captured: Captured, digest: str) -> str:
-    """An SQL comment of one line with the table's columns in order, which changes if two columns swap names. `digest`: of
-    the triggers' text without the comment.
-    """
+    """A comment of one line, which changes if two columns swap names. `digest`: of the triggers' text without it."""
     return f"-- columns: {json.dumps([digest, *names_of(captured)])}"
 
 
@@ -135,7 +129,7 @@ def names_of(captured: Captured) -> list[str]:
 
 
 def are_in_order(now: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether all earlier columns are in the same order: none has swapped its name with another."""
+    """Whether no column has swapped its name with another."""
     in_both = {*now} & {*before}
     return [name for name in now if name in in_both] == [name for name in before if name in in_both]
 
@@ -145,12 +139,12 @@ _ORDER = ""
 
 
 def spelling_of(captured: Captured) -> dict[str, tuple[str, ...]]:
-    """What an install without triggers records of a table: the words of values, and the order of columns."""
+    """The words of values and the order of columns, recorded by an install without triggers."""
     return {**words_of(captured), _ORDER: tuple(names_of(captured))}
 
 
 def respelled(captured: Captured, noted: Mapping[str, Sequence[str]]) -> tuple[bool, tuple[str, ...]]:
-    """Whether columns swapped their names, and the words that are gone, since `noted` was kept."""
+    """Whether columns swapped names since `noted`, and the words that are gone."""
     words = words_of(captured)
     gone = dict.fromkeys(
         shown_word(column, word)
@@ -165,7 +159,6 @@ _COLUMNS = re.compile(r"-- columns: (\[.*\])$", re.MULTILINE)
 
 
 def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
-    """Whether the trigger is there, possibly from before columns that it does not name came or went."""
     if (trigger.name, trigger.digest) == (other.name, other.digest):
         return True
     noted = [_COLUMNS.search(text) for text in ("".join(trigger.create), other.text)]
@@ -176,7 +169,6 @@ def is_same(trigger: Trigger, other: ExistingTrigger) -> bool:
 
 
 def words_note(captured: Captured) -> str:
-    """An SQL comment of one line with these words; '' for none."""
     words = words_of(captured)
     text = json.dumps(words, sort_keys=True).replace("$", "\\u0024")
     return f"-- words: {text}" if words else ""
@@ -186,7 +178,6 @@ _NOTE = re.compile(r"-- words: (\{.*\})$", re.MULTILINE)
 
 
 def noted_words(*texts: str) -> set[tuple[str, str]] | None:
-    """The (column, word) pairs in the triggers' texts; None if they contain none."""
     notes = [json.loads(note) for text in texts for note in _NOTE.findall(text)]
     pairs = {(column, word) for note in notes for column, words in note.items() for word in words}
     return pairs if notes else None
@@ -196,7 +187,6 @@ _NUMBER = re.compile(r"@\d+$")
 
 
 def shown_word(column: str, word: str) -> str:
-    """The word without its number, which distinguishes swapped names."""
     plain = _NUMBER.sub("", word)
     return f"{column} {plain}" if column == MADE_BY else f"{column}: {plain}".removesuffix(": ")
 

@@ -40,7 +40,6 @@ BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--[^\r\n]*)*", re.DOTALL)
 
 
 def lexer(pattern: str) -> re.Pattern[str]:
-    """Finds parameters (`name`) and comments (`comment`), and skips texts and quoted names."""
     return re.compile(pattern, re.DOTALL)
 
 
@@ -78,7 +77,6 @@ _ERRORS = (files("migrator.source.engines") / "errors.toml").read_text(encoding=
 
 @cache
 def explanations(kind: str) -> Mapping[str, str]:
-    """Cause and fix of errors, by identifier: a table of errors.toml, `sqlstate` and others."""
     tables = tomllib.loads(_ERRORS)
     named: dict[str, str] = {}
     for name, text in tables["reasons"].items():
@@ -109,7 +107,6 @@ OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
 def server_engine(
     address: Address, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
 ) -> sa.Engine:
-    """`arguments`: of each connection, in addition to its URL."""
     first = address.url()
 
     def current_url() -> URL:
@@ -165,13 +162,11 @@ def need_driver(module: str, what: str, extra: str) -> None:
 
 
 def split(connection: Connection, name: str) -> tuple[str, str]:
-    """Schema and table; the default schema if the name has none."""
     schema, _, table = name.rpartition(".")
     return schema or str(sa.inspect(connection).default_schema_name), table
 
 
 def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
-    """Statements that drop tables one by one, with checks of foreign keys off."""
     return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]
 
 
@@ -182,6 +177,6 @@ FEW = 100
 def part_of(
     connection: Connection, statement: sa.TextClause, table: TableFacts, *, of: int, by: int
 ) -> int | None:
-    """The share `of`/`by` of the rows that the statement counts; None if there are too few."""
+    """The share `of` over `by` of the counted rows; None if there are too few."""
     rows = connection.execute(statement, {"schema": table.schema, "name": table.real}).scalar()
     return None if rows is None or int(rows) < FEW else int(rows) * of // by

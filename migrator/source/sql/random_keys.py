@@ -1,10 +1,9 @@
 """Random sampling of row keys without a scan of the table.
 
-PostgreSQL reads randomly chosen blocks of the table (TABLESAMPLE SYSTEM): any row is about equally likely, independent of
-its key. On other engines, and for views, a value is drawn between the smallest and the largest of each key column in turn,
-and the index returns the first row from there on. Integers without a row are drawn again, so gaps matter little. For other
-types a row after a gap is chosen more often than others; and with a key of several columns each value of the first one is
-equally likely, for one row or a million.
+PostgreSQL reads random blocks (TABLESAMPLE SYSTEM): any row is about equally likely. Elsewhere, and for
+views, a value is drawn between the minimum and maximum of each key column; the index returns the first row
+from there on. Integers without a row are drawn again, so gaps matter little. For other types a row after a
+gap is chosen more often. Each value of a key's first column is equally likely, for one row or a million.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ ROWS_A_KEY = 200
 
 
 def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:
-    """Up to `number` different keys (at most MOST_KEYS) of rows of the table, in the source's order.
+    """Up to MOST_KEYS different keys, in the source's order.
 
-    Includes rows that the entity's `where` excludes. `rows`: the table's approximate number of rows.
+    Includes rows that the entity's `where` excludes. `rows`: the table's approximate number.
     """
     wanted = min(number, MOST_KEYS)
     # A sample of blocks has no computed columns.
@@ -92,7 +91,7 @@ def _by_values(connection: Connection, plan: EntityPlan, number: int, chance: Ra
 
 
 class _Index:
-    """Looks up single positions in the index of an entity's key; remembers gaps between integers."""
+    """Looks up single positions in a key's index; remembers gaps between integers."""
 
     def __init__(self, connection: Connection, plan: EntityPlan) -> None:
         self._connection = connection
@@ -102,7 +101,6 @@ class _Index:
         self._ranges: dict[Key, list[tuple[Any, Any]]] = {}
 
     def drawn(self, chance: Random) -> Key | None:
-        """A key, column by column; None if the table has no rows, or a value no longer exists."""
         key: Key = ()
         for _ in self._columns:
             if not (ranges := self._ranges_of(key)):
@@ -111,7 +109,6 @@ class _Index:
         return key
 
     def _ranges_of(self, begins: Key) -> list[tuple[Any, Any]]:
-        """The smallest and the largest value of the next column; for integers without the gaps found so far."""
         if begins not in self._ranges:
             column = self._columns[len(begins)]
             first, last = self._first(begins, column), self._first(begins, column.desc())
@@ -135,7 +132,6 @@ class _Index:
         return nearest
 
     def _first(self, begins: Key, order: ColumnElement[Any], *wanted: ColumnElement[bool]) -> Any:
-        """The column's value in the first row, by the order, among rows whose keys begin with `begins`."""
         column = self._columns[len(begins)]
         key_columns = self._columns[: len(begins)]
         equal = [own == _value(own, value) for own, value in zip(key_columns, begins, strict=True)]
@@ -151,7 +147,6 @@ class _Index:
 
 
 def _one_of(ranges: Sequence[tuple[Any, Any]], chance: Random) -> tuple[Any, Any]:
-    """A range, weighted by its count of integers; other types have one range."""
     weights = [high - low + 1 for low, high in ranges] if len(ranges) > 1 else [1]
     return chance.choices(ranges, weights)[0]
 
@@ -165,7 +160,7 @@ def _value(column: ColumnElement[Any], value: Any) -> ColumnElement[Any]:
 
 
 def between(low: Any, high: Any, chance: Random) -> Any:
-    """A random value from `low` to `high`, as drivers return them; `low` for types that cannot be drawn.
+    """A random value; `low` for types that cannot be drawn.
 
     It may not exist in a row, nor lie between the two in the source's order.
     """
@@ -196,7 +191,7 @@ _DRAWN_CHARACTERS = 8
 
 
 def _text(low: str, high: str, chance: Random) -> str:
-    """The common prefix of both, then random characters of the smallest alphabet that contains both.
+    """The common prefix, then random characters of the smallest alphabet that contains both.
 
     Separators of both, such as the dashes of a date or a UUID, stay in their places.
     """

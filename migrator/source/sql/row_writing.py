@@ -24,7 +24,7 @@ _SWAPS = 10
 
 
 class SqlRowWriter:
-    """model.live.RowWriter, on its own connections. `facts`: of all tables, for those that refer to a row."""
+    """Uses its own connections. `facts`: of all tables, for those that refer to a row."""
 
     def __init__(
         self, address: Address, connection_options: ConnectionOptions, retry: Retry, facts: SchemaFacts
@@ -72,7 +72,8 @@ class SqlRowWriter:
         return refused
 
     def _join(self, connection: Connection, changes: Sequence[IntendedRow]) -> None:
-        """Make all puts, or all deletes, in an order that foreign keys allow; nullable columns are NULL until the end.
+        """All puts, or all deletes, in an order that foreign keys allow; nullable columns are NULL until the
+        end.
 
         Raises: _Unready with the rows that no order can write.
         """
@@ -105,7 +106,6 @@ class SqlRowWriter:
         self._rows.end(connection)
 
     def _swapped(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
-        """Write rows that only need each other's values in a unique index; returns the remaining refusals."""
         left = [one for one in refused if one.kind == "unique" and one.change.values is not None]
         for _ in range(_SWAPS):
             if len(left) < 2:
@@ -129,8 +129,6 @@ class SqlRowWriter:
         self._transactions.read("moving counters", work)
 
     def changing_triggers(self, tables: Sequence[TableFacts]) -> dict[str, list[str]]:
-        """By table, the names of triggers, not ours, that may change the written values."""
-
         def work(connection: Connection) -> dict[str, list[str]]:
             found = {}
             for table in tables:
@@ -145,7 +143,6 @@ class SqlRowWriter:
         self._transactions.close()
 
     def _swap(self, connection: Connection, changes: Sequence[IntendedRow], made: list[IntendedRow]) -> None:
-        """`made`: filled with the changes that succeeded."""
         made.clear()
         self._rows.begin(connection)
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
@@ -182,7 +179,7 @@ class _Unready(Exception):
 
 
 class _RowTransactions(Committing):
-    """A rejection by the source ends the transaction as a result: retries cannot succeed."""
+    """A rejection ends the transaction as a result: retries cannot succeed."""
 
     needs = "`migrator reverse`"
 
@@ -200,7 +197,7 @@ class _RowTransactions(Committing):
 
 
 class _RowSql:
-    """Statements on one row, with the driver's own placeholders: values are passed unchanged."""
+    """Statements with the driver's own placeholders: values are passed unchanged."""
 
     def __init__(
         self,
@@ -232,9 +229,7 @@ class _RowSql:
         self._run(insert + (self._on_conflict(table, key, others) if self._rows.upserts else ""), bound)
 
     def free(self, table: TableFacts, key: Row) -> None:
-        """Remove the row from unique indexes by setting one nullable column of each to NULL, if no foreign key refers to
-        it.
-        """
+        """Set one nullable column of each unique index to NULL, if no foreign key refers to it."""
         referred = {name for _, foreign in self._facts.referring({table.name}) for name in foreign.referred}
         freed: dict[str, None] = {}
         for unique in table.unique:
@@ -250,16 +245,17 @@ class _RowSql:
             raise _Unready(without)
 
     def lock(self, change: IntendedRow) -> bool:
-        """Lock the row; whether it exists. Until the transaction ends no row that refers to it can be inserted."""
+        """Return whether the row exists. Until the transaction ends no row that refers to it can be inserted."""
         return bool(self._found(change.table, change.key, always=True))
 
     def need_no_children(self, gone: Sequence[IntendedRow]) -> None:
-        """Raises: _Unready with the rows that have other children than these, which an ON DELETE CASCADE would delete."""
+        """Raises: _Unready with the rows that have other children than these, which an ON DELETE CASCADE would
+        delete.
+        """
         if staying := [change for change in gone if self._has_children(change, gone=gone)]:
             raise _Unready(staying)
 
     def is_ready(self, change: IntendedRow) -> bool:
-        """Whether no foreign key enforced now blocks the row, with its `_loose` columns NULL."""
         if change.values is None:
             return not self._has_children(change, lambda key: not key.deferrable)
         return all(self._parents(change, (), lambda key: not _is_loose(change.table, key, change.key)))
@@ -270,7 +266,6 @@ class _RowSql:
         others: Sequence[IntendedRow],
         counts: Callable[[ForeignKey], bool] = lambda _: True,
     ) -> Iterator[bool]:
-        """By relevant foreign key with values, whether its parent exists or is among the others."""
         values = change.values or {}
         for foreign in change.table.foreign_keys:
             wanted = [values.get(name) for name in foreign.columns]
@@ -288,7 +283,6 @@ class _RowSql:
         return self._run(f"SELECT 1 FROM {self._table(table)} WHERE {where}", bound).first() is not None
 
     def loosen(self, table: TableFacts, key: Row) -> None:
-        """Set the row's nullable foreign keys to NULL."""
         self._set_null(table, key, sorted(_loose(table, key)))
 
     def _set_null(self, table: TableFacts, key: Row, names: Sequence[str]) -> None:
@@ -298,7 +292,7 @@ class _RowSql:
             self._run(f"UPDATE {self._table(table)} SET {sets} WHERE {where}", bound)
 
     def delete(self, change: IntendedRow, gone: Sequence[IntendedRow] = ()) -> None:
-        """Delete the row, locked first so that a child inserted concurrently is seen: an ON DELETE CASCADE would delete it.
+        """Lock the row first, to see a child inserted concurrently, which an ON DELETE CASCADE would delete.
 
         `gone`: rows deleted in this transaction.
         """
@@ -310,9 +304,10 @@ class _RowSql:
         self._run(f"DELETE FROM {self._table(change.table)} WHERE {where}", bound)
 
     def _found(self, table: TableFacts, key: Row, *, always: bool = False) -> bool | None:
-        """Whether the row found by the key, now locked, has this exact key; None for no row, or if not queried.
+        """Whether the found and locked row has this exact key; None for no row, or if not queried.
 
-        If the source compares texts as equal, such as 'a' and 'A', a key may find another row, which has its own items.
+        If the source compares texts as equal, such as 'a' and 'A', a key may find another row, which has its
+        own items.
         `always`: query also if the key cannot find another row.
         """
         columns = [column for name in key if (column := _column(table, name))]
@@ -337,7 +332,6 @@ class _RowSql:
         counts: Callable[[ForeignKey], bool] = lambda _: True,
         gone: Sequence[IntendedRow] = (),
     ) -> bool:
-        """Whether rows other than those in `gone` refer to it, by a relevant foreign key."""
         return any(
             self._has_child(child, foreign, change, [one.key for one in gone if one.table.name == child.name])
             for child, foreign in self._facts.referring({change.table.name})
@@ -365,7 +359,7 @@ class _RowSql:
         return self._run(found, bound).first() is not None
 
     def _updated(self, table: TableFacts, key: Row, values: Row, columns: Sequence[Column]) -> bool:
-        """Update the row; whether it existed."""
+        """Update the row and return whether it existed."""
         where, bound = self._where(table, key)
         sets = ", ".join(f"{self._name(column.real)} = {self._mark}" for column in columns)
         new = [self._bound(column, values[column.name]) for column in columns]
@@ -400,7 +394,7 @@ class _RowSql:
 
 
 def _loose(table: TableFacts, key: Row) -> set[str]:
-    """Nullable columns of foreign keys, so that a row can precede its parent."""
+    """Nullable columns of foreign keys: with NULL a row can precede its parent."""
     return {
         name
         for foreign in table.foreign_keys
@@ -417,7 +411,7 @@ def _is_loose(table: TableFacts, foreign: ForeignKey, key: Row) -> bool:
 
 
 def _quoted(dialect: Dialect, name: str) -> str:
-    """Percent signs are doubled for drivers' dialects that format by %."""
+    """Doubles percent signs for drivers that format by %."""
     return dialect.identifier_preparer.quote_identifier(name)
 
 
@@ -427,7 +421,7 @@ def _column(table: TableFacts, name: str) -> Column | None:
 
 
 def _unpadded(column: Column, text: str) -> str:
-    """The text without padding: PostgreSQL's character(n) ignores spaces at the end, and returns as many as fit."""
+    """PostgreSQL's character(n) ignores spaces at the end, and returns as many as fit."""
     return text.rstrip(" ") if column.declared.startswith("character(") else text
 
 

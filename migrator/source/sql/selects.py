@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Where(ColumnElement[Any]):
-    """`usual`, replaced by `special` for engines that have the trait."""
+    """A condition with a `special` form for engines with the trait."""
 
     inherit_cache = True
     _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
@@ -70,7 +70,7 @@ def _compiled_where(element: Where, compiler: SQLCompiler, **words: Any) -> str:
 
 
 class ColumnType(TypeDecorator[Any]):
-    """The type of a column in our statements: no cast, no conversion of results, only the comparison with a value."""
+    """Casts and converts nothing, except a value that the column is compared with."""
 
     impl = NullType
     cache_ok = True
@@ -85,7 +85,7 @@ class ColumnType(TypeDecorator[Any]):
         return cls(column.kind, column.declared)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """A value of a key or a condition in a form that the server compares as the column's own type."""
+        """Bind the value so that the server compares it as the column's own type."""
         return engine_of(dialect.name).sql.comparable(value, self.kind)
 
     def bind_expression(self, bindvalue: Any) -> Any:
@@ -110,7 +110,7 @@ class _Named(UserDefinedType[Any]):
 
 
 def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The column's exact value, to be compared and added up as well as read.
+    """The exact value, for comparisons and sums as well.
 
     MySQL shows six digits of a FLOAT, but compares all of its value; PostgreSQL formats money by its locale.
     """
@@ -123,7 +123,7 @@ def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """exact(), for reading only: arrays and composites as JSON, which is unambiguous, unlike their own text."""
+    """exact() with arrays and composites as JSON, which is unambiguous."""
     kind = kind_of(column)
     if kind is None or kind.name not in ("list", "map"):
         return exact(column)
@@ -137,7 +137,7 @@ def kind_of(column: ColumnElement[Any]) -> Kind | None:
 def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """The column as a key is ordered and compared; MySQL orders an ENUM by its position but compares its text.
 
-    CONCAT keeps the column's collation. No index supports it, so pages by such a key are slow, but complete.
+    CONCAT keeps the collation. No index supports it, so pages by such a key are slow, but complete.
     """
     return (
         Where("enums by place", column, sa.func.concat(column))
@@ -154,8 +154,6 @@ def _is(column: ColumnElement[Any], *beginnings: str) -> bool:
 
 
 class ComputedColumn(ColumnElement[Any]):
-    """The SQL of a computed column over `table`, under the alias `alias`."""
-
     inherit_cache = False
 
     def __init__(self, column: Column, table: TableFacts, alias: str) -> None:
@@ -186,7 +184,6 @@ Columns = Sequence[ColumnElement[Any]]
 
 
 def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
-    """columns > bounds, compared as rows."""
     usual = _row(columns) > _row(bounds)
     if len(columns) == 1:
         return usual
@@ -195,7 +192,6 @@ def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
 
 
 def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
-    """columns <= bounds, compared as rows."""
     usual = _row(columns) <= _row(bounds)
     if len(columns) == 1:
         return usual
@@ -206,10 +202,8 @@ def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
 def _for_each(
     usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
 ) -> ColumnElement[bool]:
-    """The comparison in the form of each database.
-
-    PostgreSQL prunes a page's partitions by single columns only, never by a comparison of rows, so it also gets the bound
-    of the first column. SQLite has no partitions, and would read by that bound: all rows that have it, for every page.
+    """PostgreSQL prunes a page's partitions by single columns only, so it also gets the bound of the first
+    column. SQLite would read all rows of that bound for every page.
     """
     by_steps = Where("rows compared as a whole", usual, stepwise)
     return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
@@ -255,7 +249,7 @@ Rows: TypeAlias = KeyRange | KeySet
 
 
 class RootSelect:
-    """The plan's slots of root rows, in key order: the statement without its rows, built once. Thread-safe.
+    """Root rows' slots in key order: the statement is built once. Thread-safe.
 
     `traits`: of the engine, which may allow a simpler statement.
     """
@@ -273,7 +267,6 @@ class RootSelect:
         self._keys: Statement = sa.select(*self._key).select_from(root).order_by(*self._key).limit(1)
 
     def bound(self, rows: KeyRange, page_rows: int) -> Statement:
-        """The key of the last row of a page of `page_rows` rows from the beginning of `rows`, if there are so many."""
         by_key = within(self._key, rows)
         return self._keys.where(*self._with_key, *by_key, *self._where).offset(page_rows - 1)
 
@@ -288,7 +281,6 @@ class RootSelect:
 
 
 def entity_words(plan: EntityPlan) -> str:
-    """The name of a plan's rows in messages."""
     return f"entity {plan.entity.name}" + ("" if plan.is_single else f" (table {plan.table.real})")
 
 
@@ -300,7 +292,7 @@ def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> State
 
 
 def named(table: TableFacts, alias: str) -> FromClause:
-    """The table under an alias; with computed columns, a SELECT of it with them (databases merge the two)."""
+    """The table; with computed columns, a SELECT of it with them (databases merge the two)."""
     if table == NO_TABLE:
         return sa.select(*(_constant(column) for column in table.columns)).subquery(alias)
     computed = [column for column in table.columns if column.sql is not None]
@@ -317,7 +309,6 @@ def _constant(column: Column) -> ColumnElement[Any]:
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
-    """The table with its own columns, without computed ones."""
     columns = (_column(column) for column in table.columns if column.sql is None)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema)
@@ -342,9 +333,9 @@ def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
 def joined(
     aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan], *, outer: bool = True
 ) -> tuple[dict[str, FromClause], FromClause]:
-    """Every alias with its table, and `source` joined to the parents; `outer`: keep rows without a parent.
+    """Every alias with its table, and `source` joined to the parents. `outer`: keep rows without a parent.
 
-    Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
+    Parents are j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
     """
     for number, join in enumerate(joins, 1):
         parent, own = aliases[join.parent], named(join.table, f"j{number}")
@@ -384,7 +375,7 @@ def bound_values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[Column
 
 
 def one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
-    """An IN for one column; for several an OR of ANDs, which both databases answer from the key's index."""
+    """IN for one column, else an OR of ANDs, which uses the key's index."""
     if len(columns) == 1:
         values = [key[0] for key in keys]
         listed = columns[0].in_(_bound_list(values, columns[0]))
@@ -405,7 +396,7 @@ def _are_numbers(keys: Sequence[Key]) -> bool:
 
 
 def _in_arrays(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
-    """One array per column instead of one value per column and key; an index of the columns also supports it."""
+    """One array per column, not one value per column and key; an index supports it."""
     arrays = [sa.bindparam(None, list(values), type_=NullType()) for values in zip(*keys, strict=True)]
     names = [f"k{number}" for number in range(len(columns))]
     given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
@@ -427,7 +418,7 @@ def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> Co
 
 
 def _bound(value: Any, column: ColumnElement[Any]) -> sa.BindParameter[Any]:
-    """A parameter without a cast: PostgreSQL then converts text to the column's type."""
+    """A parameter without a cast: PostgreSQL converts text to the column's type."""
     return sa.bindparam(None, _bindable(value), type_=column.type, unique=True)
 
 
@@ -447,7 +438,6 @@ _NO_COLLATION = frozenset({"integer", "number", "uuid", "date", "timestamp"})
 
 
 def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) -> Statement:
-    """The root key, then the child's slots or the aggregate, of the given root rows with children."""
     root = named(plan.table, "root")
     child = named(collection.table, "child")
     link = _linked(collection, child, root)
@@ -481,7 +471,6 @@ def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[A
 
 
 def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
-    """The order of the mapping, then the child's key, so that equal ones also have a fixed order."""
     slots = {slot.path: slot for slot in collection.slots}
     key = [path for path in collection.table.primary_key if path not in collection.order_by]
     order = []
@@ -496,10 +485,10 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
 def children_within(
     plan: EntityPlan, collection: CollectionPlan, child: FromClause, rows: Rows
 ) -> list[ColumnElement[bool]]:
-    """The range of keys repeated on the child's side; empty if that could select other rows.
+    """The range of keys on the child's side; empty if that could select other rows.
 
-    Databases carry an equality from one side of a join to the other, but not a range: without this PostgreSQL reads all of
-    a child table of middling size for every page. Text is excluded: the two sides may have different collations, and so
+    Databases carry an equality across a join, but not a range: PostgreSQL would read all of a child table of
+    middling size for every page. Text is excluded: the two sides may have different collations, and so
     different values between two bounds.
     """
     kinds = {column.real: column.kind for column in collection.table.columns}
@@ -519,7 +508,7 @@ def children_within(
 def roots_select(
     plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], after: Key | None, limit: int
 ) -> Statement:
-    """Keys of the root rows that the lookup reaches from any of the values, distinct, in key order, past `after`.
+    """A SELECT of distinct keys, in order, past `after`.
 
     Includes rows that the entity's `where` excludes. No value is NULL.
     """
@@ -544,7 +533,6 @@ def _value_columns(plan: EntityPlan, lookup: Lookup) -> tuple[str, ...]:
 
 
 def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
-    """A condition: the columns equal one of the values."""
     columns = [exact(table.c[real]) for real in reals]
     many = [*many, *_widened(many)]
     if len(columns) == 1 and len(many) > 1:
@@ -556,10 +544,10 @@ def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[
 
 
 def _widened(many: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
-    """The values, and again with floats in the form in which a 32-bit float of that text appears among 64-bit ones.
+    """The values, also as a 32-bit float of that text appears among 64-bit ones.
 
-    An image shows a real as 0.1, and a double linked to it contains 0.10000000149011612. An extra row found by the other
-    value is read again and written unchanged.
+    An image shows a real as 0.1, and a double linked to it contains 0.10000000149011612. An extra row is read
+    again and written unchanged.
     """
     for values in many:
         if any(isinstance(value, float) for value in values):
@@ -574,7 +562,6 @@ def _as_double(value: float) -> float:
 
 
 def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
-    """The joins that lead to the alias, in order."""
     parents = {join.alias: join.parent for join in joins}
     aliases = set()
     while alias:
@@ -596,9 +583,9 @@ def _with_children(
 
 
 def _below(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], rows: KeyRange) -> Statement:
-    """The rows with the values, and all their descendants.
+    """The rows with the values, and all descendants.
 
-    As deep as a line of ancestors may be: rows further down are refused, because their line is too long.
+    As deep as a line of ancestors may be: rows further down are refused.
     """
     down = _levels(plan, lookup, values)
     key = list(down.c)[: len(plan.key)]
@@ -606,7 +593,6 @@ def _below(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], ro
 
 
 def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -> sa.CTE:
-    """(key, columns that children link to, level) as a recursive table; a row with the values is level 0."""
     climb = lookup.climb
     assert climb is not None
     start = named(climb.table, "start")
@@ -640,9 +626,10 @@ def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -
 
 
 def climb_select(plan: EntityPlan, climb: CollectionPlan, rows: Rows) -> Statement:
-    """The root key, then the slots of the given root rows and of their ancestors, the highest ancestor first.
+    """The root key, then the slots of root rows and their ancestors, the highest first.
 
-    It climbs one level more than allowed, so that a cycle or a line that is too long is detected by its length.
+    It climbs one level more than allowed, so that a cycle or a line that is too long is detected by its
+    length.
     """
     up = _ancestor_levels(plan, climb, rows)
     own = named(climb.table, "own")
@@ -656,7 +643,6 @@ def climb_select(plan: EntityPlan, climb: CollectionPlan, rows: Rows) -> Stateme
 
 
 def _ancestor_levels(plan: EntityPlan, climb: CollectionPlan, rows: Rows) -> sa.CTE:
-    """(root key, key of the row itself or of an ancestor, level) as a recursive table; the row is level 0."""
     root = named(plan.table, "root")
     key = key_of(plan, root)
     names = [f"r{number}" for number in range(len(key))] + [f"o{number}" for number in range(len(key))]

@@ -23,10 +23,11 @@ from migrator.source.sql.selects import Statement, named
 
 
 def rows_at_least(connection: Connection, table: TableFacts) -> int | None:
-    """A number of rows that the table very probably has; None if the database has no usable statistics.
+    """A very probable minimum; None without usable statistics.
 
-    For PostgreSQL three quarters of the last ANALYZE's count, less all changes since; for MariaDB, which samples some
-    pages, a quarter of its estimate. SQLite has none, MySQL none younger than a day, a view has none.
+    For PostgreSQL three quarters of the last ANALYZE's count, less all changes since; for MariaDB, which
+    samples some pages, a quarter of its estimate. SQLite has none, MySQL none younger than a day, a view has
+    none.
     """
     return engine_at(connection).server.rows_at_least(connection, table)
 
@@ -38,7 +39,6 @@ Pooling = Literal["", "by session", "by transaction"]
 
 
 def pooling_of(connection: Connection, engine: Engine) -> Pooling:
-    """The kind of pooler between `connection`, of `engine`, and the server; its transaction ends here."""
     if not is_pooled(connection):
         return ""
     first = _session(connection)
@@ -47,17 +47,13 @@ def pooling_of(connection: Connection, engine: Engine) -> Pooling:
 
 
 def is_pooled(connection: Connection) -> bool:
-    """Whether the serving session differs from the one reported at login.
-
-    A pooler invents that number, because it cannot know which sessions will serve.
-    """
+    """Whether the serving session differs from the one reported at login, which a pooler invents."""
     if engine_at(connection).server.session is None:
         return False
     return _session(connection) != _session_of_login(connection.connection.driver_connection)
 
 
 def _shared(connection: Connection, engine: Engine, first: int) -> bool:
-    """Whether a second connection gets the session of the first, or takes it over."""
     pool = engine.pool
     if not isinstance(pool, sa.QueuePool) or pool.size() < 2:
         return False
@@ -81,8 +77,6 @@ def _session_of_login(driver_connection: Any) -> int:
 
 
 class PageSelect(Struct, frozen=True):
-    """One SELECT of a page. `tables`: by alias."""
-
     what: str
     select: sa.Executable
     tables: Mapping[str, TableFacts]
@@ -91,13 +85,13 @@ class PageSelect(Struct, frozen=True):
     def of(
         cls, what: str, select: sa.Executable, tables: Mapping[str, TableFacts], joins: Sequence[JoinPlan]
     ) -> PageSelect:
-        """`tables`: by alias, without those of the joins, which selects.py calls j1, j2, …"""
+        """`tables`: by alias, without those of joins, which selects.py calls j1, j2, …"""
         joined = {f"j{number}": join.table for number, join in enumerate(joins, 1)}
         return cls(what, select, {**tables, **joined})
 
 
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
-    """The database's plan of a statement, which is not run. A table of up to a page of rows may be read as a whole."""
+    """The plan of a statement that does not run. A table of up to a page of rows may be read as a whole."""
     server = engine_at(connection).server
     names, rows = _answer_of(connection, statement.select)
     lines, whole = server.plan(names, rows, page_rows)
@@ -113,12 +107,10 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
 
 
 def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
-    """Queried, not taken from the plan: that contains the rows after filters, and SQLite's contains none."""
     return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
-    """The database's estimate of a statement's rows, without running it; None for SQLite, which has none."""
     server = engine_at(connection).server
     if server.expected is None:
         return None
@@ -128,7 +120,6 @@ def rows_expected(connection: Connection, statement: sa.Executable) -> int | Non
 def _answer_of(
     connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[Row]]:
-    """Column names and rows of the plan for the select."""
     word = engine_at(connection).server.explain(connection.dialect)
 
     def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
@@ -153,7 +144,7 @@ Query = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 
 def source_health(engine: str, ask: Query, pooling: Pooling) -> SourceHealth:
-    """`engine`: its dialect's name; `ask`: runs one SELECT.
+    """`engine`: its dialect's name. `ask`: runs one SELECT.
 
     Raises: SourceError if the server does not answer.
     """
@@ -172,8 +163,8 @@ _CHECKED = "migrator_replayed"
 
 
 class ReplicaCheck:
-    """Accepts a connection to the replica once it has replayed the mark. Each new connection may reach another replica;
-    behind a pooler each transaction may.
+    """Accepts a replica's connection once it has replayed the mark. Each new connection may reach another
+    replica; behind a pooler each transaction may.
 
     `mark`: queries the primary, once and before anything is read from the replica.
     """
@@ -187,7 +178,7 @@ class ReplicaCheck:
         self._ready: set[str] = set()
 
     def __call__(self, connection: Connection) -> None:
-        """Raises: SourceError if it is not a replica of our primary, or stays behind; Interrupted."""
+        """Raises: SourceError if it is not our primary's replica, or stays behind; Interrupted."""
         if connection.info.get(_CHECKED):
             return
         mark, ask = self._primary(), asker(connection)
@@ -212,7 +203,6 @@ class ReplicaCheck:
         wait_until_ready(look, self._retry, self._limit_s)
 
     def _server(self, connection: Connection) -> str:
-        """Identity and start time of this server."""
         return str(asker(connection)(_of(connection.dialect).server, {})[0])
 
     def _primary(self) -> Mark:
@@ -237,19 +227,17 @@ def asker(connection: Connection) -> Ask:
 
 
 def first_row_of_each(selects: Sequence[str], connection: Connection) -> list[tuple[Any, ...]]:
-    """() for a SELECT without rows."""
     texts = (sa.text(select.replace(":", r"\:")) for select in selects)
     rows = (connection.execute(text, execution_options=SENT_ONCE).first() for text in texts)
     return [() if row is None else tuple(row) for row in rows]
 
 
 def asked(question: str, connection: Connection) -> list[tuple[Any, ...]]:
-    """Rows of one of our own queries about the server."""
     return [tuple(row) for row in connection.execute(sa.text(question))]
 
 
 def mark_of(dialect: sa.Dialect, ask: Ask) -> Mark:
-    """The primary's mark. Raises: SourceError if it has none that a replica can be compared with."""
+    """Raises: SourceError if the primary has no mark for comparisons."""
     return _of(dialect).mark(ask)
 
 
@@ -267,6 +255,5 @@ def _of(dialect: sa.Dialect) -> Replication:
 
 
 def _first_select(table: TableFacts, at_most: int) -> Statement:
-    """The count of the table's rows, limited to `at_most`."""
     first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
     return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))

@@ -22,7 +22,7 @@ _NAME_BYTES = 63
 
 
 class Edit(Struct, frozen=True):
-    """`text` replaces the characters from `start` up to `end`."""
+    """`text` replaces the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -30,10 +30,7 @@ class Edit(Struct, frozen=True):
 
 
 def edited(sql: str, edits: Iterable[Edit]) -> str:
-    """`sql` with every edit made; the text between them stays unchanged.
-
-    Equal edits are made once: sqlglot copies parts of some expressions.
-    """
+    """The edited SQL. Equal edits are made once: sqlglot copies parts of some expressions."""
     pieces, done = [], 0
     for edit in sorted(set(edits), key=lambda edit: edit.start):
         pieces += [sql[done : edit.start], edit.text]
@@ -42,29 +39,24 @@ def edited(sql: str, edits: Iterable[Edit]) -> str:
 
 
 class Speller(Struct, frozen=True):
-    """Names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
-
     sql: str
     dialect: str
 
     def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
-        """The edits that put `before` in front of a name, which stays as it is written."""
         start, _ = self._place(identifier)
         return [Edit(start, start, before)] if before else []
 
     def name(self, name: str) -> str:
-        """The name as it must be written in a statement, quoted where necessary."""
         return name if self.is_plain(name) else self.quoted(name)
 
     def is_plain(self, name: str) -> bool:
-        """Whether the name means the same without quotes."""
         return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
 
     def quoted(self, name: str) -> str:
         return quoted(name, engine_of(self.dialect).sql.quote)
 
     def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
-        """Start and end of the name, checked against the text: a wrong place would change the statement."""
+        """Start and end, checked against the text: a wrong place would change the statement."""
         start, end = identifier.meta.get("start", 0), identifier.meta.get("end", -1) + 1
         text = self.sql[start:end]
         if text != identifier.name and text[1:-1].replace(text[-1:] * 2, text[-1:]) != identifier.name:
@@ -78,8 +70,8 @@ def sqlglot_dialect(dialect: str) -> Dialect:
 
 
 def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
-    """The name as a database compares it: PostgreSQL truncates long names and folds the letters A to Z of unquoted ones,
-    the others ignore case.
+    """The name as a database compares it: PostgreSQL truncates long names and folds unquoted A to Z, the others
+    ignore case.
     """
     if not engine_of(dialect).sql.folds_names:
         return name.lower()
@@ -88,12 +80,12 @@ def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
 
 
 def escapes(sql: str, dialect: str) -> set[str]:
-    """The quotes in `sql` before which U& starts a name or a text with escapes, which has another value than written."""
+    """Quotes after U&, which starts a name or a text with escapes."""
     return set(_ESCAPED.findall(sql)) if engine_of(dialect).sql.escapes_names else set()
 
 
 def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:
-    """The name among `names` that matches `identifier`: exactly, or unquoted in another case."""
+    """The matching name: exact, or unquoted in another case."""
     if identifier.name in names:
         return identifier.name
     if identifier.quoted:

@@ -32,7 +32,7 @@ _BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.I
 
 
 def parameter_names(sql: str, dialect: str) -> frozenset[str]:
-    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast does not start one."""
+    """Parameters; a colon in a string, a quoted name, a comment or a cast does not start one."""
     return frozenset(match["name"] for match in _parameters(sql, dialect))
 
 
@@ -41,9 +41,7 @@ def has_comment(sql: str, dialect: str) -> bool:
 
 
 def masked(sql: str, dialect: str) -> str:
-    """`sql` with parameter names replaced by underscores, which are not a keyword; all other characters keep their
-    positions.
-    """
+    """The SQL with underscores in place of parameter names, which are not a keyword; positions stay the same."""
     pieces, done = [], 0
     for match in _parameters(sql, dialect):
         pieces += [sql[done : match.start()], ":", "_" * len(match["name"])]
@@ -54,10 +52,12 @@ def masked(sql: str, dialect: str) -> str:
 def bound_statement(
     checked: CheckedStatement, params: Mapping[str, Any], before: str = ""
 ) -> tuple[sa.TextClause, dict[str, Any]]:
-    """The statement after the words `before`, and its parameters' values in the form of the dialect's driver.
+    """The statement after `before`, and the parameters' values in the driver's form.
 
-    A list or tuple after IN, with or without parentheses, becomes as many values; elsewhere the driver binds it.
-    Raises: SettingsError for an empty list after NOT IN, which SQL cannot express, and for an integer too large for SQLite.
+    A list or tuple after IN, with or without parentheses, becomes as many values; elsewhere the driver binds
+    it.
+    Raises: SettingsError for an empty list after NOT IN, which SQL cannot express, and for an integer too
+    large for SQLite.
     """
     dialect = checked.dialect
     bound: dict[str, Any] = {}
@@ -83,7 +83,7 @@ _text = lru_cache(_KEPT)(sa.text)
 
 
 class _ParameterPlace(Struct, frozen=True):
-    """A parameter's context: whether a list is allowed there, after NOT, inside parentheses."""
+    """Whether a list is allowed there, after NOT, inside parentheses."""
 
     name: str
     is_list: bool
@@ -107,7 +107,6 @@ def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_ParameterPlace
 
 
 def _listed(place: _ParameterPlace, value: Sequence[Any], dialect: str, bound: dict[str, Any]) -> str:
-    """The values of a list as SQL; they are added to `bound`."""
     if not value and place.is_negated:
         raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is not SQL")
     # Nothing is IN (NULL), as nothing is in an empty list.
@@ -119,7 +118,6 @@ def _listed(place: _ParameterPlace, value: Sequence[Any], dialect: str, bound: d
 
 
 def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
-    """Raises: SettingsError for an integer too large for the engine's driver."""
     bits = engine.sql.integer_bits or 0
     beyond = 2 ** (bits - 1)
     if any(isinstance(value, int) and not -beyond <= value < beyond for value in bound):
@@ -134,12 +132,10 @@ def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _escaped(text: str) -> str:
-    """The text with its colons, which start no parameter, escaped for SQLAlchemy's text()."""
     return text.replace(":", r"\:")
 
 
 def _bindable(value: Any, dialect: str) -> Any:
-    """The form of a value that the dialect's driver binds."""
     form = engine_of(dialect).sql.forms.get(type(value))
     return form(value) if form else value
 
@@ -152,10 +148,10 @@ SELECT = "SELECT "
 
 
 class CheckedStatement(Struct, frozen=True):
-    """One SELECT of a mapping in the source's own names. The constructor checks it, so an unchecked one cannot exist.
+    """One SELECT of a mapping in the source's own names, checked by the constructor.
 
-    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls functions that reach beyond the
-    tables.
+    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls functions that
+    reach beyond the tables.
     """
 
     sql: str
@@ -203,7 +199,7 @@ def select_tokens(sql: str, dialect: str) -> list[Token]:
 
 
 def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
-    """Raises: SettingsError if it cannot be parsed in the source's dialect."""
+    """Raises: SettingsError if it cannot be parsed."""
     try:
         statements = sqlglot_dialect(dialect).parser().parse(tokens, sql)
     except SqlglotError as error:
@@ -219,7 +215,7 @@ def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
 
 @lru_cache(maxsize=2_000)
 def read_select(sql: str, dialect: str) -> tuple[Sequence[Token], exp.Expr]:
-    """Tokens and tree of a text that begins as one SELECT; shared by all callers, which must not change them.
+    """Tokens and tree of one SELECT; shared by all callers, which must not change them.
 
     Raises: SettingsError.
     """
@@ -240,7 +236,6 @@ def _check_single(tokens: list[Token]) -> None:
 
 
 def _place_in(error: SqlglotError) -> tuple[int, int]:
-    """Line and column of the fault, (0, 0) if sqlglot does not report them; the rest of its message quotes the SQL."""
     for details in getattr(error, "errors", ()):
         return details.get("line") or 0, details.get("col") or 0
     place = re.search(r"from (\d+):(\d+)$", str(error.__cause__))
@@ -317,9 +312,7 @@ def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
 
 
 def _runs_on(sql: str, done: int, start: int) -> bool:
-    """Whether a quote follows a word directly, of which it may be a part on some engine ($), or whose meaning it changes
-    (U&).
-    """
+    """Whether a quote follows a word directly, as its part on some engine ($), or changes its meaning (U&)."""
     touches = 0 < done == start and (sql[done - 1].isalnum() or sql[done - 1] in "_$")
     return touches and sql[start] in "'\"`$" and _INTRODUCER.search(sql, 0, done) is None
 
@@ -343,8 +336,8 @@ _MOST_CHARACTERS = 100_000
 
 
 def _unlimited(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
-    """Calls in any schema that may make a value of any size: sized functions without a small number as the size, or nested
-    with a large product; format() with a width.
+    """Calls that may make a value of any size: sized functions without a small number, or nested with a large
+    product; format() with a width.
     """
     if not (sized := engine_of(dialect).functions.names.sized):
         return
@@ -367,14 +360,12 @@ _WIDE = re.compile(r"%[^%a-zA-Z]*(?:\*|\d{5})")
 
 
 def _size(tokens: Sequence[Token], place: int) -> float:
-    """The size in a call; infinite if it is not a number."""
     size = _argument(tokens, place)
     is_number = len(size) == 1 and size[0].token_type == TokenType.NUMBER
     return float(size[0].text) if is_number else math.inf
 
 
 def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[float, Sequence[Token]]]:
-    """The sizes of the sized calls in a call's arguments, each with the tokens after its parenthesis."""
     inside = _inside(tokens)
     for number, (token, after) in enumerate(pairwise(inside)):
         place = sized.get(token.text.lower())
@@ -384,7 +375,6 @@ def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[
 
 
 def _largest(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
-    """Maximum characters that one argument of a call may produce per character."""
     return max((size * _largest(behind, sized) for size, behind in _sizes(tokens, sized)), default=1.0)
 
 
@@ -393,7 +383,6 @@ def _product(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
 
 
 def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
-    """The tokens up to the call's closing parenthesis."""
     depth = 0
     for number, token in enumerate(tokens):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
@@ -403,7 +392,6 @@ def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _argument(tokens: Sequence[Token], place: int) -> list[Token]:
-    """The tokens of one argument of a call; `tokens`: after its opening parenthesis."""
     found, depth = list[Token](), 0
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
@@ -444,7 +432,7 @@ _NOT_OF_ONE_ROW = (
 
 @lru_cache(maxsize=1_000)
 def checked_statement(sql: str, dialect: str, schema: str | None = None) -> CheckedStatement:
-    """`sql`, one SELECT in the source's SQL, as written. `schema`: added to tables without one.
+    """`schema`: added to tables without one.
 
     Raises: SettingsError if it is not a single read-only SELECT, or cannot be parsed in the source's dialect.
     """
@@ -457,7 +445,7 @@ def checked_statement(sql: str, dialect: str, schema: str | None = None) -> Chec
 
 
 def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connection: Connection) -> None:
-    """Check that the database can plan the statements, without running them; raises the driver's errors."""
+    """Plan the statements without running them; raises the driver's errors."""
     word = engine_at(connection).server.explain(connection.dialect)
     for checked, params in calls:
         statement, bound = bound_statement(checked, params, f"{word} ")
@@ -465,10 +453,11 @@ def examine(calls: Sequence[tuple[CheckedStatement, Mapping[str, Any]]], connect
 
 
 def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
-    """`sql`, one expression of the source's SQL over a row of `table`; must be put in parentheses.
+    """One expression over a row of `table`; must be put in parentheses.
 
-    `alias`: the table's alias in the statement; it is added to each column.
-    Raises: SettingsError for anything else: several expressions, an aggregate, a subquery, a parameter, a comment.
+    `alias`: added to each column.
+    Raises: SettingsError for anything else: several expressions, an aggregate, a subquery, a parameter, a
+    comment.
     """
     if has_comment(sql, dialect) or parameter_names(sql, dialect):
         raise SettingsError("an expression holds neither comments nor parameters")
@@ -492,7 +481,6 @@ def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None 
 
 
 def _only_expression(select: str, dialect: str) -> exp.Expr | None:
-    """The expression in the SELECT's list, if the SELECT consists of one expression only."""
     try:
         tokens = tokens_of(select, dialect)
         select_tree = parsed(select, tokens, dialect)
@@ -507,7 +495,6 @@ def _only_expression(select: str, dialect: str) -> exp.Expr | None:
 
 
 def _in_schema(sql: str, dialect: str, schema: str) -> str:
-    """`sql` with the schema's name before every table without one; the database's own tables stay."""
     _, select = read_select(sql, dialect)
     speller = Speller(sql, dialect)
     before = f"{speller.name(schema)}."
@@ -519,14 +506,12 @@ def _in_schema(sql: str, dialect: str, schema: str) -> str:
 
 
 def _is_table_of_the_default_schema(table: exp.Table, dialect: str) -> bool:
-    """Whether it is a table name without a schema, and not a function, a CTE or a system table."""
     if not isinstance(table.this, exp.Identifier) or table.args.get("db") is not None:
         return False
     return not table.name.startswith(_OF_THE_DATABASE) and not is_cte(table, dialect)
 
 
 def is_cte(table: exp.Table, dialect: str) -> bool:
-    """Whether a WITH around the table defines its name."""
     node: exp.Expr = table
     while node.parent is not None:
         if folded(_ctes_seen(node, dialect), table.this) is not None:
@@ -536,7 +521,6 @@ def is_cte(table: exp.Table, dialect: str) -> bool:
 
 
 def _ctes_seen(node: exp.Expr, dialect: str) -> list[str]:
-    """Names of CTEs visible inside `node`: within a CTE those before it, and itself if recursive."""
     above = node.parent
     if isinstance(above, exp.With):
         names = [cte.alias for cte in above.expressions]
@@ -582,7 +566,6 @@ def volatile_parts(connection: Connection, sql: str) -> list[str]:
 
 
 def _calls(tokens: Sequence[Token]) -> Iterator[_Call]:
-    """Function calls, and words that are functions without parentheses."""
     for place, token in enumerate(tokens):
         kinds = [token.token_type for token in tokens[place + 1 : place + 3]]
         is_part = place > 0 and tokens[place - 1].token_type == TokenType.DOT
@@ -602,7 +585,6 @@ def _is_by_now(name: str, arguments: int, *, by_now: bool) -> bool:
 
 
 def _arguments(tokens: Sequence[Token]) -> int:
-    """Number of arguments up to the closing parenthesis."""
     depth, commas = 1, 0
     for place, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
@@ -613,7 +595,6 @@ def _arguments(tokens: Sequence[Token]) -> int:
 
 
 def _declared(connection: Connection, call: _Call) -> str:
-    """Why the catalogue marks a routine as volatile; '' if it does not, or does not contain it."""
     engine = engine_at(connection)
     if "routines" not in engine.queries.names():
         return ""

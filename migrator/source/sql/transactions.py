@@ -65,12 +65,10 @@ _OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
 
 
 def source_error(error: BaseException, place: str, doing: str, tried: str = "") -> SourceError:
-    """The error for a failure of SQLAlchemy or a driver, at `place` while `doing` something.
+    """`place`, `doing`, `tried`: for the message.
 
-    `tried`: appended to the message.
-
-    The driver's message is only parsed, never included: it may quote values, SQL or the URL. The exception is a server's
-    answer to a refused connection.
+    The driver's message is only parsed, never included: it may quote values, SQL or the URL. The exception is
+    a server's answer to a refused connection.
     """
     cause = getattr(error, "orig", None) or error
     hidden = next(filter(None, (engine.errors.hidden_rows(cause) for engine in ENGINES)), None)
@@ -93,7 +91,6 @@ def _reason(cause: BaseException) -> str:
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    """Matching reasons, the most certain first."""
     for engine in ENGINES:
         yield from engine.errors.reasons(cause)
     text = str(cause)
@@ -108,7 +105,7 @@ Result = TypeVar("Result")
 
 
 def of_the_source(connection: Connection) -> None:
-    """The `admit` of the source itself, which accepts each connection: only a replica may be behind."""
+    """Accept each connection: only a replica may be behind."""
 
 
 class Reading:
@@ -137,9 +134,9 @@ class Reading:
         self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work` on a connection in its own snapshot; it may be called again on another one.
+        """`work` runs in its own snapshot, and may be called again on another connection.
 
-        Raises: SourceError, in our own words and without the driver's message; Interrupted.
+        Raises: SourceError, without the driver's message; Interrupted.
         """
         try:
             return self._retry.call(
@@ -159,7 +156,7 @@ class Reading:
             self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child leaves connections to its parent; keeps them, because closing them would end the parent's sessions."""
+        """A child keeps its parent's connections unused: closing them would end the parent's sessions."""
         if in_child:
             self._inherited.append(self.engine.pool)
             self.engine.dispose(close=False)
@@ -197,7 +194,7 @@ def first_rows(
     params: Mapping[str, Any] | None = None,
     at_most: int | None = None,
 ) -> list[tuple[Any, ...]]:
-    """The driver's own tuples: SQLAlchemy's Row around each of them would cost more than reading it.
+    """The driver's own tuples: SQLAlchemy's Row would cost more than reading them.
 
     `at_most`: maximum rows, plus one if there are more; the others are not read.
     """
@@ -216,7 +213,7 @@ def first_rows(
 
 
 def _leave(connection: Connection) -> None:
-    """End the connection, and with it the server's remaining answer; reusing it would require reading that to the end."""
+    """End the connection, and with it the remaining answer, which reuse would have to read."""
     unread = getattr(connection.connection.driver_connection, "_result", None)
     connection.invalidate()
     if unread is not None:
@@ -230,7 +227,6 @@ _Rows = Sequence[tuple[Any, ...]]
 
 
 def key_reader(plan: EntityPlan) -> Callable[[Sequence[Any]], Key]:
-    """A function from a root row (or its tree) to the values of its key."""
     positions = _key_places(plan)
     if len(positions) == 1:
         (only,) = positions
@@ -244,18 +240,17 @@ def _key_places(plan: EntityPlan) -> tuple[int, ...]:
 
 
 def _same(key: Key) -> Key:
-    """The key with each NaN as one value: in Python no NaN equals another, in PostgreSQL all do."""
+    """NaN as one value: in Python no NaN equals another, in PostgreSQL all do."""
     return tuple("NaN" if value != value else value for value in key)
 
 
 def _sameness(plan: EntityPlan) -> Callable[[Key], Key]:
-    """A function that makes keys equal if the source does; most types are unchanged."""
     names = {column.kind.name for column in plan.key}
     return tuple if names <= {"integer", "text", "uuid", "date", "timestamp"} else _same
 
 
 def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> list[RowTree]:
-    """Each root row with its part of every collection; `collected`: the rows of each collection's SELECT.
+    """`collected`: the rows of each collection's SELECT.
 
     A root without children has () for a list, 0 for a count and NULL for a sum, a minimum or a maximum.
     """
@@ -276,7 +271,6 @@ def row_trees(plan: EntityPlan, roots: _Rows, collected: Sequence[_Rows]) -> lis
 
 
 def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
-    """Keys shared by several rows, and the number of rows; includes rows duplicated by a join."""
     # For a key of one column the values suffice, without tuples: this runs for each page of each run.
     if len(set(_at(roots, _key_places(plan)))) == len(roots):
         return {}
@@ -285,12 +279,10 @@ def twins_of(plan: EntityPlan, roots: _Rows) -> dict[Key, int]:
 
 
 def _at(rows: _Rows, places: tuple[int, ...]) -> Iterable[Any]:
-    """Each row's values at the places, or its value at the only one."""
     return rows.values(places) if isinstance(rows, InPlace) else map(operator.itemgetter(*places), rows)
 
 
 def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
-    """Number of rows in the trees: the roots, and the children of their lists."""
     numbered = enumerate(plan.collections, len(plan.slots))
     lists = [place for place, collection in numbered if collection.collection.is_list]
     return len(trees) + sum(sum(map(len, map(operator.itemgetter(place), trees))) for place in lists)
@@ -341,8 +333,8 @@ class Committing(Reading):
 class Writing(Committing):
     """Every method of Marks and Tickets is idempotent, so a broken one is retried.
 
-    `reading_engine`: an existing read-only engine for reads, so that a read-only source can be inspected, and nothing
-    connects for writing before the first write.
+    `reading_engine`: for reads, so that a read-only source can be inspected, and nothing connects for writing
+    before the first write.
     """
 
     def __init__(
@@ -365,28 +357,27 @@ class Writing(Committing):
         self._ddl: Ddl | None = None
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """The result of `work` in a read-only transaction; on a file, in one without other open writes.
+        """Read-only; on a file, in a transaction without other open writes.
 
         Raises: as `write` does.
         """
         return super().read(doing, work) if self.kind.is_file else self._capture_reading.read(doing, work)
 
     def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """The result of `work` in a read-only transaction. Raises: as `write` does."""
+        """Read only. Raises: as `write` does."""
         try:
             return self._capture_reading.read(doing, partial(self._with_ddl, work))
         except MissingNameError:
             raise self._not_installed(doing) from None
 
     def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """The result of `work`, committed. Raises: SourceError, in our own words; Interrupted."""
+        """Write and commit. Raises: SourceError, in our own words; Interrupted."""
         try:
             return super().read(doing, partial(self._with_ddl, work))
         except MissingNameError:
             raise self._not_installed(doing) from None
 
     def at_once(self) -> Writing:
-        """The same, on the same connections, without retries."""
         other = copy(self)
         other._retry = Retry(Backoff(attempts=1), self._retry.stop)
         other._capture_reading = _CaptureReading(
@@ -414,7 +405,7 @@ class Writing(Committing):
 
 
 class _CaptureReading(Reading):
-    """Also retries lock conflicts, as writes do."""
+    """A Reading that also retries lock conflicts, as writes do."""
 
     def _can_pass(self, error: BaseException) -> bool:
         return is_contended(error) or super()._can_pass(error)

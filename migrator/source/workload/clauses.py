@@ -24,13 +24,11 @@ _COARSER = (exp.Collate, exp.Date, exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDs
 
 
 def clauses_of(sql: str, facts: SchemaFacts) -> Clauses | None:
-    """None if the statement cannot be read."""
     reader = _reader_of(sql, facts)
     return None if reader is None else reader.clauses()
 
 
 def unknown_name(sql: str, facts: SchemaFacts) -> str:
-    """The first table, alias or column of a statement that the source does not have; '' if unknown."""
     reader = _reader_of(sql, facts)
     if reader is None:
         return ""
@@ -103,7 +101,6 @@ class _ClauseReader:
         return (name for name, number in named.items() if number == 1)
 
     def _read(self, scope: Scope) -> None:
-        """Walk a scope: each node by the clause that contains it."""
         for node in scope.walk():
             if isinstance(node, exp.EQ):
                 self._equality(scope, node)
@@ -145,13 +142,11 @@ class _ClauseReader:
         return bool(left) and bool(right) and {table for table, _ in left} != {table for table, _ in right}
 
     def _same(self, places: dict[TableColumn, None] | set[TableColumn]) -> Iterator[TableColumn]:
-        """The columns, and those that joins make equal to them."""
         yield from dict.fromkeys(one for place in places for one in (place, *self.joined.get(place, ())))
 
     # ── columns ──
 
     def places(self, scope: Scope | None, column: exp.Column, depth: int = 0) -> list[TableColumn]:
-        """The table columns behind the name, through derived tables and aliases of outputs."""
         if scope is None or not isinstance(column.this, exp.Identifier):
             return []
         sources = {alias.lower(): source for alias, source in scope.sources.items()}
@@ -213,7 +208,6 @@ class _ClauseReader:
         return value if output is None else output.unalias().unnest()
 
     def _text(self, value: exp.Expr) -> str:
-        """As written, with a parameter as :name."""
         named = value.transform(_named) if value.find(exp.Placeholder) is not None else value
         return named.sql(dialect=sqlglot_dialect(self.facts.dialect))
 
@@ -228,7 +222,6 @@ def _is_day(value: exp.Expr) -> bool:
 
 
 def _filters(column: exp.Column) -> bool:
-    """Whether rows without a matching value of the column are excluded."""
     clause = column.find_ancestor(exp.Where, exp.Having, exp.Join, exp.Order, exp.Group, exp.Select)
     if isinstance(clause, exp.Join):
         return (clause.side or "").upper() not in ("LEFT", "FULL")
@@ -236,7 +229,6 @@ def _filters(column: exp.Column) -> bool:
 
 
 def _is_in_subquery(column: exp.Column) -> bool:
-    """Whether it joins rows to those of a subquery: column IN (SELECT column …)."""
     test = column.parent
     if not isinstance(test, exp.In) or test.this is not column or not _always_holds(test):
         return False
@@ -253,7 +245,6 @@ def _always_holds(node: exp.Expr) -> bool:
 
 
 def _gives_rows(query: exp.Expr) -> bool:
-    """Whether the rows of this SELECT are the answer's, not those of a condition or of one value."""
     return query.find_ancestor(exp.Where, exp.Having, exp.Exists) is None and not any(
         query in one.walk() for outer in [query.find_ancestor(exp.Select)] if outer for one in outer.selects
     )

@@ -19,8 +19,8 @@ _OF_ROWS = {"expressions", "from_", "joins", "where", "kind"}
 
 
 class FoldedStatement(Struct, frozen=True):
-    """`select`: the folded statement. `asks_existence`: it only tests whether a row exists. `conditional`: names of tables
-    from a subquery of a condition: their rows are never returned.
+    """`asks_existence`: it only tests whether a row exists. `conditional`: tables from a condition, never
+    returned.
     """
 
     select: exp.Query
@@ -29,7 +29,7 @@ class FoldedStatement(Struct, frozen=True):
 
 
 def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
-    """The statement with the same meaning; parts that cannot be folded stay. May change the tree."""
+    """The folded statement, with parts that cannot be folded. May change the tree."""
     for offset in list(tree.find_all(exp.Offset)):
         if isinstance(offset.expression, exp.Literal) and offset.expression.name == "0":
             offset.pop()
@@ -47,7 +47,6 @@ def folded_statement(tree: exp.Query, facts: SchemaFacts) -> FoldedStatement:
 
 
 def conjuncts(select: exp.Select) -> list[exp.Expr]:
-    """The conditions of WHERE joined by AND, without those that are always true."""
     where = select.args.get("where")
     return [] if where is None else [part for part in _all_of(where.this) if not _is_true(part)]
 
@@ -62,7 +61,7 @@ def _all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def without_or(part: exp.Or) -> exp.Expr | None:
-    """The same as IN, or as a comparison of rows: a < x OR (a = x AND b < y) is (a, b) < (x, y). None if it is neither.
+    """The condition as IN, or as a comparison of rows: a < x OR (a = x AND b < y) is (a, b) < (x, y); else None.
 
     A value that is given several times is assumed to be the same.
     """
@@ -93,7 +92,6 @@ def without_or(part: exp.Or) -> exp.Expr | None:
 
 
 def _any_of(condition: exp.Expr) -> Iterator[list[exp.Expr]]:
-    """The branches of a condition with OR, each as conditions joined by AND: a AND (b OR c) is two branches."""
     condition = condition.unnest()
     if isinstance(condition, exp.Or):
         yield from _any_of(condition.left)
@@ -107,7 +105,7 @@ def _any_of(condition: exp.Expr) -> Iterator[list[exp.Expr]]:
 
 
 def _is_true(part: exp.Expr) -> bool:
-    """Whether it is always true: TRUE, or a condition like 1=1."""
+    """Whether it is TRUE, or a condition like 1=1."""
     if isinstance(part, exp.EQ):
         return isinstance(part.left, exp.Literal) and part.left == part.right
     return isinstance(part, exp.Boolean) and bool(part.this)
@@ -117,7 +115,6 @@ def _is_true(part: exp.Expr) -> bool:
 
 
 def _existence(tree: exp.Query) -> exp.Select | None:
-    """The SELECT of the rows whose existence a statement tests: SELECT 1, SELECT EXISTS, COUNT(*) > 0."""
     if not isinstance(tree, exp.Select) or not tree.expressions or tree.args.get("group"):
         return None
     outputs = [output.unalias().unnest() for output in tree.expressions]
@@ -160,7 +157,6 @@ def _tested(output: exp.Expr) -> exp.Expr | None:
 
 
 def _aggregates(select: exp.Select) -> bool:
-    """Whether it returns an aggregate of many rows, so always one row."""
     return any(output.find(exp.AggFunc, exp.Window) for output in select.expressions)
 
 
@@ -173,7 +169,7 @@ def _is_constant(value: exp.Expr) -> bool:
 
 
 def _count_of_rows(tree: exp.Query) -> exp.Query:
-    """SELECT COUNT(*) FROM (SELECT …) as the count of the inner rows."""
+    """SELECT COUNT(*) FROM (SELECT …) becomes the count of the inner rows."""
     given = {name for name, value in tree.args.items() if value}
     source = tree.args["from_"].this if given == {"expressions", "from_"} else None
     inner = source.this if isinstance(source, exp.Subquery) else None
@@ -191,7 +187,6 @@ def _count_of_rows(tree: exp.Query) -> exp.Query:
 
 
 def _without_wrappers(tree: exp.Query, facts: SchemaFacts) -> exp.Query:
-    """The statement with CTEs and derived tables that are used once merged."""
     if not isinstance(tree, exp.Select):
         return tree
     sources = [tree.args.get("from_"), *(tree.args.get("joins") or [])]
@@ -220,7 +215,6 @@ def _without_wrappers(tree: exp.Query, facts: SchemaFacts) -> exp.Query:
 
 
 def _passed_on(tree: exp.Select) -> exp.Select:
-    """The inner SELECT of one that only returns its columns."""
     given = {name for name, value in tree.args.items() if value}
     source = tree.args["from_"].this if given == {"expressions", "from_"} else None
     inner = source.this if isinstance(source, exp.Subquery) else None
@@ -236,7 +230,6 @@ def _passed_on(tree: exp.Select) -> exp.Select:
 
 
 def _move_conditions(select: exp.Select) -> None:
-    """Move conditions of inner joins that compare no two columns into WHERE, where their meaning is the same."""
     for join in select.args.get("joins") or []:
         on = join.args.get("on")
         if on is None or join.side or (join.kind or "") not in ("", "INNER", "CROSS"):
@@ -249,7 +242,7 @@ def _move_conditions(select: exp.Select) -> None:
 
 
 def _join_inside(select: exp.Select) -> None:
-    """Turn a LEFT JOIN into an inner one if a condition needs a value of its table."""
+    """Turn a LEFT JOIN into an inner one if a condition needs its table."""
     needed = {
         column.table.lower()
         for part in conjuncts(select)
@@ -264,7 +257,7 @@ def _join_inside(select: exp.Select) -> None:
 
 
 def _compare_rows(select: exp.Select) -> None:
-    """a <= x AND (a < x OR b < y) as (a, b) < (x, y)."""
+    """a <= x AND (a < x OR b < y) becomes (a, b) < (x, y)."""
     parts = conjuncts(select)
     for part in (part for part in parts if isinstance(part, exp.Or)):
         first, last = part.left.unnest(), part.right.unnest()
@@ -286,7 +279,6 @@ def compares_columns(part: exp.Expr) -> bool:
 
 
 def _drop_schemas(select: exp.Select) -> None:
-    """Remove a column's schema; its table's name refers to the table of this schema in FROM."""
     tables = {(table.name, table.db) for table in select.find_all(exp.Table) if not table.alias}
     for column in select.find_all(exp.Column):
         if column.db and (column.table, column.db) in tables:
@@ -324,7 +316,6 @@ def _join_subqueries(select: exp.Select, facts: SchemaFacts) -> Iterator[str]:
 
 
 def _subquery(part: exp.Expr) -> exp.Select | None:
-    """The SELECT of such a condition with tables and conditions only."""
     query = part.args.get("query") if isinstance(part, exp.In) else part.this
     inner = query.unnest() if isinstance(query, exp.Subquery) else query
     is_asked = isinstance(part, (exp.In, exp.Exists)) and not part.args.get("negate")
@@ -349,7 +340,6 @@ def _subquery(part: exp.Expr) -> exp.Select | None:
 
 
 def _name_tables(select: exp.Select, facts: SchemaFacts) -> None:
-    """Qualify each column with its table, if the SELECT has one table."""
     table = select.args["from_"].this if select.args.get("from_") else None
     if not isinstance(table, exp.Table) or select.args.get("joins"):
         return

@@ -1,5 +1,5 @@
-"""A statement as a question: its tables, joins by whole keys, conditions, order and columns; or the reason why it is not
-one.
+"""A statement as a question: tables, joins by whole keys, conditions, order, columns; or the reason why it is
+not one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ On = tuple[tuple[str, str], ...]
 
 
 class NoQuestion(Exception):
-    """Why a statement is not a question: a key of REASONS, and details."""
+    """A key of REASONS, and details."""
 
     def __init__(self, reason: str, what: str = "") -> None:
         super().__init__(reason)
@@ -83,7 +83,7 @@ class QueryScope:
     parent_of: str = ""
 
     def place(self, column: exp.Column) -> tuple[str, Column]:
-        """The table's name in the statement, and the column. Raises: NoQuestion if none matches, or several."""
+        """Raises: NoQuestion if no column matches, or several."""
         if column.args.get("db") is not None or not isinstance(column.this, exp.Identifier):
             raise NoQuestion("ambiguous")
         named = [column.table.lower()] if column.table else list(self.tables)
@@ -97,12 +97,11 @@ class QueryScope:
         return places[0]
 
     def path(self, column: exp.Column) -> Path:
-        """The column's place in the row tree: a parent's key is the child's column that refers to it."""
+        """The path; a parent's key is the child's column that refers to it."""
         name, fact = self.place(column)
         return self._lifted(name, fact.name)
 
     def all_paths(self, name: str) -> list[Path]:
-        """Paths of the columns that `SELECT *` returns of a table."""
         if name not in self.tables or self.turned:
             raise NoQuestion("ambiguous")
         return [
@@ -128,7 +127,6 @@ class QueryScope:
         return self._lifted(child, own)
 
     def turn(self, parent: str) -> None:
-        """Make the only parent the root: the question is for a total of its children."""
         joined = self.joined.pop(parent)
         self.turned = {(self.root, own): theirs for own, theirs in joined.on}
         self.root = parent
@@ -136,9 +134,9 @@ class QueryScope:
 
 
 def scope_of(select: exp.Select, facts: SchemaFacts, conditional: frozenset[str] = frozenset()) -> QueryScope:
-    """The tables of a SELECT. `conditional`: those that only restrict its rows.
+    """`conditional`: tables that only restrict the rows.
 
-    Raises: NoQuestion if they are not one row and its parents.
+    Raises: NoQuestion if the tables are not one row and its parents.
     """
     scope = QueryScope()
     _add_table(scope, select.args["from_"].this, facts)
@@ -176,7 +174,6 @@ def _add_table(scope: QueryScope, table: exp.Expr, facts: SchemaFacts) -> str:
 
 
 def table_named(facts: SchemaFacts, table: exp.Table) -> TableFacts | None:
-    """The source's table for a name in a statement, with its schema."""
     schemas = (None, table.db.lower())
     real = {
         known.real: known
@@ -214,14 +211,12 @@ def _pair(part: exp.Expr) -> Pair:
 
 
 def column_named(table: TableFacts, identifier: exp.Identifier) -> Column | None:
-    """The matching column; names of columns in any case, as on most engines."""
     columns = {column.real: column for column in table.columns if column.sql is None}
     any_case = {real.lower(): column for real, column in columns.items()}
     return columns.get(folded(columns, identifier) or "") or any_case.get(identifier.name.lower())
 
 
 def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
-    """Find the row of which all others are parents, and join them to it."""
     links: dict[frozenset[str], list[dict[str, str]]] = {}
     for pair in pairs:
         ends = {name: column.name for name, column in map(scope.place, pair)}
@@ -250,7 +245,6 @@ def _link(scope: QueryScope, pairs: Sequence[Pair]) -> None:
 def _directed(
     scope: QueryScope, names: Sequence[str], ends_of: Sequence[dict[str, str]]
 ) -> tuple[str, str, On]:
-    """(child, parent, columns of both): the parent is the table with its whole key in the condition."""
     ways = []
     for child, parent in (names, names[::-1]):
         on = tuple(sorted({(ends[child], ends[parent]) for ends in ends_of}))
@@ -286,7 +280,6 @@ def _join_parents(scope: QueryScope, parents: dict[str, tuple[str, On]], child: 
 
 
 def _require(scope: QueryScope, child: str, columns: Sequence[str]) -> None:
-    """Record that an inner join excludes rows with NULL in these columns."""
     table = scope.tables[child]
     nullable = {name for name in columns if (column := table.column(name)) is not None and column.nullable}
     if nullable and child != scope.root:
@@ -300,7 +293,7 @@ ALL = "all"
 
 
 def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition]) -> Total:
-    """SUM, MIN or MAX of a table's rows for each of their parents; makes the parent the root of the scope.
+    """SUM, MIN or MAX of a table's rows per parent, which becomes the root of the scope.
 
     Raises: NoQuestion for every other aggregate of many rows.
     """
@@ -327,7 +320,6 @@ def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Qu
 
 
 def _function(select: exp.Select) -> exp.Expr:
-    """The only aggregate function. Raises: NoQuestion if there are several."""
     functions: list[exp.Expr] = [
         function for output in select.expressions for function in output.find_all(exp.AggFunc)
     ]
@@ -337,9 +329,10 @@ def _function(select: exp.Select) -> exp.Expr:
 
 
 class OfParents(Struct, frozen=True):
-    """COUNT, SUM, MIN or MAX of the children of each parent, as a question for the parents. `outputs`: columns of the
-    parent, and the total; `sql`: the same answer as the parents' items, with a blank for each parameter in the order of
-    `total.on`.
+    """An aggregate of children as a question for their parents.
+
+    `outputs`: columns of the parent, and the total.
+    `sql`: the same answer as the parents' items, with a blank for each parameter in the order of `total.on`.
     """
 
     parent: str
@@ -351,7 +344,7 @@ class OfParents(Struct, frozen=True):
 def total_of_parents(
     select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
 ) -> OfParents | None:
-    """The total of one parent, or GROUP BY the foreign key of several or all; None for any other statement.
+    """The total of one parent, or GROUP BY the foreign key of several or all.
 
     Requires a foreign key, so that no child is without its parent.
     """
@@ -389,7 +382,6 @@ def total_of_parents(
 
 
 def _grouped(select: exp.Select, outputs: Sequence[exp.Expr], scope: QueryScope) -> set[str]:
-    """Columns of GROUP BY; those of computed values are left out."""
     group = select.args.get("group")
     values = [value.unnest() for value in group.expressions] if group is not None else []
     places = (
@@ -401,7 +393,6 @@ def _grouped(select: exp.Select, outputs: Sequence[exp.Expr], scope: QueryScope)
 
 
 def _is_each(foreign: ForeignKey, asked: Mapping[str, Bound], table: TableFacts, *, is_grouped: bool) -> bool:
-    """Whether the conditions name one parent; or, of a total for each, one, some or all of them."""
     if not is_grouped:
         return set(asked.values()) == {"="}
     columns = [column for name in foreign.columns if (column := table.column(name)) is not None]
@@ -412,7 +403,6 @@ def _is_each(foreign: ForeignKey, asked: Mapping[str, Bound], table: TableFacts,
 def _aggregates_some(
     select: exp.Select, scope: QueryScope, conditions: Sequence[QuestionCondition], facts: SchemaFacts
 ) -> bool:
-    """Whether it aggregates some of the children of one parent: by FILTER, CASE or further conditions."""
     asked = {condition.path[1] for condition in conditions if condition.bound == "=" and condition.params}
     keys = parent_keys(facts, scope.tables[scope.root])
     of_one = not select.args.get("group") and any(set(key.columns) <= asked for key in keys)
@@ -421,7 +411,6 @@ def _aggregates_some(
 
 
 def _counted(function: exp.Expr, scope: QueryScope) -> str | None:
-    """The aggregated column, ALL for a count of rows; None for anything else."""
     value = function.this
     if isinstance(value, exp.Column):
         column = scope.place(value)[1]
@@ -440,7 +429,6 @@ def _sql(
     outputs: Sequence[Path],
     asked: Mapping[str, Bound],
 ) -> str:
-    """A SELECT that returns one row for each existing parent that the statement names."""
     quoted = Speller("", facts.dialect).quoted
 
     def named(table: TableFacts, name: str) -> str:
@@ -504,7 +492,6 @@ _ROWS_ALONE = {
 
 
 def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion | Unserved:
-    """The question of the statement on the tables of `facts`, or why no access pattern can be made from it."""
     try:
         return _StatementReader(statement, facts).question()
     except NoQuestion as no_question:
@@ -512,18 +499,16 @@ def question_of(statement: Statement, facts: SchemaFacts) -> StatementQuestion |
 
 
 def first_word(sql: str) -> str:
-    """The first word of a statement in lower case, after comments and parentheses."""
     match = re.match(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*([A-Za-z]+)", sql, re.DOTALL)
     return match[1].lower() if match else ""
 
 
 def asks_nothing(sql: str) -> bool:
-    """Whether the statement writes, or changes the schema or the session."""
     return first_word(sql) in _REASON_OF_WORD
 
 
 def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with :migrator_p0, … for its placeholders of any style, and their names there ('' for none)."""
+    """The statement with :migrator_p0, … for placeholders of any style, and their names ('' for none)."""
     quoted = [match.span() for match in engine_of(dialect).statements.quotes.finditer(sql)]
     pieces: list[str] = []
     names: list[str] = []
@@ -547,7 +532,6 @@ def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
 
 
 def tree_of(text: str, dialect: str) -> exp.Expr | None:
-    """The single statement of a text with marked placeholders; None if it cannot be parsed, or is not the only one."""
     try:
         with quietly():
             (tree,) = sqlglot_dialect(dialect).parse(text)
@@ -656,8 +640,6 @@ class _StatementReader:
         return folded
 
     def _spelled(self, select: exp.Select) -> str:
-        """The SELECT as text, with its placeholders as `marked` writes them."""
-
         def marks(node: exp.Expr) -> exp.Expr:
             is_mark = isinstance(node, exp.Placeholder) and mark_of(node) is not None
             return exp.var(f":{_MARK}{mark_of(node)}") if is_mark else node
@@ -665,7 +647,6 @@ class _StatementReader:
         return select.transform(marks).sql(dialect=sqlglot_dialect(self.facts.dialect), comments=False)
 
     def _returns_any_key(self, select: exp.Select) -> bool:
-        """Whether it returns only the key of the first row in any order: then it tests for existence."""
         limit, order = select.args.get("limit"), select.args.get("order")
         is_first = isinstance(limit, exp.Limit) and limit.expression.name == "1" and order is None
         outputs = [output.unalias() for output in select.expressions] if is_first else []
@@ -678,7 +659,6 @@ class _StatementReader:
         return bool(key) and len(columns) == len(outputs) and {("", name) for name in key} == set(columns)
 
     def _ask_for_key(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
-        """Turn an existence test into a statement that returns the first row's key."""
         table = self.scope.tables[self.scope.root]
         source = next(
             one for one in select.find_all(exp.Table) if one.alias_or_name.lower() == self.scope.root
@@ -706,7 +686,6 @@ class _StatementReader:
         self.notes.append("asks whether there is a row: the answer is the row's key, or nothing")
 
     def _check_distinct(self, select: exp.Select, outputs: Sequence[Path]) -> None:
-        """Raises: NoQuestion for a DISTINCT that has an effect, because the rows do not contain their key."""
         distinct = select.args.get("distinct")
         if distinct is None:
             return
@@ -715,9 +694,7 @@ class _StatementReader:
             raise NoQuestion("distinct")
 
     def _check_offset(self, select: exp.Select, conditions: Sequence[QuestionCondition]) -> None:
-        """Drop OFFSET from a statement with at most one row: one that skips it is never sent. Raises: NoQuestion for
-        others.
-        """
+        """Drop OFFSET if there is at most one row: it is never skipped. Raises: NoQuestion for others."""
         if select.args.get("offset") is None:
             return
         fixed = {
@@ -752,7 +729,7 @@ class _StatementReader:
         return [condition for condition in conditions if not self._always_holds(condition)]
 
     def _always_holds(self, condition: QuestionCondition) -> bool:
-        """Whether it is IS NOT NULL of a column of the row that is never NULL."""
+        """IS NOT NULL of a column that is never NULL."""
         column = self.scope.tables[self.scope.root].column(condition.path[1])
         is_own = not condition.path[0] and condition.bound == "is not null"
         return is_own and column is not None and not column.nullable
@@ -791,7 +768,6 @@ class _StatementReader:
             raise NoQuestion(*_why_not(part))
 
     def _flag(self, part: exp.Expr, *, is_negated: bool) -> QuestionCondition | None:
-        """A boolean column alone, or with IS TRUE or IS FALSE."""
         is_test = isinstance(part, exp.Is) and isinstance(part.expression, exp.Boolean)
         column = part.this.unnest() if is_test else part
         if not isinstance(column, exp.Column) or self.scope.place(column)[1].kind.name != "boolean":
@@ -802,7 +778,6 @@ class _StatementReader:
         return QuestionCondition(self.scope.path(column), "=", value=value)
 
     def _either(self, part: exp.Or) -> QuestionCondition:
-        """An OR that is equivalent to one condition."""
         one = without_or(part)
         if one is None:
             raise NoQuestion(*_why_not(part))
@@ -812,7 +787,7 @@ class _StatementReader:
         return self._listed(one) if isinstance(one, exp.In) else self._row_compared(one)
 
     def _row_compared(self, part: exp.Expr) -> QuestionCondition:
-        """(a, b) < (?, ?)."""
+        """Read (a, b) < (?, ?)."""
         columns, values = (
             [each.unnest() for each in side.expressions] if isinstance(side, exp.Tuple) else []
             for side in (part.this, part.expression)
@@ -833,7 +808,7 @@ class _StatementReader:
         return QuestionCondition(paths[0], bound, tuple(numbers), then=tuple(paths[1:]))
 
     def _begun(self, part: exp.Expr) -> QuestionCondition:
-        """LIKE with a parameter followed by '%': texts with that prefix."""
+        """Read LIKE with a parameter followed by '%'."""
         value = part.expression.unnest() if isinstance(part, exp.Like) else part
         pair = (value.this, value.expression) if isinstance(value, exp.DPipe) else tuple(value.expressions)
         is_begin = len(pair) == 2 and isinstance(pair[1], exp.Literal) and pair[1].name in ("%", "%%")
@@ -878,7 +853,7 @@ class _StatementReader:
         return QuestionCondition(path, bound, value=_constant(value))
 
     def _lowered(self, value: exp.Expr, function: type[exp.Expr]) -> exp.Expr:
-        """The parameter, which is case-insensitive from here on, as the key is."""
+        """The parameter, case-insensitive as the key is."""
         parameter = value.copy()
         value.replace(function(this=parameter))
         self.is_rewritten = True
@@ -886,7 +861,6 @@ class _StatementReader:
         return parameter
 
     def _given(self, column: exp.Column, value: exp.Expr) -> exp.Expr:
-        """The value; a time computed by SQL, such as NOW() - INTERVAL '7 days', becomes a parameter."""
         is_time = self.scope.place(column)[1].kind.name in ("timestamp", "date")
         inner = value.this if isinstance(value, exp.Cast) else value
         is_computed = isinstance(inner, (exp.Func, exp.Add, exp.Sub)) and not _is_value(inner)
@@ -963,7 +937,7 @@ class _StatementReader:
         return self._once(select, outputs)
 
     def _once(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[Path, ...]:
-        """Each column once: a parent's key is the child's column that refers to it."""
+        """A parent's key is the child's column that refers to it."""
         if len(set(outputs)) == len(outputs):
             return tuple(outputs)
         order = select.args.get("order")
@@ -994,7 +968,6 @@ class _StatementReader:
         return descends == (sqlglot_dialect(self.facts.dialect).NULL_ORDERING == "nulls_are_large")
 
     def _has_null(self, path: Path) -> bool:
-        """Whether the column may be NULL; a parent's may, if the row has no parent."""
         column = self.scope.tables[self.scope.root].column(path[1])
         return bool(path[0]) or column is None or column.nullable
 
@@ -1033,7 +1006,6 @@ class _StatementReader:
         conditions: Sequence[QuestionCondition],
         order: Sequence[tuple[Path, bool]],
     ) -> tuple[Joined, ...]:
-        """The parents whose columns are read, and those between."""
         read = {
             alias
             for alias, _ in (
@@ -1052,7 +1024,6 @@ class _StatementReader:
     def _of_parents(
         self, total: OfParents, conditions: Sequence[QuestionCondition], *, is_grouped: bool
     ) -> StatementQuestion:
-        """The same question, for the parents."""
         asked = {condition.path[1]: condition for condition in conditions}
         params = {name: self.params[int(condition.params[0])] for name, condition in asked.items()}
         pairs = [(own, theirs) for own, theirs in total.total.on if asked]
@@ -1078,7 +1049,6 @@ _SAID = {"this", "expression", "negate", "low", "high", "expressions", "query"}
 
 
 def _positive(part: exp.Expr) -> tuple[exp.Expr, bool]:
-    """The condition without NOT and parentheses around it, and whether it is negated."""
     is_negated = False
     while isinstance(part, (exp.Not, exp.Paren)):
         is_negated ^= isinstance(part, exp.Not)
@@ -1100,7 +1070,7 @@ _OR = "OR of different conditions: run one query for each, and merge their rows"
 
 
 def _why_not(part: exp.Expr) -> tuple[str, str]:
-    """(reason, details) for a condition that cannot be one on a key."""
+    """Return (reason, details) for a condition that cannot be one on a key."""
     if isinstance(part, exp.ILike):
         return ("case", "") if isinstance(part.expression.unnest(), exp.DPipe) else ("search", _ILIKE)
     if part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo):
@@ -1109,7 +1079,6 @@ def _why_not(part: exp.Expr) -> tuple[str, str]:
 
 
 def _uncast(side: exp.Expr) -> exp.Expr:
-    """A column without a cast to text, which does not change its text."""
     side = side.unnest()
     is_text = isinstance(side, exp.Cast) and side.to.is_type(*exp.DataType.TEXT_TYPES)
     inner = side.this.unnest() if is_text else side
@@ -1121,7 +1090,7 @@ def _is_value(side: exp.Expr) -> bool:
 
 
 def parameter_of(value: exp.Expr) -> str:
-    """The name of the parameter, inside any casts; '' for anything else."""
+    """Return the parameter's name, also inside casts; '' for anything else."""
     value = value.unnest()
     while isinstance(value, exp.Cast):
         value = value.this.unnest()
@@ -1129,7 +1098,6 @@ def parameter_of(value: exp.Expr) -> str:
 
 
 def mark_of(value: exp.Expr) -> int | None:
-    """The number of a parameter from `marked`; None for anything else."""
     name = parameter_of(value)
     number = name.removeprefix(_MARK)
     return int(number) if number != name and number.isdecimal() else None

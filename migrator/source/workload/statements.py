@@ -58,8 +58,8 @@ _ROWS_OF_VALUES = re.compile(r"(?<=\))(?:\s*,\s*\([^()]*\))+")
 
 
 def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
-    """Each form of a statement once, with all its calls. Constants and lists become parameters, so no value remains except
-    the day of an open end.
+    """Each form once, with all its calls. Constants and lists become parameters, so only the day of an open end
+    remains.
 
     Ignores white space and the case of keywords.
     """
@@ -73,7 +73,7 @@ def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
 
 
 def _together(one: Statement, other: Statement) -> Statement:
-    """Two of one form as one, independent of their order."""
+    """Merge two of one form, independent of their order."""
     rates = [statement.per_s for statement in (one, other) if statement.per_s is not None]
     budgets = [statement.p99_ms for statement in (one, other) if statement.p99_ms is not None]
     asking = {who for statement in (one, other) for who in statement.who.split("; ") if who}
@@ -91,8 +91,8 @@ def _together(one: Statement, other: Statement) -> Statement:
 
 
 def without_values(sql: str, dialect: str) -> str:
-    """The statement without comments, with ? for texts and compared numbers, and one per list; in one that writes or sets
-    something, ? for every number. A text without an end, and everything after it, becomes CUT.
+    """The statement without comments, with ? for texts and compared numbers, and one per list; ? for every
+    number in a write. A text without an end, and everything after it, becomes CUT.
     """
     engine = engine_of(dialect)
     texts = ("'", "E'", "e'", "$", *(['"'] if engine.sql.quote == "`" else []))
@@ -134,7 +134,6 @@ _OPERATOR = re.compile(r"\s*(?<![-+*/<>=~!@#%^&|?])(<=|>=|<>|!=|=|<|>)(?![-+*/<>
 
 
 def spelled(sql: str, dialect: str) -> str:
-    """The statement in canonical form: keywords in upper case, and single spaces."""
     return _outside_names(sql, dialect, _spelled).strip()
 
 
@@ -146,7 +145,6 @@ def _spelled(part: str) -> str:
 
 
 def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
-    """The statement with the parts outside quotes changed."""
     pieces, done = list[str](), 0
     for match in engine_of(dialect).statements.quotes.finditer(sql):
         pieces += [change(sql[done : match.start()]), match[0]]
@@ -160,7 +158,7 @@ _OURS = re.compile(r"migrator_|\bFROM\s+\S+(?:\s*\.\s*\S+)?\s+AS\s+[`\"]?root\b"
 
 
 def is_ours(sql: str) -> bool:
-    """Whether the statement is migrator's own; those of patterns are the application's."""
+    """Whether it is migrator's own; statements of patterns are the application's."""
     return _OURS.search(sql) is not None
 
 
@@ -168,7 +166,7 @@ _OTHERWISE = "give a file of the service's questions with --statements FILE, or 
 
 
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
-    """The statements that the source's server recorded since its figures were last reset.
+    """Since the server's figures were last reset.
 
     Raises: SettingsError with the fix if it records none, or this user may not read them.
     """
@@ -207,10 +205,10 @@ STATEMENTS_TAKE = "--statements takes a file of SQL, auto or none"
 
 
 def statements_of(text: str, dialect: str) -> list[Statement]:
-    """The statements of a file of SQL, each form once.
+    """Each form once.
 
-    The rate comes from a preceding comment such as `-- 12.5/s` or `-- 300/min`, else one call; a word before the rate, or
-    alone in the comment, is the statement's name.
+    The rate comes from a preceding comment such as `-- 12.5/s` or `-- 300/min`, else one call; a word before
+    the rate, or alone in the comment, is the statement's name.
     """
     return merged(_written(text, dialect), dialect)
 
@@ -234,7 +232,6 @@ _NAME = re.compile(rf"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?
 
 
 def _written(text: str, dialect: str) -> Iterator[Statement]:
-    """Statements between semicolons, without their comments. Raises: SettingsError for a rate of an unknown unit."""
     rate: float | None = None
     name, pieces, done, line, begun = "", list[str](), 0, 1, 0
     for match in re.finditer(rf"{engine_of(dialect).statements.quotes.pattern}|;|\Z", text):
@@ -255,7 +252,6 @@ def _written(text: str, dialect: str) -> Iterator[Statement]:
 
 
 def _told(comment: str, rate: float | None, name: str, line: int) -> tuple[float | None, str]:
-    """The rate and the name in a comment, else the earlier ones."""
     comment = comment.strip("-#/* \n")
     said, named = _RATE.search(comment), _NAME.match(comment)
     new = named["name"] if named is not None and named["name"] else ""
@@ -265,14 +261,13 @@ def _told(comment: str, rate: float | None, name: str, line: int) -> tuple[float
 
 
 def _per_s(number: str, unit: str) -> float | None:
-    """Calls a second; None for a unit that is not known."""
     unit = unit.lower()
     seconds = _UNITS_S.get(unit) or _UNITS_S.get(unit.removesuffix("s"))
     return None if seconds is None else float(number) / seconds
 
 
 def file_text(path: Path, taken: str = STATEMENTS_TAKE) -> str:
-    """The text of a file. Raises: SettingsError if it cannot be read, or is too large; `taken`: what the option takes."""
+    """Raises: SettingsError if the file cannot be read, or is too large. `taken`: for the message."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > LARGEST_FILE:
@@ -291,7 +286,7 @@ _WRITING = frozenset({"insert", "update", "delete", "replace"})
 
 
 class _StatementChange(Struct, frozen=True):
-    """One statement's writes. `columns`: those that an update sets, by real name."""
+    """`columns`: those that an update sets, by real name."""
 
     table: str
     columns: tuple[str, ...]
@@ -299,7 +294,6 @@ class _StatementChange(Struct, frozen=True):
 
 
 def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRates:
-    """From statements with calls per second; each is assumed to change one row."""
     changes = _changes(statements, facts)
     if not changes:
         return WriteRates(why="no statement of the file writes")
@@ -312,7 +306,6 @@ def told_writes(statements: Iterable[Statement], facts: SchemaFacts) -> WriteRat
 
 
 def _changes(statements: Iterable[Statement], facts: SchemaFacts) -> list[_StatementChange]:
-    """Those that can be parsed and write to a table of the source."""
     read = (_change(statement, facts) for statement in statements)
     return [change for change in read if change is not None]
 
@@ -368,8 +361,6 @@ class Listed(Struct, frozen=True):
 
 
 class _Line(Struct, frozen=True):
-    """One question: its line number, and its cells by column."""
-
     number: int
     cells: dict[str, str]
 
@@ -387,7 +378,7 @@ class _List:
 
 
 def listed_questions(text: str, file: Path, dialect: str) -> Listed:
-    """The questions of the file, Markdown if it is called .md, else CSV.
+    """Markdown if the file is called .md, else CSV.
 
     Raises: MappingError with all its faults.
     """
@@ -435,7 +426,6 @@ def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_L
 
 
 def _csv(text: str) -> list[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row; separated by commas, semicolons or tabs, as in the head."""
     text = text.removeprefix("\ufeff")
     head = text.split("\n", 1)[0]
     rows, begun = list[tuple[int, list[str]]](), 1
@@ -454,7 +444,6 @@ def _csv(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _markdown(text: str) -> list[tuple[int, list[str]]]:
-    """The same for the first table that has one of our columns; SQL may be in backquotes."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
@@ -492,7 +481,6 @@ def _statement(reading: _List, line: _Line) -> Statement:
 
 
 def _rate(reading: _List, line: _Line) -> tuple[float, float | None]:
-    """(calls, calls a second if given)."""
     text = line.cells.get("rate", "")
     match = _FREQUENCY.fullmatch(text)
     if not text or text.lower() in _WORDS_OF_RATES:

@@ -23,8 +23,8 @@ FanOutColumns = tuple[str, tuple[str, ...]]
 
 
 def figures_of(first_rows: FirstRows, facts: SchemaFacts, wanted: Wanted, rows_exact: int) -> Figures:
-    """The wanted figures. A table of more than `rows_exact` rows is not read as a whole: only its key's numbers are known,
-    and a minimum of its rows.
+    """A table of more than `rows_exact` rows is not read as a whole: only its key's numbers are known, and a
+    minimum of its rows.
     """
     measuring = _Measuring(first_rows, facts)
     rows = measuring.rows(rows_exact)
@@ -40,15 +40,12 @@ def figures_of(first_rows: FirstRows, facts: SchemaFacts, wanted: Wanted, rows_e
 
 
 class _Measuring:
-    """Queries one kind of figures after another."""
-
     def __init__(self, first_rows: FirstRows, facts: SchemaFacts) -> None:
         self._first_rows = first_rows
         self._tables = {name: facts.tables[name] for name in sorted(facts.tables)}
         self._quoted = Speller("", facts.dialect).quoted
 
     def rows(self, rows_exact: int) -> dict[str, int]:
-        """Rows of each table, counted up to one more than `rows_exact`."""
         some = (
             f"SELECT 1 AS one_row FROM {self._table(name)} LIMIT {rows_exact + 1}" for name in self._tables
         )
@@ -58,7 +55,6 @@ class _Measuring:
     def spans(
         self, wanted: Mapping[str, Sequence[str]], small: Set[str]
     ) -> dict[tuple[str, str], NumberSpan]:
-        """Of the wanted columns; for a large table only of the first column of its key."""
         chosen = {
             name: [
                 column
@@ -76,7 +72,6 @@ class _Measuring:
         }
 
     def filled(self, wanted: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-        """Those of the columns without NULL in any row."""
         chosen = {name: columns for name, columns in wanted.items() if columns}
         selects = [self._select(name, "COUNT(*) - COUNT({0})", columns) for name, columns in chosen.items()]
         return [
@@ -87,7 +82,6 @@ class _Measuring:
         ]
 
     def totals(self, wanted: Sequence[TotalColumn]) -> dict[TotalColumn, NumberSpan]:
-        """The minimum and maximum sum of each column over grouped rows, which also bound MIN and MAX."""
         values = self._first_rows([self._total(*total) for total in wanted])
         spans = {}
         for total, (least, lowest, most) in zip(wanted, values, strict=True):
@@ -102,7 +96,6 @@ class _Measuring:
         return f"SELECT MIN(total), MIN(least), MAX(total) FROM ({grouped}) AS migrator_totals"
 
     def fan_outs(self, wanted: Sequence[FanOutColumns]) -> dict[FanOutColumns, int]:
-        """The maximum number of rows with the same values of the columns."""
         rows = self._first_rows([self._fan_out(*columns) for columns in wanted])
         return {columns: int(row[0] or 0) for columns, row in zip(wanted, rows, strict=True)}
 
@@ -128,7 +121,6 @@ class _Measuring:
 
 
 def _whole(value: Any) -> int | None:
-    """The number rounded away from zero; None for NULL, and for other types."""
     if value is None or isinstance(value, (str, bytes)):
         return None
     number = Decimal(str(value))
@@ -144,9 +136,9 @@ _VIEW = "it stands behind a view"
 def fan_outs(
     ask: Ask, dialect: str, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
 ) -> list[FanOut]:
-    """For each table that the plans read and each entity that reads it. `rows`: of each entity; rows of an entity with more
-    than `rows_exact` are not grouped.
+    """Fan-outs of each table that the plans read, by entity.
 
+    `rows`: of each entity; an entity with more than `rows_exact` is not grouped.
     Raises: the source's errors, except for a statement that exceeds its time limit.
     """
     by_name = {plan.entity.name: plan for plan in plans}
@@ -185,13 +177,13 @@ def _uncounted(captured: Captured, lookup: Lookup, why: str) -> FanOut:
 
 
 class _Counting(Struct, frozen=True):
-    """Groups rows of an entity by the values that join them to a table."""
+    """Groups an entity's rows by the values that join them to a table."""
 
     ask: Ask
     quoted: Callable[[str], str]
 
     def counted(self, table: TableFacts, lookup: Lookup, plan: EntityPlan) -> list[tuple[float, float]]:
-        """(rows of the entity, number of the table's rows that are in so many), for all rows of the table."""
+        """Return (rows of the entity, number of the table's rows with so many) for the whole table."""
         all_rows = int(self.ask(f"SELECT COUNT(*) FROM {self._table(table)}", {})[0][0])
         grouped = self._grouped(lookup, plan)
         select = f"SELECT roots, COUNT(*) FROM ({grouped}) AS migrator_fan_outs GROUP BY roots"
@@ -200,7 +192,6 @@ class _Counting(Struct, frozen=True):
         return [*counted, (0.0, max(0.0, in_none))]
 
     def _grouped(self, lookup: Lookup, plan: EntityPlan) -> str:
-        """SELECT of each group's number of the entity's rows."""
         collection = lookup.collection
         joins = plan.joins if collection is None else collection.joins
         start = plan.table if collection is None else collection.table
@@ -221,7 +212,6 @@ class _Counting(Struct, frozen=True):
         return f"SELECT {counted} AS roots FROM {text} WHERE {some} GROUP BY {', '.join(columns)}"
 
     def _together(self, columns: Sequence[str]) -> str:
-        """One expression for several columns: only MySQL counts several columns directly."""
         return columns[0] if len(columns) == 1 else f"CONCAT({', '.join(_with_commas(columns))})"
 
     def _alias(self, alias: str) -> str:
@@ -241,7 +231,6 @@ def _with_commas(columns: Sequence[str]) -> Iterator[str]:
 
 
 def _way(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
-    """The joins that lead to the alias, the first one first."""
     by_alias = {join.alias: join for join in joins}
     way: list[JoinPlan] = []
     while alias:

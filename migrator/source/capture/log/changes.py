@@ -17,8 +17,9 @@ from migrator.source.engines.ddl import spelling_of
 
 
 class MarkedTable(Struct, frozen=True):
-    """`columns`: (written name, real name) of those in images. `watched`: real names; None: any update is marked. `words`:
-    as from spelling_of().
+    """`columns`: written and real names of those in images.
+    `watched`: real names; None: any update is marked.
+    `words`: as from spelling_of().
     """
 
     name: str
@@ -40,7 +41,6 @@ def marked_table(captured: Captured) -> MarkedTable:
 
 
 def tables_text(tables: Sequence[Captured]) -> str:
-    """The tables as JSON, in one canonical form."""
     made = {}
     for table in map(marked_table, tables):
         made[table.name] = {
@@ -67,7 +67,7 @@ def tables_of(text: str) -> dict[str, MarkedTable]:
 
 
 class Unchanged:
-    """A value that the log omits because the UPDATE did not change it."""
+    """An unchanged value, which the log omits."""
 
 
 UNCHANGED = Unchanged()
@@ -77,8 +77,8 @@ Row: TypeAlias = tuple[Value, ...]
 
 
 class RowChange(Struct, frozen=True):
-    """A change of one row. `old`: None if the log does not contain it; `old_is_key`: it contains only the identity's
-    columns, and NULL in all others.
+    """`old`: None if not in the log.
+    `old_is_key`: `old` has only the identity's columns, and NULL in all others.
     """
 
     kind: Literal["insert", "update", "delete"]
@@ -89,7 +89,7 @@ class RowChange(Struct, frozen=True):
 
 
 class MarkColumn(Protocol):
-    """A column as the log describes it. `is_key`: the old image contains it."""
+    """A column in the log. `is_key`: the old image contains it."""
 
     @property
     def name(self) -> str: ...
@@ -97,13 +97,10 @@ class MarkColumn(Protocol):
     @property
     def is_key(self) -> bool: ...
 
-    def written(self, value: bytes) -> str:
-        """The value as triggers write it: a word, a colon and its text."""
+    def written(self, value: bytes) -> str: ...
 
 
 class MarkRelation(Protocol):
-    """A table as the log describes it."""
-
     @property
     def columns(self) -> Sequence[MarkColumn]: ...
 
@@ -112,18 +109,16 @@ class MarkRelation(Protocol):
 
 
 def whole_table(table: MarkedTable, at: float) -> KeptMark:
-    """A mark for a possible change of every row of the table."""
     return KeptMark(table.name, None, None, at)
 
 
 class RelationMarks(Struct, frozen=True, dict=True):
-    """Makes marks from changes of one relation as the log describes it: `table` or one of its partitions."""
+    """Makes marks from the log's changes of `table` or one of its partitions."""
 
     table: MarkedTable
     relation: MarkRelation
 
     def kept(self, change: RowChange, at: float) -> KeptMark | None:
-        """None if no watched column changed."""
         if self._is_unwatched(change):
             return None
         # In the image of a key all other columns are NULL, even if they have values.
@@ -138,7 +133,6 @@ class RelationMarks(Struct, frozen=True, dict=True):
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """By real name."""
         return {column.name: place for place, column in enumerate(self.relation.columns)}
 
     @cached_property
@@ -148,8 +142,10 @@ class RelationMarks(Struct, frozen=True, dict=True):
     def _image(
         self, places: Mapping[str, int], row: Row | None, other: Row | None, other_key: Row | None
     ) -> _Image | None:
-        """The image; columns that are not in the log are omitted, and a mark without them becomes a finding. `other`,
-        `other_key`: rows with values that this row may omit, for any column and for one of the identity.
+        """Omits columns that are not in the log; a mark without them becomes a finding.
+
+        `other`, `other_key`: rows with values that this row may omit, for any column and for one of the
+        identity.
         """
         if row is None:
             return None

@@ -30,7 +30,7 @@ from migrator.source.sql.transactions import Writing
 
 
 class LogCapture(SqlCapture):
-    """SqlCapture of a source that also supports capture from its log. `marks`: those that the log is copied to."""
+    """SqlCapture of a source that also supports capture from its log."""
 
     means_of_log: str
     """The means of capture, for messages."""
@@ -58,25 +58,22 @@ class LogCapture(SqlCapture):
 
     @abstractmethod
     def _faults(self, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
-        """Why the log of this server, or of these tables, cannot be captured, each with the fix."""
+        """Reasons against capture from the log, each with the fix."""
 
     @abstractmethod
     def _begin_steps(
         self, connection: Connection, ddl: Ddl, tables: Sequence[Captured], place: LogPlace | None, lost: str
     ) -> Iterator[Step]:
-        """Steps until all changes of the tables can be read from the place on."""
+        """Steps until all changes after the place can be read."""
 
     def _end_steps(self, connection: Connection) -> Iterator[Step]:
-        """Steps that remove the server's objects for our reader, except our own tables."""
         return iter(())
 
     @abstractmethod
     def _unlogged(
         self, connection: Connection, ddl: Ddl, place: LogPlace, tables: Sequence[Captured]
     ) -> Mapping[str, TableCapture]:
-        """By table, the state of those whose changes are not fully in the log; includes tables that are logged for us but
-        not captured.
-        """
+        """State of tables whose changes are not fully in the log, by table."""
 
     # ── capture ──
 
@@ -195,8 +192,6 @@ class LogCapture(SqlCapture):
         return [step, *(step for step in self._log_away() if step.statements != (forget,))]
 
     def _log_away(self) -> list[Step]:
-        """The server's objects go first: it may keep its log for them."""
-
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             place = self._marks.reader.log.place(connection, ddl)
             steps = [Step("", (_forget(ddl),))] if place is not None else []
@@ -229,8 +224,8 @@ def _kept_steps(
     place: LogPlace | None,
     lost: str,
 ) -> Iterator[Step]:
-    """Steps that store the tables' columns for marks, one table at a time; they come first, because changes of an unlisted
-    table are skipped.
+    """Steps that store the tables' columns, one table at a time. They come first: changes of an unlisted table
+    are skipped.
     """
     if place is None or lost:
         return
@@ -252,7 +247,7 @@ def _renaming(ddl: Ddl, place: LogPlace | None, lost: str) -> Iterator[Step]:
 
 
 def _from_others(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[Step]:
-    """Take over from triggers or services. Both leave marks for a moment: an extra mark is harmless."""
+    """Triggers or services, and the log, both leave marks for a moment: an extra mark is harmless."""
     if not has_tables(connection, ddl):
         return
     marked_by = connection.execute(sa.text(f"SELECT marked_by FROM {ddl.ticket} WHERE id = 1")).scalar()

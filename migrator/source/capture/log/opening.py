@@ -21,8 +21,8 @@ def open_captured(
     wait: Callable[[float], None],
     is_over: Callable[[], bool],
 ) -> tuple[SqlCapture, SqlMarks, SqlActivity]:
-    """Capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether no relay needs
-    to read the log.
+    """Open capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether
+    no relay needs to read the log.
     """
     if not writing.kind.capturing.log:
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)

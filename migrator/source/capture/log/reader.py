@@ -25,7 +25,7 @@ from migrator.source.sql.transactions import Writing
 
 
 class Position(Protocol):
-    """A position in the log. `a >= b`: whether everything before b is before a."""
+    """`a >= b`: everything before b is before a."""
 
     def __ge__(self, other: Any, /) -> bool: ...
 
@@ -54,15 +54,15 @@ class LogPlace(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """Marks of a committed transaction. `transaction`: as in Log.keep; None: it left none."""
+    """`transaction`: as in Log.keep; None: it left no marks."""
 
     marks: Sequence[KeptMark] = ()
     transaction: Hashable = None
 
 
 class Passed(Struct, frozen=True):
-    """Everything before `position` was received. `at`: commit time at that position. `is_asked`: a process waits until what
-    was received is stored.
+    """Everything before `position` was received. `at`: commit time there. `is_asked`: a process waits until it
+    is stored.
     """
 
     position: Any
@@ -78,55 +78,50 @@ class LogInUseError(SourceError):
 
 
 class LogStream(Protocol):
-    """The log after a position. For one thread at a time."""
+    """A log after a position. For one thread at a time."""
 
     @property
-    def waits(self) -> bool:
-        """Whether nothing comes until the last messages are confirmed."""
+    def waits(self) -> bool: ...
 
-    def begin(self, place: LogPlace) -> None:
-        """Raises: SourceError."""
+    def begin(self, place: LogPlace) -> None: ...
 
     def receive(self, wait_s: float) -> Received | None:
-        """The next message; None if none came in time. Raises: SourceError if the stream ended."""
+        """Return None if no message came in time. Raises: SourceError if the stream ended."""
 
-    def confirm(self, position: Any) -> None:
-        """Everything up to the position is stored."""
+    def confirm(self, position: Any) -> None: ...
 
     def ask(self) -> None:
-        """Make the next `receive` poll at once, or soon return how far the log was received."""
+        """Make the next `receive` poll at once, or soon return the position."""
 
     def close(self) -> None: ...
 
 
 class Log(Protocol):
-    """The log of a source's server. Its methods get a connection within a transaction."""
+    """The log of a source's server. Methods get a connection within a transaction."""
 
     def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
-        """None if the log is not captured."""
+        """Return None if the log is not captured."""
 
-    def loss(self, connection: Connection, place: LogPlace) -> str:
-        """Why changes may be missing from the rest of the log; '' if none is."""
+    def loss(self, connection: Connection, place: LogPlace) -> str: ...
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag: ...
 
-    def is_read(self, connection: Connection, place: LogPlace) -> bool:
-        """Whether a reader is using the log."""
+    def is_read(self, connection: Connection, place: LogPlace) -> bool: ...
 
     def ask(self, connection: Connection, ddl: Ddl) -> Position:
-        """A position after every change committed by now; a reader stores what it has up to there."""
+        """A position after every change committed by now; a reader then stores up to it."""
 
     def open(self, place: LogPlace) -> LogStream:
-        """An exclusive stream. Raises: LogInUseError; SourceError."""
+        """Open an exclusive stream. Raises: LogInUseError; SourceError."""
 
     def sees(self, connection: Connection, transactions: set[Any]) -> bool:
-        """Whether the transactions are visible to readings that begin now: a commit is in the log before others see it."""
+        """Whether readings that begin now see the transactions: a commit is in the log before others see it."""
 
     def keep(self, connection: Connection, ddl: Ddl, stream: Any, place: LogPlace, passed: Passed) -> bool:
-        """Write the position into the row; False if the row belongs to another reader or to other tables, or is missing."""
+        """Store the position; False if the row is missing or belongs to another reader or other tables."""
 
     def trial(self, ddl: Ddl) -> str:
-        """A statement that needs the rights of `keep`, and changes nothing."""
+        """A statement that needs the rights of `keep` and changes nothing."""
 
 
 MARKS_AT_ONCE = 2_000
@@ -145,7 +140,7 @@ class _ChangedError(Exception):
 
 @dataclass
 class _Opened:
-    """A stream, and what was read from it. `marks`: not stored yet; `passed`: the position up to which they are complete."""
+    """A stream and its marks. `marks`: not stored yet; complete up to `passed`."""
 
     stream: LogStream
     place: LogPlace
@@ -178,16 +173,14 @@ class LogReader:
         return self._opened is not None
 
     def place(self) -> LogPlace | None:
-        """The position in the log; None if it is not captured."""
         return self.writing.look("looking at the log's place", self.log.place)
 
     def ask(self) -> Position:
-        """As Log.ask."""
         return self.writing.write("asking the log's reader", self.log.ask)
 
     def turn(self, until: Position | None = None) -> bool:
-        """Copy what is available, for about TURN_S; `until`: wait so long for that position. False if another reader has
-        the log, or none should read.
+        """Copy for about TURN_S, or `until` that position. False if another reader has the log, or none should
+        read.
 
         Raises: LostRecordsError if the log misses changes; SourceError.
         """
@@ -245,14 +238,12 @@ class LogReader:
         return self._opened
 
     def _is_read(self, place: LogPlace) -> bool:
-        """Whether another reader has the log: a process that may not open a replication connection can wait for it."""
+        """A process that may not open a replication connection can wait for it."""
         return self.writing.look(
             "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
         )
 
     def _refuse_lost(self) -> LogPlace | None:
-        """The place. Raises: LostRecordsError."""
-
         def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
             place = self.log.place(connection, ddl)
             return place, "" if place is None else self.log.loss(connection, place)
@@ -297,7 +288,7 @@ class LogReader:
     def _store(self, opened: _Opened) -> bool:
         """Store marks and position in one transaction, then confirm: a crash between the two repeats marks.
 
-        False if one of their transactions is not visible yet: a read of its rows would still return the old ones.
+        False if a transaction is not visible yet: a read of its rows would still return the old ones.
         """
         marks, passed = opened.marks, opened.passed
 
@@ -322,7 +313,7 @@ class LogReader:
         return True
 
     def _look(self, opened: _Opened) -> None:
-        """Check the place, also while the log continues: a server may omit, without an error, what is no longer
+        """Check the place, also while the log continues: a server may silently omit tables that are no longer
         published.
         """
         opened.looked_at = self.clock()
@@ -355,10 +346,11 @@ _PAUSE_S = 0.1
 
 
 class LogMarks(SqlMarks):
-    """SqlMarks of a source with a log. A captured log is copied before marks are taken, and to its end before anything
-    relies on there being none; with triggers it is SqlMarks.
+    """SqlMarks of a source with a log, which is copied before marks are taken, and to its end before they are
+    counted.
 
-    `wait`: a pause, which raises Interrupted if the command is to end. `is_over`: whether no relay needs to read.
+    `wait`: a pause, which raises Interrupted if the command is to end. `is_over`: whether no relay needs to
+    read.
     """
 
     def __init__(
@@ -381,7 +373,6 @@ class LogMarks(SqlMarks):
         self._drained_at = float("-inf")
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Raises: LostRecordsError if the log misses changes, and as in SqlMarks."""
         self._drain_where_asked()
         # First: after a failure here, taken marks would wait for the end of their lease.
         now = self._clock()
@@ -401,7 +392,7 @@ class LogMarks(SqlMarks):
         return super().look(after, count, free=free)
 
     def state(self) -> MarksState:
-        """A log that is behind counts as a mark with the age of its lag."""
+        """The state; a log that is behind counts as a mark with the age of its lag."""
         self._drain_where_asked()
         is_behind = self._is_exact and not self._drains_within(EXACT_S)
         state, lag = super().state(), self.lag()
@@ -414,8 +405,6 @@ class LogMarks(SqlMarks):
         return replace(state, waiting=state.waiting + 1, oldest_age_s=max(state.oldest_age_s, lag.seconds))
 
     def lag(self) -> SlotLag | None:
-        """How far the log is behind; None if it is not captured."""
-
         def work(connection: Connection, ddl: Ddl) -> SlotLag | None:
             place = self.reader.log.place(connection, ddl)
             if place is None:
@@ -426,16 +415,14 @@ class LogMarks(SqlMarks):
         return self.writing.look("looking how far the log is copied", work)
 
     def drain(self) -> None:
-        """Wait until everything committed by now is among the marks, by any reader.
+        """Wait until any reader has copied everything committed by now.
 
         Raises: LostRecordsError; SourceError; Interrupted.
         """
         self._drains_within(float("inf"))
 
     def exact(self) -> LogMarks:
-        """Make further counts include everything committed before; if the log cannot be drained in time, it counts as a
-        mark.
-        """
+        """Marks whose counts include all earlier commits; a log that cannot be drained in time counts as a mark."""
         self._is_exact = True
         return self
 
@@ -476,7 +463,7 @@ class LogMarks(SqlMarks):
             self.drain()
 
     def _copy(self, until: Position | None = None) -> bool:
-        """Whether this thread has copied: it does not while another thread is copying."""
+        """Return False if another thread is copying."""
         if not self._copying.acquire(blocking=False):
             return False
         try:
@@ -488,7 +475,7 @@ class LogMarks(SqlMarks):
 
 
 class LogActivity(SqlActivity):
-    """SqlActivity of a source whose log may be captured: copies the rest of the log before it counts marks."""
+    """Copies the rest of the log before it counts marks."""
 
     def __init__(self, writing: Writing, marks: LogMarks) -> None:
         super().__init__(writing)

@@ -57,8 +57,6 @@ _FORMS: dict[str, tuple[str, str]] = {
 
 
 class MysqlDdl:
-    """`home`: the database that our tables are in."""
-
     # Exact for any session time zone, unlike UNIX_TIMESTAMP(NOW(6)).
     now = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6)"
     quoted = staticmethod(quoted)
@@ -126,8 +124,10 @@ class MysqlDdl:
         return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
 
     def _body(self, captured: Captured, event: str, note: str = "") -> str:
-        """One INSERT … VALUES: with SELECT it would keep the lock of the marks' ids until the service's statement ends, and
-        block all other writers (innodb_autoinc_lock_mode 1, MariaDB's default).
+        """One INSERT … VALUES.
+
+        With SELECT it would keep the lock of the marks' ids until the service's statement ends. That blocks
+        all other writers (innodb_autoinc_lock_mode 1, MariaDB's default).
         """
         columns, sides = columns_of(captured, captured.columns), EVENTS[event]
         targets = ", ".join(["table_name", *(IMAGES[side] for side in sides), "changed_at"])
@@ -138,13 +138,14 @@ class MysqlDdl:
 
 
 def _is_read(captured: Captured, column: Column) -> bool:
-    """Whether it is an ENUM, a SET or generated, and items are made of it."""
     read = captured.watched is None or column.name in (*captured.columns, *captured.watched)
     return read and column.sql is None and bool(column.words)
 
 
 def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:
-    """At most 64 characters, the server's limit. `whole`: with the full name of the event, not its first letter."""
+    """A name of at most 64 characters, the server's limit. `whole`: with the event's full name, not its first
+    letter.
+    """
     return f"migrator_{digest_of(table)}_{event if whole else event[0].lower()}_{digest}"
 
 
@@ -171,9 +172,7 @@ def _condition(captured: Captured) -> str:
 
 
 def _changed(column: Column) -> str:
-    """A comparison of texts by bytes, because a collation treats some as equal, and of times by instant, not by local
-    time.
-    """
+    """Compares texts by bytes, because a collation treats some as equal, and times by instant."""
     word = declared_word(column)
     old, new = (f"{side}.{quoted(column.real)}" for side in ("OLD", "NEW"))
     if word == "timestamp":
@@ -185,7 +184,7 @@ def _changed(column: Column) -> str:
 
 
 def declared_word(column: Column) -> str:
-    """int of `int(10) unsigned`."""
+    """Return int for `int(10) unsigned`."""
     return column.declared.lower().partition("(")[0].partition(" ")[0]
 
 
@@ -204,7 +203,7 @@ class Cascade(Struct, frozen=True):
     `name`: of the constraint.
     `columns`: (child's, parent's).
     `on_delete`, `on_update`: CASCADE and the like.
-    `index`: an index of the child that begins with these columns; '' if it has none.
+    `index`: begins with these columns; '' if the child has none.
     """
 
     child: Name
@@ -225,7 +224,6 @@ Chain = tuple[Cascade, ...]
 
 
 def cascades(connection: Connection) -> list[Cascade]:
-    """All foreign keys with actions that the user can see, in every database."""
     keys: dict[tuple[str, str, str], list[sa.Row[tuple[str, ...]]]] = {}
     indexes = _indexes(connection)
     for row in connection.execute(QUERIES["cascades"]):
@@ -255,7 +253,6 @@ def _indexes(connection: Connection) -> Indexes:
 
 
 def _index_of(columns: Sequence[str], indexes: Mapping[str, Sequence[str]]) -> str:
-    """The narrowest index that begins with the columns; InnoDB requires one for every foreign key."""
     leading = _folded(columns)
     fit = [(len(own), name) for name, own in indexes.items() if _folded(own)[: len(leading)] == leading]
     return min(fit)[1] if fit else ""
@@ -268,10 +265,7 @@ def _folded(names: Sequence[str]) -> list[str]:
 def circles(
     all_cascades: Sequence[Cascade], tables: Sequence[Captured], home: str
 ) -> list[tuple[str, Chain]]:
-    """Captured tables that deletions reach through a circle of foreign keys, with the circle.
-
-    The depth of a circle cannot be known beforehand.
-    """
+    """Captured tables that deletions reach through a circle of foreign keys, of unknown depth, with the circle."""
     circle_by_table: dict[Name, Chain] = {}
     for start in sorted({key.parent for key in all_cascades}):
         chains = list(_chains(all_cascades, start, None))
@@ -288,7 +282,6 @@ def circles(
 
 
 def covers(all_cascades: Sequence[Cascade], tables: Sequence[Captured], ddl: MysqlDdl) -> list[Trigger]:
-    """Triggers on parents, each covering all captured tables that the parent's changes reach."""
     captured = {_name(table, ddl.home): table for table in tables}
     return [
         trigger
@@ -305,7 +298,6 @@ def _name(captured: Captured, home: str) -> Name:
 def _reached(
     all_cascades: Sequence[Cascade], parent: Name, captured: Mapping[Name, Captured], kind: str
 ) -> list[tuple[Captured, Chain]]:
-    """Captured tables that a change of the parent reaches, with the chains to them."""
     referred = frozenset(name for key in all_cascades if key.parent == parent for name in _folded(key.theirs))
     goes = _chains(all_cascades, parent, None)
     moves = _chains(all_cascades, parent, referred, updated=frozenset({parent}))
@@ -323,11 +315,12 @@ def _chains(
     above: Chain = (),
     updated: frozenset[Name] = frozenset(),
 ) -> Iterator[Chain]:
-    """Every chain of cascades that follows when rows of the table are deleted (`changed` None) or these columns change.
+    """Every chain of cascades when rows are deleted (`changed` None) or these columns change.
 
-    Columns and actions are followed, so two tables that refer to each other by different columns make no circle.
-    `updated`: tables that the chain has updated already; InnoDB updates none of them again and fails the statement, as
-    RESTRICT does. A chain that comes to a deletion a second time ends there (`_is_circle`).
+    Columns and actions are followed, so two tables that refer to each other by different columns make no
+    circle.
+    `updated`: tables that InnoDB does not update again: it fails the statement, as RESTRICT does. A chain
+    that comes to a deletion a second time ends there (`_is_circle`).
     Source: MariaDB and MySQL, storage/innobase/row/row0ins.cc, row_ins_cascade_ancestor_updates_table.
     """
     for key in all_cascades:
@@ -343,7 +336,6 @@ def _chains(
 
 
 def _after(key: Cascade, changed: frozenset[str] | None) -> frozenset[str] | None:
-    """The columns of the child that change when those of its parent do; None: the row is deleted."""
     rule = key.on_delete if changed is None else key.on_update
     if rule not in ACTS:
         return frozenset()
@@ -354,7 +346,6 @@ def _after(key: Cascade, changed: frozenset[str] | None) -> frozenset[str] | Non
 
 
 def _is_circle(chain: Chain) -> bool:
-    """Whether deletions come to a table from which rows were deleted already."""
     deletes = all(key.on_delete == "CASCADE" for key in chain)
     return deletes and chain[0].child in {key.parent for key in chain}
 
@@ -391,7 +382,6 @@ def _triggers(
 def _marked(
     captured: Captured, chain: Chain, side: str, insert: str, ddl: MysqlDdl, *, if_changed: bool
 ) -> str:
-    """A block that leaves a mark for each row that the chain reaches, if the key changed or the row is deleted."""
     leave = f"{insert}\n    VALUES ({literal(captured.name)}, migrator_image, {ddl.now})"
     with_index, without = (
         _SQL.text(
@@ -413,7 +403,6 @@ def _marked(
 
 
 def _deciding(chain: Chain) -> list[str]:
-    """The parent's columns whose change reaches the end of the chain: those that every foreign key in it passes on."""
     passed_on = set(_folded(chain[0].theirs))
     for key in chain[1:]:
         handed_on = [
@@ -424,7 +413,7 @@ def _deciding(chain: Chain) -> list[str]:
 
 
 def _select(captured: Captured, chain: Chain, side: str, tables: str) -> str:
-    """The captured rows (r0) that the changed row reaches through the tables between (r1, r2, …)."""
+    """The captured rows (r0) that the changed row reaches through r1, r2, …."""
     columns = columns_of(captured, captured.columns)
     links = " AND ".join(
         f"r{n}.{quoted(own)} = {side if n == len(chain) - 1 else f'r{n + 1}'}.{quoted(theirs)}"
@@ -437,7 +426,7 @@ def _select(captured: Captured, chain: Chain, side: str, tables: str) -> str:
 
 
 def _tables(chain: Chain, *, by_index: bool) -> str:
-    """The tables from the parent down, read in this order: another one would lock rows that are not below it."""
+    """Tables from the parent down: another order would lock rows that are not below it."""
     hints = [f" FORCE INDEX ({quoted(key.index)})" if by_index and key.index else "" for key in chain]
     names = [f"{quoted(key.child[0])}.{quoted(key.child[1])} AS r{n}" for n, key in enumerate(chain)]
     return " STRAIGHT_JOIN ".join(reversed([name + hint for name, hint in zip(names, hints, strict=True)]))
@@ -454,7 +443,6 @@ def home_of(ddl: Ddl) -> str:
 
 
 def _ddl(connection: Connection) -> MysqlDdl:
-    """Our tables are in the database that the URL names."""
     return MysqlDdl(str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one()))
 
 
@@ -544,7 +532,6 @@ def _decode(_: Connection, __: dict[int, int]) -> Decode:
 
 
 def _moment(seconds: str) -> datetime | str:
-    """The value of a TIMESTAMP; 0 seconds is the server's zero date, which the driver leaves as text."""
     number = Decimal(seconds)
     if not number:
         return "0000-00-00 00:00:00" + seconds[1:]

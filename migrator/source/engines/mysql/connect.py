@@ -39,7 +39,7 @@ _RAW = frozenset(
 
 
 def fetched(connection: Connection, statement: Executable, raw: frozenset[int]) -> RawPage:
-    """The rows of a SELECT, with the columns at these places as text; all as usual if one has another type."""
+    """Rows with the columns at these places as text; all as usual if one has another type."""
     driver: Any = connection.connection.driver_connection
     results: list[_Rows] = []
 
@@ -84,8 +84,6 @@ class BoundedSession(Session):  # type: ignore[misc]
 
 
 class _Streamed(MySQLResult):  # type: ignore[misc]
-    """The result of a statement whose rows are taken one by one."""
-
     connection: Any
 
     def __init__(self, connection: Any) -> None:
@@ -103,7 +101,7 @@ class _Streamed(MySQLResult):  # type: ignore[misc]
 
 
 class _Rows(MySQLResult):  # type: ignore[misc]
-    """The result of a statement. `raw`: places of columns as text; none if one of them has another type."""
+    """`raw`: places of columns as text; none if one of them has another type."""
 
     connection: Any
     converters: list[_Converter]
@@ -146,7 +144,6 @@ class _Rows(MySQLResult):  # type: ignore[misc]
         self.rows = tuple(rows)
 
     def _taken(self, packets: _Packets, rows: list[RowTree]) -> MysqlPacket:
-        """The packet after all rows, which are added to `rows`."""
         take = _taker(tuple((encoding, convert is not None) for encoding, convert in self.converters))
         converts = [convert for _, convert in self.converters]
         while True:
@@ -163,7 +160,7 @@ class _Rows(MySQLResult):  # type: ignore[misc]
 
 
 class _Packets:
-    """A connection's received bytes. `data`: bytes from `position` on; `text`: the same as Latin-1 text."""
+    """`data`: received bytes from `position` on; `text`: the same as Latin-1."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -171,12 +168,10 @@ class _Packets:
         self._left = getattr(driver, "answer_bytes", sys.maxsize)
 
     def is_part(self) -> bool:
-        """Whether the next packet is incomplete, and may become complete."""
         there = len(self.data) - self.position
         return there < 4 or (there < 4 + (size := self._size()) and size < MAX_PACKET_LEN)
 
     def receive(self) -> None:
-        """Add newly received bytes, at least one. Raises: as PyMySQL does."""
         there = len(self.data) - self.position
         missing = 4 + self._size() - there if there >= 4 else 0
         more = self.driver._read_bytes(missing) if missing > _AT_ONCE else self._read()
@@ -187,7 +182,7 @@ class _Packets:
         self.text, self.position = self.data.decode("latin-1"), 0
 
     def next(self) -> MysqlPacket:
-        """The next packet as PyMySQL has it; one of 16 MB or more comes in parts."""
+        """One of 16 MB or more comes in parts."""
         parts: list[bytes] = []
         while not parts or len(parts[-1]) == MAX_PACKET_LEN:
             while (there := len(self.data) - self.position) < 4 or there < 4 + self._size():
@@ -222,7 +217,7 @@ _LOST = "Lost connection to MySQL server during query"
 
 @functools.lru_cache(maxsize=500)
 def _taker(forms: tuple[tuple[str | None, bool], ...]) -> Callable[..., tuple[int, int]]:
-    """A function that reads complete rows in usual packets, and returns where it ended, with the next packet's number.
+    """A function that reads complete rows in usual packets; it returns its end, and the next packet's number.
 
     `forms`: each column's encoding (None for bytes), and whether its values are converted.
     """
@@ -277,7 +272,6 @@ def take(data, text, position, number, converts, append):
 
 
 def _long(data: bytes, values: Any, at: int) -> tuple[Any, int]:
-    """A value of more than 250 bytes, and the position of the next one."""
     width = _WIDTHS[data[at]]
     begin = at + 1 + width
     end = begin + int.from_bytes(data[at + 1 : begin], "little")
@@ -306,12 +300,10 @@ _TOLERANT_UTF8 = "migrator_tolerant_utf8"
 
 
 def from_text(type_code: int, text: str) -> Any:
-    """The value that our connections return for a column of this type (a FIELD_TYPE) sent as this text."""
     return arguments(None)["conv"][type_code](text)
 
 
 def arguments(password: str | None) -> dict[str, Any]:
-    """Arguments of every connection; the URL cannot change them."""
     options = {
         "charset": "utf8mb4",
         "use_unicode": True,
@@ -356,7 +348,7 @@ def prepare(connection: Session[Any], _: object, *, connection_options: Connecti
 
 
 def prepare_values(connection: Any, *, is_async: bool = False) -> None:
-    """Makes a connection (PyMySQL's or aiomysql's) return values as ours do; the attributes it sets are in values_of."""
+    """Make a connection (PyMySQL's or aiomysql's) return values as ours do; sets the attributes in values_of."""
     conversions = arguments(None)["conv"]
     connection.use_unicode = True
     setattr(connection, _encoding(is_async=is_async), _TOLERANT_UTF8)
@@ -365,7 +357,6 @@ def prepare_values(connection: Any, *, is_async: bool = False) -> None:
 
 
 def values_of(connection: Any, *, is_async: bool = False) -> dict[str, Any]:
-    """The present attributes of a connection that values depend on."""
     names = ("use_unicode", _encoding(is_async=is_async), "encoders", "decoders")
     return {name: getattr(connection, name) for name in names}
 
@@ -375,10 +366,11 @@ def _encoding(*, is_async: bool) -> str:
 
 
 def _limits(connection: Session[Any], connection_options: ConnectionOptions) -> Mapping[str, float]:
-    """Time limits as settings of the session, with the names of MariaDB or MySQL.
+    """Time limits as settings, with the names of MariaDB or MySQL.
 
-    Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
-    "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
+    Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference
+    Manual, "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle
+    connections.
     """
     of_mariadb = is_mariadb(str(connection.get_server_info()))
     with connection.cursor() as cursor:
@@ -398,7 +390,7 @@ def begin(connection: SqlConnection) -> None:
 
 
 def _zoned(text: str) -> Any:
-    """A TIMESTAMP in UTC, the session's time zone; text if Python has no value for it, as from PyMySQL."""
+    """Text if Python has no value for it, as from PyMySQL."""
     moment = converters.convert_datetime(text)
     return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
 
@@ -408,14 +400,15 @@ def _bits(data: bytes) -> int:
 
 
 def _literal(moment: datetime, mapping: Any = None) -> str:
-    """The SQL literal in UTC; PyMySQL's own function would drop the zone."""
+    """A literal in UTC; PyMySQL's own function would drop the zone."""
     return str(converters.escape_datetime(moment.astimezone(UTC) if moment.tzinfo else moment, mapping))
 
 
 def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
     """UTF-8 that decodes every byte, and encodes it again: utf8mb3 columns may contain half a surrogate pair.
 
-    So one such text refuses its row, and a key with it finds its row; PyMySQL's strict codec would fail the whole page.
+    Such a text refuses only its row, and a key with it finds its row; PyMySQL's strict codec would fail the
+    whole page.
     """
     if name != _TOLERANT_UTF8:
         return None

@@ -30,7 +30,6 @@ _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
 def _counts_found(driver: Any) -> bool:
-    """Whether CLIENT_FOUND_ROWS is set: SQLAlchemy sets it on every driver; PyMySQL and similar ones show their flags."""
     flags = getattr(driver, "client_flag", getattr(driver, "_client_flag", _FOUND_ROWS))
     return not isinstance(flags, int) or bool(flags & _FOUND_ROWS)
 
@@ -68,7 +67,6 @@ def _met(alias: str, columns: Sequence[str]) -> list[str]:
 
 
 def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
-    """Links of these databases, and of others whose tables are parents of theirs."""
     return Links(_acting(sa.inspect(connection), schemas))
 
 
@@ -81,7 +79,7 @@ def _folds_tables(connection: Connection) -> bool:
 
 
 def _acting(inspector: sa.Inspector, schemas: Iterable[str | None]) -> list[tuple[Place, Below]]:
-    """Foreign keys with actions, read database by database: a parent may be in another one, and have parents there."""
+    """Database by database: a parent may be in another one, and have parents there."""
     schemas_left, seen = list(schemas), set[str | None]()
     links: list[tuple[Place, Below]] = []
     while schemas_left:
@@ -178,7 +176,7 @@ OUTCOMES = base.Outcomes(
 
 @cache
 def _ansi_mysql() -> object:
-    """sqlglot's MySQL with the settings of our connections (ANSI_QUOTES): "name" is a name, as on the other engines."""
+    """sqlglot's MySQL with our connections' ANSI_QUOTES: "name" is a name, as on the other engines."""
     from sqlglot.dialects.mysql import MySQL  # only commands that parse SQL need it
 
     class AnsiMySQL(MySQL):
@@ -206,7 +204,7 @@ _FIRST_OF_HALF = "\udced"
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
-    """Convert a text that represents a number, bits or a time, and the short form of a FLOAT to its exact value."""
+    """Convert numbers, bits and times in texts, and the short form of a FLOAT, to their exact value."""
     if kind.name == "float" and kind.single:
         return base.single(Decimal(value))
     if not isinstance(value, str):

@@ -40,13 +40,14 @@ UCS2 = " character set ucs2"
 
 
 class HalfPairs(Struct, frozen=True):
-    """Such a text as a literal: MySQL accepts it in ucs2 alone. `digits`: of UTF-16, four a unit."""
+    """A text with half surrogate pairs as a literal: MySQL accepts it in ucs2 alone. `digits`: of UTF-16, four a
+    unit.
+    """
 
     digits: str
 
     @classmethod
     def of(cls, text: str) -> HalfPairs | None:
-        """None if the text, as our connections return it, has other bytes that are not UTF-8."""
         try:
             units = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogatepass")
         except UnicodeError:
@@ -55,7 +56,7 @@ class HalfPairs(Struct, frozen=True):
 
 
 def of_ucs2(digits: str) -> str:
-    """The text as our connections return it, with a surrogate pair as two halves."""
+    """The text with surrogate pairs as two halves, as from our connections."""
     units = "".join(chr(int(digits[at : at + 4], 16)) for at in range(0, len(digits), 4))
     return units.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 
@@ -72,7 +73,6 @@ _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)
 
 
 def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected:
-    """Tables and views of a schema (None: the default one)."""
     unreadable = list(catalogue.the_users(connection.scalars(QUERIES["unreadable"], {"schema": schema})))
     columns_by_table = {
         name: found for name, found in columns(connection, schema).items() if name not in unreadable
@@ -146,13 +146,13 @@ _OF_FOUR_BYTES = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 
 
 def _widest(collation: str | None) -> int:
-    """Maximum UTF-8 bytes of a character in a column: most character sets end at U+FFFF."""
+    """Maximum UTF-8 bytes of a character: most character sets end at U+FFFF."""
     characters = (collation or "").partition("_")[0]
     return {"ascii": 1}.get(characters, 4 if characters in _OF_FOUR_BYTES else 3)
 
 
 def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, str]]:
-    """(table, column) of MariaDB's JSON, which is LONGTEXT with a check; MySQL has a type for it."""
+    """MariaDB's JSON is LONGTEXT with a check; MySQL has a type for it."""
     if not getattr(connection.dialect, "is_mariadb", False):
         return set()
     pairs = set()
@@ -164,7 +164,7 @@ def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, 
 
 
 def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[str]]:
-    """Per table, the columns of its primary key. A prefix that is unique makes the whole column unique."""
+    """Primary keys by table. A unique prefix makes the whole column unique."""
     indexes = _unique_indexes(connection, schema)
     return {
         table: [part.column_name for part in by_name[_PRIMARY]]
@@ -174,7 +174,7 @@ def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[s
 
 
 def unique_columns(connection: Connection, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
-    """Per table, the columns of each other unique index of whole columns only; an expression has no column."""
+    """Unique indexes of whole columns only; an expression has no column."""
     by_table: dict[str, dict[tuple[str, ...], None]] = {}
     for table, indexes in _unique_indexes(connection, schema).items():
         for name, parts in indexes.items():
@@ -185,7 +185,6 @@ def unique_columns(connection: Connection, schema: str | None) -> dict[str, list
 
 
 def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
-    """By table, why the server does not keep its keys unique."""
     rows = connection.execute(QUERIES["unkept"], {"schema": schema})
     return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
 
@@ -197,7 +196,6 @@ def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dic
 def foreign_keys(
     connection: Connection, schema: str | None
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
-    """Per table, its foreign keys; `referred_schema` is None for a table of the same database."""
     return {
         table: [_foreign_key(name, parts) for name, parts in by_name.items()]
         for table, by_name in _grouped(connection, QUERIES["foreign_keys"], schema).items()
@@ -219,7 +217,6 @@ def _foreign_key(name: str, parts: list[sa.Row[Any]]) -> ReflectedForeignKeyCons
 def _grouped(
     connection: Connection, statement: sa.TextClause, schema: str | None
 ) -> dict[str, dict[str, list[sa.Row[Any]]]]:
-    """Per table and name of an index or a constraint, its columns in order."""
     by_table: dict[str, dict[str, list[sa.Row[Any]]]] = {}
     for row in connection.execute(statement, {"schema": schema}):
         by_table.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)

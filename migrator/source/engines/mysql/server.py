@@ -40,9 +40,7 @@ def _expected(names: Sequence[str], rows: Sequence[base.Row]) -> int | None:
 
 
 def _explain(dialect: sa.Dialect) -> str:
-    """The EXPLAIN that returns a table, with partitions; MySQL would otherwise follow explain_format, which is a tree in
-    9.7.
-    """
+    """EXPLAIN as a table: MySQL would otherwise follow explain_format, which is a tree in 9.7."""
     return "EXPLAIN PARTITIONS" if getattr(dialect, "is_mariadb", False) else "EXPLAIN FORMAT = TRADITIONAL"
 
 
@@ -72,7 +70,7 @@ _MYSQL_STATE = (
 
 
 def _gtid_verdict(state: str) -> Callable[[base.Mark, base.Ask], base.Verdict]:
-    """A server that does not replicate from the primary never gets its GTIDs, and so stays "behind"."""
+    """A server that does not replicate from the primary never gets its GTIDs, and stays "behind"."""
 
     def verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
         server, database, replayed, read_only = ask(state, {"position": mark.position})
@@ -92,7 +90,6 @@ def _gtid_verdict(state: str) -> Callable[[base.Mark, base.Ask], base.Verdict]:
 
 
 def replication(dialect: sa.Dialect) -> base.Replication:
-    """MariaDB's or MySQL's replication: their positions have different forms."""
     return _OF_MARIADB if getattr(dialect, "is_mariadb", False) else _OF_MYSQL
 
 
@@ -134,7 +131,6 @@ _DENIED = (1044, 1142, 1227)
 
 
 def is_denied(error: DBAPIError) -> bool:
-    """Whether the server refused it for a missing right."""
     return getattr(error.orig, "args", ("",))[0] in _DENIED
 
 
@@ -142,7 +138,6 @@ Result = TypeVar("Result")
 
 
 def _unless_denied(execute: Callable[[], Result]) -> Result | None:
-    """The result; None if the server rejects the statement for a missing right."""
     try:
         return execute()
     except DBAPIError as error:
@@ -165,7 +160,6 @@ def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
 
 
 def _may_count(connection: Connection) -> bool:
-    """Whether the server counts changes by table and this user may read the counts."""
     if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
         return False
     trial = {"schema": "", "name": ""}
@@ -195,7 +189,6 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
 
 
 def _sees_all(connection: Connection) -> bool:
-    """Whether information_schema shows this user the rights of others."""
     trial = "SELECT 1 FROM mysql.tables_priv LIMIT 0"
     return _unless_denied(lambda: connection.exec_driver_sql(trial)) is not None
 
@@ -234,7 +227,6 @@ ERRORS = base.Errors(_reasons, _is_connecting, lambda _: None)
 
 
 def _prepare(connection: Any) -> None:
-    """A key of 0 is a key, not a request for the next number; and our triggers that refuse other writers let it pass."""
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',NO_AUTO_VALUE_ON_ZERO')")
         cursor.execute("SET @migrator_reverse = DATABASE()")
@@ -274,7 +266,7 @@ def _refusal(error: BaseException) -> RefusalKind | None:
 
 
 def _move_counters(connection: Connection, table: TableFacts) -> None:
-    """MariaDB's sequences: SETVAL moves one up alone. InnoDB moves AUTO_INCREMENT past each number that is inserted."""
+    """Move MariaDB's sequences: SETVAL only moves up. InnoDB moves AUTO_INCREMENT past each inserted number."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
     for name, default in connection.execute(
@@ -317,8 +309,8 @@ def _needed(
     captured: Collection[base.Place],
     written: Collection[base.Place],
 ) -> Iterator[base.Grant]:
-    """A trigger runs with the rights of the user that created it, which reads the changed row's columns; and existing
-    triggers are shown only to users who may create some.
+    """A trigger runs with its creator's rights, who reads the changed row's columns; existing triggers are shown
+    only to users who may create some.
     """
     home = str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one())
     for name, rights in (("migrator_ticket", role.ticket), ("migrator_mark", role.mark)):
@@ -350,7 +342,6 @@ def _needed(
 
 
 def _sequences(connection: Connection, place: base.Place) -> Iterator[base.Place]:
-    """Sequences in the defaults of the table's columns."""
     schema, table = place
     for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
         if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
@@ -364,7 +355,6 @@ def _missing(connection: Connection, grants: Sequence[base.Grant]) -> list[base.
 
 
 def _statement(grants: Sequence[base.Grant], user: str) -> str:
-    """`user`: name@host, or a name for every host."""
     first = grants[0]
     name, _, host = user.rpartition("@") if "@" in user else (user, "", "%")
     on = "*.*" if first.kind == "attribute" else f"{quoted(first.schema)}.{quoted(first.name)}"
@@ -373,7 +363,7 @@ def _statement(grants: Sequence[base.Grant], user: str) -> str:
 
 
 def rights_of_user(connection: Connection) -> Callable[..., bool]:
-    """A test whether the user has a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
+    """A test for a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
     rights = list(connection.execute(QUERIES["granted"]))
     by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
 
@@ -388,7 +378,7 @@ def rights_of_user(connection: Connection) -> Callable[..., bool]:
 
 
 def is_like(name: str, pattern: str) -> bool:
-    """Whether a database's name matches the pattern of a GRANT, in which % and _ are wildcards unless escaped."""
+    """Whether a name matches the pattern of a GRANT, in which % and _ are wildcards unless escaped."""
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     signs = {"%": ".*", "_": "."}
     return bool(

@@ -100,7 +100,7 @@ class PostgresqlDdl:
         ]
 
     def refusing(self, captured: Captured) -> list[Trigger]:
-        """Per row, so that partitions have it as well, and deletes by cascade are refused."""
+        """Refuse each row, for partitions and deletes by cascade."""
         body = _body("refusing", refusal=refusal("%"))
         digest, table = digest_of(body), _table(captured)
         function = f"{SCHEMA}.{REFUSES}_{digest}"
@@ -118,7 +118,7 @@ class PostgresqlDdl:
         return triggers
 
     def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
-        """The trigger for TRUNCATE of a partition alone; the parent's trigger fires only when the parent is truncated."""
+        """A trigger for TRUNCATE of a partition alone, which does not fire the parent's trigger."""
         digest = self.triggers(captured)[0].digest
         table = f"{quoted(schema)}.{quoted(partition)}"
         name, function = PARTS["truncate"], f"{SCHEMA}.{function_name(captured.name, digest)}"
@@ -164,7 +164,7 @@ def _table(captured: Captured) -> str:
 
 
 def image(columns: Sequence[Column], row: str) -> str:
-    """JSON of written name -> the type's oid, a colon and the value's own text; NULL is null."""
+    """JSON of written name -> the type's oid, a colon and the value's text; NULL is null."""
     names = ", ".join(literal(column.name) for column in columns)
     values = ",\n            ".join(_value(column, row) for column in columns)
     return f"json_object(ARRAY[{names}]::text[], ARRAY[\n            {values}]::text[])::text"
@@ -222,7 +222,6 @@ def _of_partitions(
 
 
 def _leftovers(connection: Connection) -> list[str]:
-    """Statements that drop our functions, also those of dropped tables."""
     return [_function_drop(name) for name in connection.scalars(QUERIES["functions"])]
 
 
@@ -288,7 +287,7 @@ _FIRST_OF_USERS = 16_384
 
 
 def _base_type(connection: Connection, oid: int, base_types: dict[int, int]) -> int:
-    """The type that the server names when it sends the value: a domain's base type. An unknown type is text."""
+    """A domain's base type, which the server names with the value. An unknown type is text."""
     if oid < _FIRST_OF_USERS:
         return oid
     if oid > _LAST:

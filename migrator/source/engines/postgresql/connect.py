@@ -60,9 +60,9 @@ ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3
 def prepare(
     connection: psycopg.Connection[Any], record: Any, *, connection_options: ConnectionOptions
 ) -> None:
-    """Set the client side of a new connection; its session on the server is unchanged.
+    """Set only the client side of a connection.
 
-    Behind a pooler in transaction mode that session goes to a service next, with all its settings.
+    Behind a pooler in transaction mode the server's session goes to a service next, with all its settings.
     """
     prepare_values(connection)
     # Transactions are opened by `begin` alone, with all that they need in one message.
@@ -85,13 +85,13 @@ def prepare(
 
 
 def begin(connection: SqlConnection, *, connection_options: ConnectionOptions) -> None:
-    """Opens a transaction that reads one snapshot, or writes, with its settings in the same message."""
+    """Begin with the transaction's settings in the same message."""
     own, any_bytes = connection.info[_HAS_OWN_LIMIT], _ANY_BYTES in connection.info
     connection.exec_driver_sql(_opening(connection_options, has_own=own, any_bytes=any_bytes))
 
 
 class OneStatement(psycopg.Cursor[Any]):
-    """A cursor that rejects two statements in one text, of which the first could end the transaction."""
+    """Rejects two statements in one text, of which the first could end the transaction."""
 
     def execute(self, query: Any, *words: Any, **named: Any) -> Any:
         return super().execute(_encoded(query), *words, **named)
@@ -119,8 +119,6 @@ class _BoundedCursor(OneStatement):
 
 
 class _BoundedServerCursor(psycopg.ServerCursor[Any]):
-    """_BoundedCursor for each block of rows."""
-
     def _fetch_gen(self, num: int | None) -> Generator[Any, Any, list[Any]]:
         return _bounded(self.connection, super()._fetch_gen(num))
 
@@ -130,8 +128,8 @@ _AT_FIRST = 2
 
 
 def _bounded(connection: Any, waits: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
-    """libpq keeps an answer in memory until it is complete, without its size: so this compares the system's count of
-    bytes.
+    """Compares the system's count of bytes: libpq keeps an answer in memory until it is complete, without its
+    size.
     """
     number, began, ended, waited_for = 0, 0, False, next(waits)
     while True:
@@ -152,9 +150,9 @@ def _bounded(connection: Any, waits: Generator[Any, Any, Result]) -> Generator[A
 
 
 def _received(descriptor: int, *, unread: bool = True) -> int:
-    """Bytes received on a TCP connection so far; 0 if the system does not count them (a Unix socket, another system).
+    """Bytes received on a TCP connection; 0 if the system does not count them (a Unix socket, another system).
 
-    `unread`: include those that are not read yet. Source: Linux, include/uapi/linux/tcp.h, tcp_info.tcpi_bytes_received.
+    Source: Linux, include/uapi/linux/tcp.h, tcp_info.tcpi_bytes_received.
     """
     option = getattr(socket, "TCP_INFO", None)
     if option is None or sys.platform != "linux":
@@ -177,7 +175,7 @@ _RECEIVED = slice(128, 136)
 
 
 def _encoded(query: Any) -> Any:
-    """As bytes: in a database without an encoding psycopg would take the text for ASCII."""
+    """Encode: in a database without an encoding psycopg would take the text for ASCII."""
     return query.encode() if isinstance(query, str) else query
 
 
@@ -198,7 +196,7 @@ def _opening(connection_options: ConnectionOptions, *, has_own: bool, any_bytes:
 
 
 def prepare_values(context: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> None:
-    """Makes the connection (or a cursor of a service's) return values as our connections do."""
+    """Make a connection (or a cursor of a service's) return values as ours do."""
     # JSON stays text: a JSON string decoded by psycopg could not be distinguished from the text of a document.
     set_json_loads(_text, context)
     for name in _TIMES:
@@ -208,8 +206,8 @@ def prepare_values(context: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> No
 
 
 def _limits(connection_options: ConnectionOptions, *, has_own: bool) -> dict[str, str]:
-    """Time limits as settings, in milliseconds; 0 would be no limit, so they are 1 at least. `has_own`: whether the server
-    limits statements of this role.
+    """Time limits in milliseconds; at least 1, since 0 disables a limit. `has_own`: whether the server limits
+    this role.
     """
     limits_s = {
         "statement_timeout": connection_options.limit_s(1 if has_own else 0),
@@ -224,9 +222,9 @@ def _text(document: str | bytes) -> str:
 
 
 def _tolerant_loader(type_name: str) -> type[Loader]:
-    """psycopg's loader of a type, returning text where Python has no value (infinity, years before 1).
+    """A loader that returns text if Python has no value (infinity, years before 1).
 
-    So such a value refuses its row; psycopg's own loader would end the whole page.
+    Such a value refuses its row; psycopg's own loader would end the whole page.
     """
     strict: Any = psycopg.adapters.get_loader(psycopg.adapters.types[type_name].oid, Format.TEXT)
 
@@ -257,7 +255,7 @@ def _tolerant_text(document: str | bytes) -> str:
 
 
 class _TolerantTextLoader(Loader):
-    """As the other engines' drivers do: a byte that is not UTF-8 is half of a surrogate pair, which refuses the row."""
+    """A byte that is not UTF-8 becomes half of a surrogate pair, which refuses the row, as with other engines."""
 
     def load(self, data: Buffer) -> str:
         return bytes(data).decode(errors="surrogateescape")
@@ -279,7 +277,6 @@ _TEXT = psycopg.adapters.types["text"].oid
 
 
 def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int]) -> RawPage:
-    """The rows of a SELECT, with the columns at these places as text; all as usual if one has another type."""
     with connection.execute(statement) as result:
         cursor: Any = result.cursor
         types = [column.type_code for column in cursor.description]
@@ -306,7 +303,6 @@ def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int
 
 
 def _in_place(connection: SqlConnection, cursor: Any, types: list[int]) -> Sequence[RowTree] | None:
-    """The rows in libpq's memory; None if they must be fetched. `types`: of the columns' loaders."""
     functions = _functions()
     # Texts are read as they are, so they must be UTF-8.
     if (
@@ -330,7 +326,6 @@ def _encoding(cursor: Any) -> str:
 
 @cache
 def _functions() -> tuple[int, int, int] | None:
-    """Addresses of what reads a value in the libpq that psycopg has loaded; None where psycopg is without its C modules."""
     try:
         library = ctypes.CDLL(str(sys.modules[psycopg.pq.PGresult.__module__].__file__))
         value, length, is_null = (ctypes.cast(library[name], ctypes.c_void_p).value for name in _READING)

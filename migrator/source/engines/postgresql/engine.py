@@ -50,7 +50,7 @@ def _psycopg2_cursor() -> Any:
 
 
 def _typed(column: Column, value: Any) -> base.Typed:
-    """A domain over an enum is cast to the enum: no operator compares the domain."""
+    """Casts a domain over an enum to the enum: no operator compares the domain."""
     enum = column.kind.read_as if column.kind.name == "text" else ""
     return "CAST(", value, f" AS {enum or column.declared})"
 
@@ -76,7 +76,7 @@ def _acting(connection: Connection) -> Iterator[tuple[Place, Below]]:
 
 
 def _rules(connection: Connection) -> list[tuple[Place, Place, str]]:
-    """A rule also depends on tables that it only reads: its text distinguishes them from those that it writes."""
+    """A rule also depends on tables that it only reads: its text shows which ones it writes."""
     return [
         (*_pair(row), _ACTIONS[row.event])
         for row in connection.execute(QUERIES["rules"])
@@ -244,12 +244,13 @@ _PARAMETERS = shared.lexer(
 
 
 def _comparable(value: Any, _: Kind) -> Any:
-    """A float as text: PostgreSQL would widen a real to compare it with the driver's number, and rarely find them equal."""
+    """A float as text: PostgreSQL would widen a real to compare it with the driver's number, and rarely find
+    them equal.
+    """
     return repr(value) if isinstance(value, float) else value
 
 
 def _text(value: str) -> str:
-    """Raises: SettingsError."""
     if "\0" in value:
         raise SettingsError(
             "a parameter has a NUL character, which no text of PostgreSQL holds; leave it out"

@@ -47,8 +47,9 @@ _LENGTHS = {
 
 
 class Types(Struct, frozen=True):
-    """The schema's types by their oid, the (name, oid, modifier, number) of each field of its composites, and labels
-    of enums as `words` has them."""
+    """Types by oid, the (name, oid, modifier, number) of each field of composites, and labels of enums as in
+    `words`.
+    """
 
     rows: Mapping[int, sa.Row[Any]]
     fields: dict[int, list[tuple[str, int, int, int]]] = {}
@@ -64,8 +65,9 @@ class Types(Struct, frozen=True):
         return types
 
     def words(self, oid: int) -> tuple[str, ...]:
-        """Labels of enums, and names of fields, that values of the type are spelled by. Each has the number that a
-        rename leaves, so that two that swap their names are noticed."""
+        """Labels of enums and names of fields, each with the number that a rename leaves: a swap of two names is
+        noticed.
+        """
         row = self._base(oid)
         if row.element is not None:
             return self.words(row.element)
@@ -78,7 +80,7 @@ class Types(Struct, frozen=True):
         return (*sorted(self.labels.get(row.oid, [])), *inner)
 
     def column_kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
-        """The kind of a column; `modifier`: its length or precision as pg_attribute has it.
+        """`modifier`: length or precision as in pg_attribute.
 
         No operator compares a domain over an enum, not even with itself; a cast to the enum does.
         """
@@ -86,16 +88,13 @@ class Types(Struct, frozen=True):
         return replace(kind, read_as=base.qualified) if base.form == "e" and base.oid != oid else kind
 
     def alike(self, oid: int) -> tuple[Alike, ...]:
-        """Differences between texts that the type ignores, for any collation."""
         return _ALIKE.get(self._base(oid).name, ())
 
     def _base(self, oid: int) -> sa.Row[Any]:
-        """The base type of a domain, through any number of domains."""
         row = self.rows[oid]
         return self._base(row.base) if row.form == "d" else row
 
     def kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
-        """The kind of a value of the type, in a column or in a part of one."""
         row = self.rows[oid]
         if row.form == "d":
             return self.kind(row.base, modifier if row.modifier == _NO_MODIFIER else row.modifier)
@@ -123,7 +122,7 @@ class Types(Struct, frozen=True):
 
 
 def _with_arguments(name: str, modifier: int) -> str:
-    """The type as it is declared: numeric(10,2). Source of the bits: PostgreSQL, src/backend/utils/adt/numeric.c."""
+    """The type as declared: numeric(10,2). Source of the bits: PostgreSQL, src/backend/utils/adt/numeric.c."""
     if modifier == _NO_MODIFIER:
         return name
     if name == "numeric":
@@ -134,7 +133,6 @@ def _with_arguments(name: str, modifier: int) -> str:
 
 
 def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected:
-    """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
     schema = schema or inspector.default_schema_name
     columns_by_table = columns(connection, schema)
@@ -163,7 +161,6 @@ def _left_out(connection: Connection, schema: str | None) -> dict[str, str]:
 
 
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
-    """Per table, view and foreign table, its columns in order, by real names; without partitions."""
     types = Types.of(connection, schema)
     alike = _alike_by_oid(connection)
     by_table: dict[str, list[Column]] = {}
@@ -190,7 +187,6 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
 
 
 def _alike_by_oid(connection: Connection) -> Mapping[int, tuple[Alike, ...]]:
-    """By oid of a nondeterministic collation, the differences it ignores; all other collations ignore none."""
     ask = "SELECT 'a' = 'A' COLLATE {0}, 'a' = 'a ' COLLATE {0}"
     rows = connection.execute(QUERIES["nondeterministic"]).all()
     return catalogue.alike_by(connection, {row.oid: ask.format(row.name).replace("%", "%%") for row in rows})
@@ -199,7 +195,6 @@ def _alike_by_oid(connection: Connection) -> Mapping[int, tuple[Alike, ...]]:
 def _foreign_keys(
     connection: Connection, inspector: Inspector, schema: str | None
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
-    """Per table, its foreign keys; one that is NOT VALID is not proved."""
     proved = {row[:2]: row.proved for row in connection.execute(QUERIES["foreign_keys"], {"schema": schema})}
     by_table = catalogue.foreign_keys_of(inspector, schema)
     for table, keys in by_table.items():
@@ -210,7 +205,6 @@ def _foreign_keys(
 
 
 def unique_columns(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
-    """Per table, the columns of each unique constraint or index of columns only that holds for every row."""
     by_table: dict[str, dict[tuple[str, ...], None]] = {}
     for (_, table), constraints in inspector.get_multi_unique_constraints(schema=schema).items():
         for constraint in constraints:
@@ -229,7 +223,6 @@ def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
 
 
 def doubts(connection: Connection, schema: str | None) -> dict[str, list[tuple[tuple[str, ...], str]]]:
-    """Per table, unique columns in which two of its rows may still be equal, and why."""
     proven: set[tuple[str, frozenset[str]]] = set()
     doubted: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for row in connection.execute(QUERIES["unique_indexes"], {"schema": schema}):

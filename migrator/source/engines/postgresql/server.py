@@ -24,7 +24,7 @@ from migrator.source.engines.postgresql.facts import QUERIES
 
 
 def _plan(names: Sequence[str], rows: Sequence[base.Row], page_rows: int) -> base.Plan:
-    """A scan without a filter reads as many rows as estimated; one with a filter reads more."""
+    """A scan without a filter reads the estimated rows; one with a filter reads more."""
     lines = [str(row[0]) for row in rows]
     return lines, list(_sequential(lines, page_rows))
 
@@ -57,7 +57,7 @@ def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
 
 
 def has_blocks(connection: Connection, table: TableFacts) -> bool:
-    """Whether the table is stored in PostgreSQL itself: views and foreign tables cannot be sampled."""
+    """Whether the table can be sampled: views and foreign tables cannot."""
     return bool(
         connection.execute(QUERIES["has_blocks"], {"schema": table.schema, "name": table.real}).scalar()
     )
@@ -146,7 +146,7 @@ def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
 
 
 def _open(connection: Connection) -> base.Open:
-    """Locks that a write keeps until its transaction ends, including prepared ones; every user may see them."""
+    """Writers' locks until their transaction ends, including prepared ones; every user may see them."""
     rows = connection.execute(QUERIES["open_transactions"])
     return {
         f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
@@ -163,7 +163,6 @@ def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Se
 
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
-    """The parameters of queries of tables by their names."""
     places = [shared.split(connection, name) for name in dict.fromkeys(tables)]
     return {"schemas": [schema for schema, _ in places], "names": [table for _, table in places]}
 
@@ -215,10 +214,10 @@ def _reasons(cause: BaseException) -> Iterator[str]:
 
 
 def _hidden_rows(cause: BaseException) -> str | None:
-    """The explanation if PostgreSQL would hide rows: `row_security` is off on all our connections.
+    """Explain hidden rows, which are an error since `row_security` is off on all our connections.
 
-    Source: PostgreSQL's src/backend/utils/misc/rls.c, the only function with this message, which is in the server's
-    language.
+    Source: PostgreSQL's src/backend/utils/misc/rls.c, the only function with this message, which is in the
+    server's language.
     """
     diag = getattr(cause, "diag", None)
     if getattr(diag, "source_function", None) != "check_enable_rls":
@@ -243,7 +242,7 @@ ERRORS = base.Errors(_reasons, _is_connecting, _hidden_rows)
 
 
 def _bound(column: Column, value: Any) -> Any:
-    """A text, without a cast: as a value of an unknown type it takes the column's, and what is too long is an error.
+    """Text without a cast: it takes the column's type, and a long one is an error.
 
     Source: PostgreSQL's documentation, "Value Storage"; an explicit CAST to varchar(n) would cut.
     """
@@ -326,7 +325,7 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
 
 
 def _unchanging(connection: Connection, place: str) -> frozenset[str]:
-    """GENERATED ALWAYS AS IDENTITY columns: an INSERT may set one, but no UPDATE may name it."""
+    """GENERATED ALWAYS AS IDENTITY: an INSERT may set it, but no UPDATE may name it."""
     return frozenset(connection.execute(QUERIES["always_generated"], {"table": place}).scalars())
 
 

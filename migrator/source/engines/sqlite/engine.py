@@ -43,7 +43,7 @@ _Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
 
 
 def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
-    """The conflicts of each unique index of the table that has an expression, a condition or a different collation."""
+    """Conflicts of unique indexes with an expression, a condition or a different collation."""
     rows = connection.execute(QUERIES["unique_indexes"], {"table": table}).all()
     names = {name.lower(): name for name in connection.scalars(QUERIES["columns"], {"table": table})}
     conflicts = []
@@ -56,7 +56,6 @@ def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict
 
 
 def _is_collated(parts: _Parts) -> bool:
-    """Whether the index, or the constraint that made it, declares a collation that its columns may not have."""
     own, made_by = parts[0].sql, parts[0].table_sql
     is_declared = bool(re.search(r"(?i)\bCOLLATE\b", own) if own else _COLLATED.search(made_by))
     return is_declared and any(part.coll.upper() != "BINARY" for part in parts)
@@ -76,7 +75,7 @@ def _unique_conflict(parts: _Parts, naming: _RowNaming, *, is_whole: bool) -> Un
 
 @dataclass
 class _RowNaming:
-    """Rewrites expressions of an index for a row with an alias. `names`: real names of columns by their lower case."""
+    """Rewrites an index's expressions for an alias. `names`: real names of columns by lower case."""
 
     names: Mapping[str, str]
 
@@ -97,7 +96,6 @@ class _RowNaming:
 
 
 def _split(sql: str) -> tuple[list[str], str]:
-    """The parts in the parentheses of CREATE INDEX, and its condition after WHERE."""
     tokens = iter(_tokens(sql))
     for token in tokens:
         if token == "(":
@@ -162,7 +160,6 @@ _WHY_NOT = {
 
 
 def reflected(connection: Connection, _: str | None) -> catalogue.Reflected:
-    """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
     left_out = _left_out(connection)
     names = [
@@ -182,7 +179,7 @@ def reflected(connection: Connection, _: str | None) -> catalogue.Reflected:
 
 
 def _left_out(connection: Connection) -> dict[str, str]:
-    """A trigger on a shadow table runs inside of the virtual table's own writes, which may crash the service."""
+    """A trigger on a shadow table runs inside the virtual table's own writes, which may crash the service."""
     found = dict.fromkeys(broken_views(connection), "a view of tables that no longer exist")
     if sqlite3.sqlite_version_info >= _LISTS_TABLES:
         for name, kind in connection.execute(QUERIES["not_of_rows"]):
@@ -193,7 +190,6 @@ def _left_out(connection: Connection) -> dict[str, str]:
 def _sqlite_columns(
     connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
 ) -> Iterator[Column]:
-    """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
     rows = {row.name: row for row in connection.execute(QUERIES["columns"], {"table": table})}
     columns = inspector.get_columns(table)
     alike = _alike(connection, table, [column["name"] for column in columns])
@@ -215,7 +211,7 @@ def _sqlite_columns(
 
 
 def _alike(connection: Connection, table: str, columns: Sequence[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By column, the differences it ignores; empty if the table uses a collation that only the service defines."""
+    """Empty if the table uses a collation that only the service defines."""
     if not columns:
         return {}
     # In a UNION ALL a column's collation also applies to the rows below it.
@@ -231,7 +227,6 @@ def _alike(connection: Connection, table: str, columns: Sequence[str]) -> Mappin
 
 
 def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
-    """The columns of each unique constraint or index of columns only that holds for every row."""
     by_index: dict[str, list[str | None]] = {}
     for index, column in connection.execute(QUERIES["unique_columns"], {"table": table}):
         by_index.setdefault(index, []).append(column)
@@ -240,7 +235,7 @@ def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
 
 
 def broken_views(connection: Connection) -> set[str]:
-    """Views that cannot be read because their tables are gone; SQLite keeps such views."""
+    """Views on missing tables, which SQLite keeps."""
     return {view for view in connection.scalars(QUERIES["views"]) if not _can_be_read(connection, view)}
 
 
@@ -293,8 +288,8 @@ class SqliteDdl:
         return {event: body.replace("\nBEGIN\n", f"\nBEGIN\n{note}", 1) for event, body in bodies.items()}
 
     def refusing(self, captured: Captured) -> list[ddl.Trigger]:
-        """A mark with the id 0 lets a write pass; no other session sees it, as it is inserted and deleted in one
-        transaction.
+        """Triggers that a mark with the id 0 passes; it is inserted and deleted in one transaction, so no other
+        session sees it.
         """
         allowed = f"EXISTS (SELECT 1 FROM {self.mark} WHERE id = 0)"
         raised = f"SELECT RAISE(ABORT, {literal(ddl.refusal(captured.name))})"
@@ -313,9 +308,9 @@ class SqliteDdl:
         ]
 
     def _replaced(self, captured: Captured) -> dict[str, str]:
-        """Triggers that mark rows which REPLACE is about to delete, for which SQLite fires no trigger.
+        """Mark rows that REPLACE is about to delete, for which SQLite fires no trigger.
 
-        An upsert that meets another row's key leaves such a mark too, which is harmless.
+        An upsert that meets another row's key also leaves such a mark, which is harmless.
         """
         table = captured.table
         wider = [conflict.columns for conflict in table.unique_conflicts if conflict.whole]
@@ -431,7 +426,6 @@ def _refusals(connection: Connection, _: SqliteDdl, tables: Sequence[Captured]) 
 
 
 def _decode(_: Connection, __: dict[int, int]) -> base.Decode:
-    """By the value's own type."""
     readers: dict[str, Callable[[str], Any]] = {
         "integer": int,
         "real": float,
@@ -474,7 +468,7 @@ def _typed(column: Column, value: Any) -> base.Typed:
 
 
 def _stored(column: Column, value: Any) -> Any:
-    """The value as the column's affinity stores it. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
+    """The value by the column's affinity. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
     declared = column.declared.upper()
     if isinstance(value, bool):
         value = int(value)
@@ -490,7 +484,6 @@ def _stored(column: Column, value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    """An integral number, or its text, as an integer."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
         return int(value)
     if isinstance(value, Decimal):
@@ -584,7 +577,7 @@ OUTCOMES = base.Outcomes(
 
 
 def _prepare(connection: Any) -> None:
-    """Enable foreign keys: SQLite would otherwise accept children without parents."""
+    """Enable foreign keys, which SQLite otherwise ignores."""
     connection.execute("PRAGMA foreign_keys = ON")
 
 
@@ -598,7 +591,7 @@ def _bound(column: Column, value: Any) -> Any:
 
 
 def _sqlite_number(value: Decimal) -> int | float:
-    """The number as SQLite stores it. Raises: ValueError if its 64 bits store another number."""
+    """The number as stored. Raises: ValueError if SQLite's 64 bits store another number."""
     whole = value == value.to_integral_value()
     number = int(value) if whole and abs(value) < 2**63 else float(value)
     if Decimal(repr(number)) != value:
@@ -629,9 +622,7 @@ _HAS_MARKS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migra
 
 
 def _begin_row(connection: Connection) -> None:
-    """Sessions have no settings that a trigger could read; other sessions never see a row that is deleted before the
-    commit.
-    """
+    """A trigger cannot read settings of a session; others never see a row that is deleted before the commit."""
     if connection.exec_driver_sql(_HAS_MARKS).first():
         connection.exec_driver_sql("INSERT INTO migrator_mark (id) VALUES (0)")
 
@@ -679,13 +670,13 @@ _PARAMETERS = shared.lexer(
 
 
 def _number(value: Decimal) -> int | float:
-    """As SQLite reads it in a statement: a whole number beyond 64 bits is a float."""
+    """The number as in a statement: a whole number beyond 64 bits is a float."""
     is_whole = value == value.to_integral_value() and -(2**63) <= value < 2**63
     return int(value) if is_whole else float(value)
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
-    """A text as its bytes: the driver binds none that is not UTF-8."""
+    """A text as bytes: the driver binds none that is not UTF-8."""
     if kind.name != "text" or not isinstance(value, str) or value.isascii():
         return value
     return value.encode(errors="surrogateescape")
@@ -715,8 +706,6 @@ _NAME = "sqlite"
 
 
 class _TimedConnection(sqlite3.Connection):
-    """A connection with a deadline for its present statement."""
-
     ends_at: float = math.inf
     answer_bytes: int = sys.maxsize
 
@@ -793,7 +782,7 @@ _TOLERANT = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _fetched(connection: Connection, statement: sa.Executable, _: frozenset[int]) -> RawPage:
-    """The rows with texts as sqlite3 itself decodes them, repeated with our decoder if one of them is not UTF-8."""
+    """Rows with texts as sqlite3 decodes them, repeated with our decoder if one is not UTF-8."""
     driver: Any = connection.connection.driver_connection
     driver.text_factory = str
     try:
@@ -824,7 +813,7 @@ def _begin_writing(connection: Connection) -> None:
 
 
 def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
-    """SQLite has no statement time-out; its progress handler asks us regularly whether to go on."""
+    """SQLite has no statement timeout, but calls its progress handler regularly."""
 
     def watch(connection: _TimedConnection, _: object) -> None:
         connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
@@ -855,7 +844,7 @@ def _checked_url(url: URL, supported: str) -> URL:
 
 
 def sqlite_file(text: str, supported: str) -> URL:
-    """The URL of the file, which must exist: SQLite itself would create a missing one."""
+    """The URL of a file that must exist: SQLite itself would create it."""
     named = f"'{text}'" if text and not set("@:") & set(text) else "the path"
     path = Path(text)
     try:
@@ -875,7 +864,7 @@ def sqlite_file(text: str, supported: str) -> URL:
 
 
 def _not_of_sqlite(path: Path) -> str:
-    """The message for a file that is not a database. SQLite reads it: opening and closing the file directly would release
+    """The message for a file that is not a database. SQLite reads it: closing the file directly would release
     all locks of this process on it, including a service's.
 
     Source: sqlite.org/howtocorrupt.html, "POSIX advisory locks canceled by a separate thread doing close()".

@@ -47,11 +47,9 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 class LogColumn(Struct, frozen=True):
     """A column of a table at the time of the change.
 
-    `code`: its type.
-    `first`, `second`: metadata of that.
+    `first`, `second`: metadata of the type `code`.
     `charset`: 'binary' for bytes.
     `members`: of an ENUM or SET, in that character set.
-    `convert`: returns the text of bytes.
     """
 
     name: str
@@ -81,7 +79,6 @@ class LogColumn(Struct, frozen=True):
         return self.first if self.code in (BLOB, JSON, GEOMETRY, VECTOR) else 0
 
     def _length(self) -> int:
-        """Maximum bytes of a text in the column."""
         if self.code == STRING:
             # The two highest bits of lengths of 256 and more are in those of the type, inverted.
             return self.second | (((self.first & 0x30) ^ 0x30) << 4)
@@ -101,7 +98,7 @@ class LogColumn(Struct, frozen=True):
         raise ValueError(f"type {self.code}")
 
     def written(self, value: bytes) -> str:
-        """The word and the text as our triggers write them (source/engines/mysql/capture.py)."""
+        """Return the same text as our triggers (source/engines/mysql/capture.py)."""
         if self.code in TEXTS:
             return self._text(value)
         if self.code in LISTED:
@@ -175,7 +172,7 @@ def _date(_: LogColumn, value: bytes) -> str:
 
 
 def _fraction(column: LogColumn, number: int) -> str:
-    """`column.first`: number of digits shown, of the even number that is stored."""
+    """`column.first`: number of digits shown; an even number is stored."""
     shown = column.first
     stored = (shown + 1) // 2 * 2
     return f".{str(number).zfill(stored)[:shown]}" if shown else ""
@@ -231,27 +228,25 @@ _CHECKSUM = 4
 
 
 class Begin(Struct, frozen=True):
-    """A transaction. `at`: when it was committed, seconds since 1970."""
+    """A transaction. `at`: commit time, seconds since 1970."""
 
     gtid: GtidSet
     at: float
 
 
 class Query(Struct, frozen=True):
-    """A statement. `schema`: the session's."""
-
     schema: str
     text: str
 
 
 class End(Struct, frozen=True):
-    """The transaction has ended; `is_prepared`: XA PREPARE, and XA COMMIT or XA ROLLBACK is to come."""
+    """`is_prepared`: XA PREPARE, before XA COMMIT or XA ROLLBACK."""
 
     is_prepared: bool = False
 
 
 class TableMap(Struct, frozen=True):
-    """The table definition for the next row changes. `columns`: empty if the log does not name them."""
+    """`columns`: empty if the log does not name them."""
 
     id: int
     schema: str
@@ -260,15 +255,13 @@ class TableMap(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """Row changes of one table; `changes` None: unreadable ones."""
+    """Row changes of one table. `changes` None: unreadable ones."""
 
     table: int
     changes: Sequence[RowChange] | None
 
 
 class Rotate(Struct, frozen=True):
-    """The file that the next events are in."""
-
     file: str
 
 
@@ -290,7 +283,7 @@ _UNREAD = {
 
 
 class Decoder:
-    """Decodes events in order. `charsets`: the character set of each collation by its number."""
+    """Decodes events in order. `charsets`: by number of the collation."""
 
     def __init__(self, charsets: Mapping[int, str], convert: Convert) -> None:
         self._charsets = charsets
@@ -388,7 +381,7 @@ class Decoder:
         return TableMap(number, schema, name, columns)
 
     def _columns(self, forms: list[tuple[int, int, int]], more: Mapping[int, bytes]) -> Iterator[LogColumn]:
-        """The columns; empty if they have no names, as with binlog_row_metadata = MINIMAL."""
+        """Return no columns if they have no names, as with binlog_row_metadata = MINIMAL."""
         if _NAMES not in more:
             return
         codes = [code for code, _, _ in forms]
@@ -411,7 +404,6 @@ class Decoder:
             )
 
     def _of_columns(self, more: Mapping[int, bytes], ids: tuple[int, int], count: int) -> list[str]:
-        """The character set of each column that has one: a default with exceptions, or listed."""
         default, listed = (_Buffer(more[id_]) if id_ in more else None for id_ in ids)
         if listed is not None:
             return [self._charsets[listed.length()] for _ in range(count)]
@@ -465,7 +457,6 @@ def _row(buffer: _Buffer, columns: Sequence[LogColumn]) -> Row:
 
 
 def _form(code: int, metadata: _Buffer) -> tuple[int, int, int]:
-    """Type, and the two bytes of its metadata."""
     size = METADATA.get(code, 0)
     first = metadata.number(1) if size else 0
     second = metadata.number(1) if size == 2 else 0
@@ -484,7 +475,7 @@ def _fields(buffer: _Buffer) -> Iterator[tuple[int, bytes]]:
 
 
 def _bits(data: bytes) -> Iterator[bool]:
-    """The highest bit of each byte first."""
+    """Bits, the highest of each byte first."""
     for byte in data:
         yield from (bool(byte >> place & 1) for place in range(7, -1, -1))
 
@@ -524,12 +515,11 @@ class _Buffer:
         return int.from_bytes(self.raw(size), "little")
 
     def length(self) -> int:
-        """A number of one to nine bytes."""
         first = self.number(1)
         return first if first < 251 else self.number({252: 2, 253: 3, 254: 8}[first])
 
     def variable(self) -> int:
-        """A number with as many bytes more as its first byte has ones at the end."""
+        """The ones at the end of the first byte are the number of further bytes."""
         first = self.data[self.at]
         more = 0
         while first >> more & 1:
@@ -545,7 +535,6 @@ class _Buffer:
         return found
 
     def bits(self, count: int) -> list[bool]:
-        """The lowest bit of each byte first."""
         number = self.number((count + 7) // 8)
         return [bool(number >> place & 1) for place in range(count)]
 

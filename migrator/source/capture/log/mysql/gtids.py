@@ -19,13 +19,13 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 
 class GtidSet(Struct, frozen=True):
-    """`sources`: by UUID, or UUID:tag, the numbers of its transactions."""
+    """Transactions by their GTIDs. `sources`: numbers by UUID or UUID:tag."""
 
     sources: Mapping[str, Intervals] = {}
 
     @classmethod
     def of(cls, text: str) -> GtidSet:
-        """Parse the server's text. Raises: SourceError."""
+        """Raises: SourceError."""
         found: dict[str, list[tuple[int, int]]] = {}
         try:
             for part in filter(None, re.split(r"[\s,]+", text)):
@@ -62,7 +62,6 @@ class GtidSet(Struct, frozen=True):
         return GtidSet(sources)
 
     def __ge__(self, other: GtidSet) -> bool:
-        """Whether it contains all of the other's transactions."""
         return all(
             any(first <= begin and end <= last for first, last in self.sources.get(source, ()))
             for source, intervals in other.sources.items()
@@ -73,7 +72,7 @@ class GtidSet(Struct, frozen=True):
         return self >= other and not other >= self
 
     def encoded(self) -> bytes:
-        """The form of COM_BINLOG_DUMP_GTID; with tags a different one, which servers before 8.3 do not support."""
+        """The form of COM_BINLOG_DUMP_GTID; servers before 8.3 do not support the one with tags."""
         is_tagged = any(":" in source for source in self.sources)
         count = len(self.sources)
         head = bytes([1, *count.to_bytes(6, "little"), 1]) if is_tagged else count.to_bytes(8, "little")
@@ -91,7 +90,6 @@ class GtidSet(Struct, frozen=True):
 
 
 def gtid(source: str, number: int) -> GtidSet:
-    """The set of this single transaction."""
     return GtidSet({source: ((number, number),)})
 
 

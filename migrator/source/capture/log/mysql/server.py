@@ -37,8 +37,9 @@ _FORM = "ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
 
 class BinlogPosition(Struct, frozen=True):
-    """`read`: transactions read to their end. `held`: prepared XA transactions without a commit: they were received, and
-    are read again by a reader that begins here. `file`, `place`: of the next event, for messages.
+    """`read`: transactions read to their end.
+    `held`: prepared XA transactions without a commit; a reader that begins here reads them again.
+    `file`, `place`: of the next event, for messages.
     """
 
     read: GtidSet = GtidSet()
@@ -63,7 +64,6 @@ class BinlogPosition(Struct, frozen=True):
         return ",".join(held.text() for held in self.held)
 
     def behind(self, gtid: GtidSet) -> BinlogPosition:
-        """The position after this transaction."""
         return replace(self, read=self.read.plus(gtid))
 
     def holding(self, gtid: GtidSet) -> BinlogPosition:
@@ -189,14 +189,12 @@ _NEEDED = {
 
 
 def settings(connection: Connection) -> dict[str, str]:
-    """The server's settings that affect its log, by name; without those that its version lacks."""
     names = ", ".join(map(literal, _NAMES))
     rows = connection.exec_driver_sql(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return {str(name): str(value) for name, value in rows}
 
 
 def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
-    """Why the log of a server with these settings is incomplete, each with the fix."""
     if is_mariadb(found["version"]):
         yield (
             "the binary log of MariaDB is not read: it lacks rows that a cascading foreign key changes, and its GTIDs are of"
@@ -217,7 +215,9 @@ def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
 
 
 def logs_cascades(found: Mapping[str, str]) -> bool:
-    """Whether the log contains rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is set."""
+    """Whether the log contains rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is
+    set.
+    """
     return found.get("innodb_native_foreign_keys", "ON") == "OFF"
 
 
@@ -251,7 +251,6 @@ _UNREADABLE = {
 def table_faults(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> Iterator[str]:
-    """Why the log would not identify the rows of a table's changes."""
     for table in tables:
         for column in columns_of(table, table.columns):
             if why := _UNREADABLE.get(declared_word(column)):
@@ -264,7 +263,6 @@ def table_faults(
 def cascaded(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> dict[str, str]:
-    """By table, why the log lacks rows that a foreign key changes, on a server that does not log them."""
     if logs_cascades(found):
         return {}
     by_name = {(table.table.schema or home, table.table.real): table.name for table in tables}
@@ -283,7 +281,6 @@ def cascaded(
 
 
 def keeps_s(found: Mapping[str, str]) -> float | None:
-    """How long the server keeps its log, read or not; None without a time limit."""
     if found.get("binlog_expire_logs_auto_purge") == "OFF" or found["basedir"].startswith(_RDS):
         return None
     return float(found.get("binlog_expire_logs_seconds", "0")) or None
@@ -314,8 +311,6 @@ def server_limits(connection: Connection) -> Iterator[str]:
 
 
 class BinlogCapture(LogCapture):
-    """LogCapture of MySQL; the server needs no objects of ours except tables."""
-
     means_of_log = "binary log and place"
     taken_words = "our place in the binary log and our tables are removed"
     literal = staticmethod(literal)

@@ -63,9 +63,9 @@ _UNKNOWN = re.compile(
 
 
 def effect_of(text: str, schema: str, tables: Iterable[MarkedTable], home: str) -> dict[str, Effect]:
-    """By captured table, the effect on its rows of a statement in a session of that schema; too much rather than too
-    little.
+    """The effect of a statement on rows by captured table; too much rather than too little.
 
+    `schema`: the session's.
     `home`: the schema of tables without one in their name.
     """
     plain = _COMMENTS.sub(" ", text).strip()
@@ -86,7 +86,6 @@ def _plain(found: re.Match[str]) -> str:
 
 
 def _is_named(table: MarkedTable, schema: str, named: set[str], home: str) -> bool:
-    """Whether the text contains the table's name, and its schema's if the session was in another one."""
     own, _, name = table.name.rpartition(".")
     own = own or home
     if "\ufffd" in "".join(named):
@@ -111,8 +110,6 @@ _ENDED = "the server ended the stream; it is opened again"
 
 
 class PacketStream:
-    """A connection on which the server sends its log, packet by packet."""
-
     def __init__(self, address: Address, name: str, lock: str, place: str) -> None:
         """Raises: LogInUseError if another connection has the lock; SourceError."""
         self._place = place
@@ -143,7 +140,7 @@ class PacketStream:
             cursor.execute("SET @replica_uuid = UUID(), @slave_uuid = UUID()")
 
     def start(self, read: GtidSet) -> None:
-        """From now on the server sends all transactions that are not in the set, in the log's order. Raises: SourceError."""
+        """Receive all transactions that are not in the set, in the log's order. Raises: SourceError."""
         number, encoded = secrets.randbits(31) | 1 << 31, read.encoded()
         head = struct.pack("<HIIQI", _THROUGH_GTID, number, 0, 4, len(encoded))
         try:
@@ -152,7 +149,7 @@ class PacketStream:
             raise self._error(_ENDED) from None
 
     def receive(self, wait_s: float) -> bytes | None:
-        """An event; None if none came in time. Raises: SourceError if the stream ended."""
+        """Return None if no event came in time. Raises: SourceError if the stream ended."""
         packet = self._packet()
         if packet is None and self._fill(wait_s):
             packet = self._packet()
@@ -176,7 +173,6 @@ class PacketStream:
         return SourceError(f"{self._place}: reading the log: {why}")
 
     def _packet(self) -> bytes | None:
-        """The next packet, if complete; one of 16 MB and more comes in parts."""
         data, at, parts = self._received, 0, []
         while len(data) >= at + 4:
             size = int.from_bytes(data[at : at + 3], "little")
@@ -190,7 +186,6 @@ class PacketStream:
         return None
 
     def _fill(self, wait_s: float) -> bool:
-        """Whether data arrived."""
         socket = self._connection._sock
         try:
             socket.settimeout(wait_s)
@@ -219,13 +214,11 @@ _CHARSETS = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
 
 
 def lock_of(ddl: Ddl) -> str:
-    """The name of a reader's lock, which is unique in the whole server."""
+    """A name that is unique in the whole server."""
     return f"migrator_{hashlib.sha256(log_table(ddl).encode()).hexdigest()[:16]}"
 
 
 class Binlog:
-    """The Log of MySQL. `name`: of connections."""
-
     def __init__(self, writing: Writing, address: Address, name: str) -> None:
         self._writing = writing
         self._address = address
@@ -269,7 +262,7 @@ class Binlog:
         return BinlogChanges(packets, reader, home, events.Decoder(charsets, _converting(writing)))
 
     def sees(self, connection: Connection, transactions: set[str]) -> bool:
-        """A transaction is among the executed ones once others see it."""
+        """Whether the transactions are among the executed ones, as once others see them."""
         return _executed(connection) >= GtidSet.of(",".join(transactions))
 
     def keep(
@@ -299,9 +292,7 @@ def _executed(connection: Connection) -> GtidSet:
 
 
 def _converting(writing: Writing) -> Callable[[str, bytes], str]:
-    """A function that returns the text of bytes in a character set: by the server, as Python lacks some of its codecs,
-    except in simple cases.
-    """
+    """Converts bytes by the server, except in simple cases: Python lacks some of its codecs."""
 
     @lru_cache(maxsize=10_000)
     def by_server(charset: str, data: bytes) -> str:
@@ -330,7 +321,7 @@ _BLIND = "{}"
 
 
 class BinlogChanges:
-    """A LogStream of the binary log. `reader`: its name in our row. `home`: the database of our tables."""
+    """`reader`: its name in our row. `home`: the database of our tables."""
 
     waits = False
 
@@ -473,7 +464,7 @@ class BinlogChanges:
         self._end()
 
     def _hold(self) -> None:
-        """At XA PREPARE: a reader that begins before the XA COMMIT gets the transaction again."""
+        """Keep the position: a reader that begins before the XA COMMIT gets the transaction again."""
         self._prepared[self._transaction.xid] = self._transaction
         self._position = self._position.holding(self._transaction.gtid)
         self._pass()

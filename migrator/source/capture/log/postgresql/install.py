@@ -38,13 +38,11 @@ _OLDEST_THAT_FAILS_OVER = 170_000
 
 
 def _replicated(connection: Connection, tables: Collection[str]) -> sa.CursorResult[Any]:
-    """A row per table, or per partition of one, with its replica identity."""
     query = sa.text(LOG_QUERIES.text("tables", named=QUERIES.text("named")))
     return connection.execute(query, named(connection, list(tables)))
 
 
 def server_faults(connection: Connection, slot: str) -> Iterator[str]:
-    """Why this user cannot capture the log of this server, each with the fix."""
     row = connection.execute(LOG_QUERIES["server"]).one()
     own = slot_named(connection, slot)
     if row.version < OLDEST:
@@ -99,7 +97,6 @@ def server_limits(connection: Connection) -> Iterator[str]:
 
 
 def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator[str]:
-    """Why a table's changes would not all be in the log, or its writes would fail; with the owner's statements."""
     by_name = {table.name: table for table in tables}
     for row in _replicated(connection, by_name):
         captured = by_name[row.name]
@@ -125,7 +122,6 @@ def table_faults(connection: Connection, tables: Sequence[Captured]) -> Iterator
 
 
 def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tuple[str, ...]]:
-    """By table, the columns of keys and links that are not in its replica identity."""
     by_name = {table.name: table for table in tables}
     found: dict[str, tuple[str, ...]] = {}
     for row in _replicated(connection, by_name):
@@ -135,7 +131,6 @@ def unheld(connection: Connection, tables: Sequence[Captured]) -> dict[str, tupl
 
 
 def _missing(row: sa.Row[Any], captured: Captured) -> list[str]:
-    """Columns of keys and links that are not in the row's replica identity."""
     if row.identity == "f":
         return []
     needed = {column.real for column in columns_of(captured, captured.columns)}
@@ -223,7 +218,6 @@ class SlotCapture(LogCapture):
         }
 
     def _drop_slot(self, step: Step) -> None:
-        """Raises: SettingsError if a relay keeps reading it."""
         self._marks.leave()
         end = time.monotonic() + _RELEASE_S
         while (pid := self._reader_pid()) is not None:
@@ -287,7 +281,7 @@ def _publication_steps(
 
 
 def _after_writers(table: Captured, statement: str) -> str:
-    """The statement after all writers of the table have ended; as one statement, since printed steps have no transaction."""
+    """The statement after all writers of the table have ended. It is one, since printed steps have no transaction."""
     return f"DO $migrator$ BEGIN LOCK TABLE {_quoted(table)} IN SHARE MODE; {statement}; END $migrator$"
 
 

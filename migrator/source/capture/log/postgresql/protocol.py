@@ -38,7 +38,7 @@ EPOCH_S = 946_684_800
 
 
 class Begin(Struct, frozen=True):
-    """`commit_lsn`: of the transaction's commit record. `at`: commit time, seconds since 1970. `xid`: without its epoch."""
+    """`commit_lsn`: of the commit record. `at`: commit time, seconds since 1970. `xid`: without its epoch."""
 
     commit_lsn: int
     at: float
@@ -46,13 +46,11 @@ class Begin(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """`end_lsn`: where the log continues after the transaction."""
-
     end_lsn: int
 
 
 class LogColumn(Struct, frozen=True):
-    """`is_key`: part of the table's replica identity."""
+    """A column in the log. `is_key`: part of the replica identity."""
 
     name: str
     type_oid: int
@@ -63,7 +61,7 @@ class LogColumn(Struct, frozen=True):
 
 
 class Relation(Struct, frozen=True):
-    """`identity`: REPLICA IDENTITY as in the catalogue: d (default), n (nothing), f (full), i (index)."""
+    """`identity`: as in the catalogue: d (default), n (nothing), f (full), i (index)."""
 
     oid: int
     schema: str
@@ -77,22 +75,20 @@ class Truncate(Struct, frozen=True):
 
 
 class Emitted(Struct, frozen=True):
-    """A message of pg_logical_emit_message()."""
-
     prefix: str
     is_transactional: bool
     lsn: int
 
 
 class Ignored(Struct, frozen=True):
-    """A message without information on rows: the name of a type, the origin of a transaction."""
+    """A message without information on rows."""
 
 
 Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted | Ignored
 
 
 def decode(data: bytes) -> Message:
-    """Raises: SourceError if the message is truncated, overlong, or of an unknown kind."""
+    """Raises: SourceError if the message is malformed or of an unknown kind."""
     kind = data[:1]
     read = _KINDS.get(kind)
     if read is None:
@@ -248,7 +244,7 @@ _XIDS = 2**32
 
 
 def is_visible(xid: int, snapshot: str) -> bool:
-    """Whether a committed transaction is visible in a snapshot, as the text of pg_current_snapshot().
+    """Whether a committed transaction is visible in the text of pg_current_snapshot().
 
     A commit is in the log before others see it: for a moment, or while it waits for a synchronous standby.
     """
@@ -298,8 +294,8 @@ class Data(Struct, frozen=True):
 
 
 class Keepalive(Struct, frozen=True):
-    """The log up to `lsn` was sent. `at`: the server's time, seconds since 1970. `wants_reply`: the server asks for a sign
-    that we are running.
+    """The log up to `lsn` was sent. `at`: server time, seconds since 1970. `wants_reply`: the server expects a
+    heartbeat.
     """
 
     lsn: int
@@ -311,11 +307,8 @@ Received: TypeAlias = Data | Keepalive
 
 
 class Stream(Protocol):
-    """Messages of a slot from its confirmed position."""
-
     @property
-    def waits(self) -> bool:
-        """Whether no message comes until the last ones are confirmed."""
+    def waits(self) -> bool: ...
 
     def start(self, slot: str, publication: str) -> None: ...
 
@@ -329,15 +322,11 @@ class Stream(Protocol):
 
 
 class SlotStream:
-    """A replication connection that streams a slot from its confirmed position.
-
-    Only `confirm` confirms anything to the server. For one thread at a time.
-    """
+    """Streams a slot from its confirmed position. For one thread at a time. Only `confirm` confirms anything."""
 
     waits = False
 
     def __init__(self, address: Address, name: str, place: str) -> None:
-        """Raises: SourceError if the server rejects replication connections."""
         self._place = place
         self._connection = pq.PGconn.connect(_conninfo(address, name))
         if self._connection.status != pq.ConnStatus.OK:
@@ -354,14 +343,13 @@ class SlotStream:
             raise
 
     def start(self, slot: str, publication: str) -> None:
-        """Raises: SlotInUseError; SourceError."""
         # 0/0: from the slot's confirmed position.
         named = publication.replace('"', '""').replace("'", "''")
         options = f"(proto_version '1', publication_names '\"{named}\"', messages 'true')"
         self._run(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 {options}', pq.ExecStatus.COPY_BOTH)
 
     def receive(self, wait_s: float) -> Received | None:
-        """The next message; None if none came in time. Raises: SourceError if the stream ended."""
+        """Return None if no message came in time. Raises: SourceError if the stream ended."""
         try:
             size, data = self._connection.get_copy_data(1)
             if not size and self._wait(wait_s):
@@ -382,12 +370,12 @@ class SlotStream:
         raise SourceError(f"{self._place}: the log sent what no replication stream has; nothing was skipped")
 
     def confirm(self, lsn: int) -> None:
-        """Report that everything up to `lsn` is stored: the server may remove that part of its log. Raises: SourceError."""
+        """Everything up to `lsn` is stored: the server may remove that part of its log. Raises: SourceError."""
         self._confirmed = max(self._confirmed, lsn)
         self._tell(asks=False)
 
     def ask(self) -> None:
-        """Request a keepalive, which contains how far the log was sent. Raises: SourceError."""
+        """Request a keepalive with the position of the log. Raises: SourceError."""
         self._tell(asks=True)
 
     def close(self) -> None:
@@ -442,7 +430,7 @@ def _conninfo(address: Address, name: str) -> bytes:
 
 
 def _words_of(connection: pq.abc.PGconn) -> str:
-    """The error by its meaning, without the server's text, which may name a user."""
+    """Classify the error without the server's text, which may name a user."""
     text = connection.error_message.decode(errors="replace")
     for sign, why in (
         ("pg_hba.conf", _REFUSED["28000"]),
@@ -471,7 +459,7 @@ Result = TypeVar("Result")
 
 
 def open_stream(writing: Writing, address: Address, name: str) -> Stream:
-    """A replication connection, or a PolledSlot if only SQL gets through. Raises: SourceError."""
+    """Falls back to a PolledSlot if only SQL gets through. Raises: SourceError."""
     try:
         return SlotStream(address, name, writing.place)
     except NoReplicationError as error:
@@ -480,9 +468,7 @@ def open_stream(writing: Writing, address: Address, name: str) -> Stream:
 
 
 class PolledSlot:
-    """A Stream by polling, without its own session. Two readers may poll in turn: marks are then duplicated, which is
-    harmless.
-    """
+    """A Stream by polling, without its own session. Two readers may poll in turn: duplicate marks are harmless."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -542,8 +528,6 @@ class PolledSlot:
         self._received.extend(received)
 
     def _written(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
-        """Raises: SlotInUseError while another reader polls; SourceError."""
-
         def unless_in_use(connection: Connection, ddl: Ddl) -> Result:
             try:
                 return work(connection, ddl)

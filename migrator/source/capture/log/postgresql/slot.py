@@ -40,14 +40,14 @@ _LONGEST = 63
 
 
 def published(publication: str) -> str:
-    """SQL for the identity of the server and a publication on it, which changes if the publication is created again.
-    `publication`: SQL of its name.
+    """SQL for the identity of the server and a publication (SQL of its name); it changes if the publication is
+    re-created.
     """
     return f"{_SYSTEM} || '/' || (SELECT oid FROM pg_catalog.pg_publication WHERE pubname = {publication})"
 
 
 def slot_of(job: str) -> str:
-    """The name of the job's slot and publication. A slot's name contains only lower-case letters, digits and underscores."""
+    """The name of the job's slot, which may contain only lower-case letters, digits and underscores."""
     plain = f"migrator_{re.sub(r'[^a-z0-9_]', '_', job)}"
     if plain == f"migrator_{job}" and len(plain) <= _LONGEST:
         return plain
@@ -58,8 +58,9 @@ def slot_of(job: str) -> str:
 
 
 class ReplicationSlot(Struct, frozen=True):
-    """A replication slot. `kept`: bytes of log that the server keeps for it; `behind`: bytes written since its confirmed
-    position. `room`: bytes that may still be written before it is lost; None without a limit.
+    """`kept`: bytes of log that the server keeps for it.
+    `behind`: bytes written since its confirmed position.
+    `room`: bytes that may still be written before it is lost; None without a limit.
     """
 
     plugin: str
@@ -81,7 +82,6 @@ _HERE = sa.text(
 
 
 def place_of_log(connection: Connection) -> LogPlace | None:
-    """None if the log is not captured."""
     if not connection.exec_driver_sql(_HAS_LOG).scalar_one():
         return None
     row = connection.execute(_PLACE).first()
@@ -105,7 +105,6 @@ def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loss(connection: Connection, place: LogPlace) -> str:
-    """Why changes may be missing from the slot's further messages; '' if none is."""
     here = connection.execute(_HERE, {"slot": place.slot}).one()
     slot = slot_named(connection, place.slot)
     if here.server != place.system.partition("/")[0]:
@@ -141,8 +140,6 @@ _SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text"
 
 
 class SlotLog:
-    """The Log of PostgreSQL. `connect`: opens the slot's stream."""
-
     def __init__(self, writing: Writing, connect: Callable[[], Stream]) -> None:
         self._writing = writing
         self._connect = connect
@@ -191,8 +188,6 @@ class SlotLog:
 
 
 class SlotChanges:
-    """A LogStream of a slot's messages, which contain each transaction as a whole."""
-
     def __init__(self, writing: Writing, stream: Stream) -> None:
         self._writing = writing
         self._stream = stream
@@ -255,7 +250,7 @@ class SlotChanges:
         return Changed()
 
     def _marks_of(self, relation: protocol.Relation) -> list[RelationMarks]:
-        """Of the captured tables that it is, or is a partition of; a dropped partition may have been any table's."""
+        """Marks of the tables that it is, or is a partition of; a dropped partition may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
             rows = connection.execute(
