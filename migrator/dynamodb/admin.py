@@ -44,9 +44,7 @@ _What: TypeAlias = tuple[str, str]
 
 
 def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None = None) -> list[ActionProbe]:
-    """One probe per action. `write`: include the actions that write. `only`: a role's rights; each then has a probe, even
-    one that cannot be tried.
-    """
+    """One probe per action. `only`: a role's rights; each then has a probe, even one that cannot be tried."""
     key = {attribute.name: _absent_value(attribute) for attribute in design.key}
     writes = _writes(client, design, key)
     calls = _reads(client, design, key) | (writes if write else {})
@@ -70,7 +68,6 @@ def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None
 
 
 def clock_of(client: Any, design: TableDesign) -> float | None:
-    """The service's clock in seconds since 1970, from an answer's Date header; None if it has none."""
     answer = client.describe_table(TableName=design.name)
     date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
     return None if date is None else parsedate_to_datetime(date).timestamp()
@@ -152,7 +149,7 @@ def _of_definitions(client: Any, design: TableDesign) -> dict[_What, Callable[[]
 
 
 def _create(client: Any, design: TableDesign) -> Callable[[], Any]:
-    """A CreateTable for the existing table: DynamoDB rejects it with another error if the caller may create tables."""
+    """CreateTable for the existing table: DynamoDB rejects it with another error if the caller may create tables."""
     return lambda: client.create_table(**creation_request(design))
 
 
@@ -161,7 +158,7 @@ _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
 
 def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any], *, may_delete: bool) -> ActionProbe:
-    """Probe INSERT of PartiQL, which takes no condition but fails if the item exists: the control item, if there is one.
+    """PartiQL's INSERT has no condition but fails if the item exists: the control item, if there is one.
 
     Otherwise a random key is written, and deleted after every answer.
     """
@@ -247,7 +244,7 @@ class DynamoTableAdmin:
         )
 
     def existing(self, design: TableDesign) -> str:
-        """The id of an existing table that fits the design. Raises: TargetError."""
+        """Raises: TargetError unless a fitting table exists."""
         state, name = self.state(design), design.name
         if state is None:
             raise TargetError(f"table {name} not found; run `migrator table create` with this job file")
@@ -268,7 +265,6 @@ class DynamoTableAdmin:
         return self._finished(design, options)
 
     def finish_import(self, design: TableDesign, options: TableOptions) -> TableState:
-        """Set what ImportTable does not take on a table that an import has made and filled."""
         self._wait(design.name)
         arn = str((self._describe(design.name) or {}).get("TableArn"))
         missing = self.unlike(design, options)
@@ -279,7 +275,6 @@ class DynamoTableAdmin:
         return self._finished(design, options)
 
     def _finished(self, design: TableDesign, options: TableOptions | None) -> TableState:
-        """Set the options that need an ACTIVE table, TTL last."""
         name = design.name
         unlike = {} if options is None else self._set_options(design, options)
         later = later_requests(design, TableOptions(pitr=False)) if self._ttl(name) != design.ttl else []
@@ -291,7 +286,6 @@ class DynamoTableAdmin:
         return replace(state, unlike=tuple(unlike.values()))
 
     def unlike(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """A sentence per option of the existing table that differs from `options`."""
         description = self._describe(design.name) or {}
         answers = {}
         for operation in wanted_answers(options):
@@ -307,7 +301,7 @@ class DynamoTableAdmin:
     # ── its indexes ──
 
     def index_changes(self, design: TableDesign) -> IndexChanges:
-        """Index changes from an existing table with the design's key to the design. Raises: TargetError."""
+        """Index changes from an existing table with the design's key. Raises: TargetError."""
         description = self._describe(design.name)
         if description is None:
             raise TargetError(
@@ -319,7 +313,9 @@ class DynamoTableAdmin:
         return index_changes(design, description)
 
     def add_index(self, design: TableDesign, index: Index, options: TableOptions, tell: Tell) -> None:
-        """Add an index and wait until it is filled. `tell`: called with progress. Raises: Interrupted, TargetError."""
+        """Add an index and wait until it is filled. `tell`: called with progress. Raises: Interrupted,
+        TargetError.
+        """
         self._settled(design.name, tell)
         request = addition(design, index, options)
         self._change("update_table", design.name, request, lambda: self._has_index(design.name, index.name))
@@ -334,12 +330,11 @@ class DynamoTableAdmin:
         self._settled(design.name, tell)
 
     def settle(self, design: TableDesign, tell: Tell) -> None:
-        """Wait until no index is being created or removed."""
         self._settled(design.name, tell)
 
     def _settled(self, name: str, tell: Tell) -> None:
-        """Wait until no index is being created or removed, without a time limit. `tell`: called with each new state, and
-        every minute. Raises: Interrupted, TargetError.
+        """Wait, without a time limit, until no index is being created or removed. `tell`: called with each new
+        state, and every minute. Raises: Interrupted, TargetError.
         """
         said, said_at = "", 0.0
         while True:
@@ -371,14 +366,12 @@ class DynamoTableAdmin:
         return probes(self.client, design, write=write, only=only)
 
     def clock(self, design: TableDesign) -> float | None:
-        """The service's clock in seconds since 1970, None if an answer has no time; the table must exist."""
         try:
             return clock_of(self.client, design)
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """Set the options. Returns those that still differ, possible on an emulator only. Raises: TargetError on AWS."""
         only = replace(design, ttl=None)
         for operation, request in later_requests(only, options):
             with self._unspoken(operation):
@@ -401,7 +394,6 @@ class DynamoTableAdmin:
                 raise
 
     def wait(self, design: TableDesign) -> None:
-        """Wait until the table and all its indexes are ACTIVE."""
         self._wait(design.name)
 
     def _wait(self, name: str) -> None:
@@ -432,7 +424,6 @@ class DynamoTableAdmin:
         return dict(answer["Table"])
 
     def _ttl(self, name: str) -> str | None:
-        """The TTL attribute, None if TTL is off."""
         description = self._call("describe_time_to_live", name, {"TableName": name}).get(
             "TimeToLiveDescription", {}
         )
@@ -451,7 +442,7 @@ class DynamoTableAdmin:
     def _change(
         self, operation: str, table: str, request: dict[str, Any], is_there: Callable[[], object]
     ) -> None:
-        """Like _call, for a request that fails if it has already taken effect: one with a lost answer is retried."""
+        """Like _call; a retry after a lost answer may fail because the request has taken effect."""
         unsure = False
 
         def once() -> None:

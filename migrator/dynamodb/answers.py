@@ -1,7 +1,7 @@
 """Checks that AWS's answers are complete, HTTP parsing, and the last check before a request is sent.
 
-An incomplete answer counts as a failed request and is retried: a proxy, a gateway or a broken endpoint can return 200 with
-an empty body, which would read as "all written" or "not found".
+An incomplete answer is retried as a failed request. A proxy, a gateway or a broken endpoint can return 200
+with an empty body, which would read as "all written" or "not found".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class IncompleteAnswerError(HTTPClientError):  # type: ignore[misc]
 
 
 class WholeAnswers(ResponseParserFactory):  # type: ignore[misc]
-    """botocore's parsers; any failure of theirs becomes an incomplete answer."""
+    """botocore's parsers; their failures become incomplete answers."""
 
     def create_parser(self, protocol_name: str) -> Any:
         return _Parser(super().create_parser(protocol_name))
@@ -65,7 +65,7 @@ class _Parser:
 
 
 def watch_requests(client: Any) -> None:
-    """Make each request of the client run the check of `checked_last`, and check that each answer is complete.
+    """Run the check of `checked_last` before each request, and check that each answer is complete.
 
     A call raises IncompleteAnswerError if a part of its answer is missing.
     """
@@ -86,12 +86,10 @@ _ANSWERING: WeakSet[Any] = WeakSet()
 
 
 def note_answer(client: Any) -> None:
-    """Record that the client's endpoint has answered, so its address is right."""
     _ANSWERING.add(client)
 
 
 def has_answered(client: Any) -> bool:
-    """Whether the client's endpoint has ever answered, so its address is right."""
     return client in _ANSWERING
 
 
@@ -100,10 +98,10 @@ _LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
 
 @contextmanager
 def checked_last(check: Callable[[], None]) -> Iterator[None]:
-    """Within the block, run `check` again while each request is signed, right before it is sent.
+    """Run `check` again while each request is signed, right before it is sent.
 
-    A process may be suspended at any moment. Suspended before the check, it is stopped by it; suspended after it, its
-    signature expires: AWS takes none older than five minutes.
+    A process may be suspended at any moment. Suspended before the check, it is stopped by it; suspended after
+    it, its signature expires: AWS takes none older than five minutes.
     """
     token = _LAST_CHECK.set(check)
     try:
@@ -152,16 +150,16 @@ def _require(http_response: Any, parsed: Answer, model: Any, context: Mapping[st
 
 
 def missing_parts(operation: str, params: RequestParams, answer: Answer) -> _Missing:
-    """Names of the parts missing from the answer of a request that took effect.
+    """Parts missing from the answer of a request that took effect.
 
-    Source: API references of DynamoDB and S3, "Response Elements"; fields that AWS omits if empty (Item, LastEvaluatedKey)
-    are not required.
+    Fields that AWS omits if empty (Item, LastEvaluatedKey) are not required.
+    Source: API references of DynamoDB and S3, "Response Elements".
     """
     yield from _PARTS.get(operation, _nothing)(params, answer)
 
 
 def missing_reasons(params: RequestParams, answer: Answer) -> _Missing:
-    """Names of the parts missing from a failure that should name the item whose condition failed.
+    """Parts missing from a failure that should name the item whose condition failed.
 
     Source: API reference, PutItem, "ReturnValuesOnConditionCheckFailure"; TransactWriteItems,
     "TransactionCanceledException".
@@ -244,8 +242,6 @@ def _page(params: RequestParams, answer: Answer) -> _Missing:
 
 
 def _named(name: str, *parts: str) -> Callable[[RequestParams, Answer], _Missing]:
-    """Check that the answer contains a description called `name` with these parts."""
-
     def missing(params: RequestParams, answer: Answer) -> _Missing:
         described = answer.get(name) or {}
         yield from (f"{name}.{part}" for part in parts if described.get(part) is None)
@@ -295,12 +291,11 @@ def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
 
 
 def consumed_units(answer: Mapping[str, Any]) -> float:
-    """Capacity units of the table and its indexes; 0 if the endpoint reports none."""
     return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
 
 
 def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
-    """Units of the table (local indexes included) and of each global index; None if the answer has none.
+    """Units of the table (local indexes included) and of each global index.
 
     Needs ReturnConsumedCapacity: INDEXES; without it all units count as the table's.
     """
@@ -316,7 +311,6 @@ def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _parts(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """One part per table; a batch returns a list, other operations a single part."""
     capacity = answer.get("ConsumedCapacity") or []
     return [part for part in ([capacity] if isinstance(capacity, dict) else capacity) if part]
 
@@ -339,7 +333,7 @@ class BrokenFrameError(Exception):
 
 
 class Received(Struct, frozen=True):
-    """`headers`: names in lower case. `ends`: whether the connection cannot be used for another request."""
+    """`headers`: names in lower case. `ends`: the connection cannot be used again."""
 
     status: int
     headers: Mapping[str, str]
@@ -348,14 +342,13 @@ class Received(Struct, frozen=True):
 
 
 class _Frame:
-    """Bytes of one answer, read from a socket piece by piece. Raises: BrokenFrameError, OSError."""
+    """Bytes of one answer from a socket. Raises: BrokenFrameError, OSError."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self.received: bytes = b""
 
     def until(self, mark: bytes, at_most: int) -> bytes:
-        """The bytes before the mark; the mark is consumed."""
         while (end := self.received.find(mark)) < 0:
             if len(self.received) > at_most or not self._more():
                 raise BrokenFrameError(f"no end of a line after {len(self.received)} bytes")
@@ -387,9 +380,9 @@ class _Frame:
 
 
 def received(sock: Any) -> Received:
-    """The next answer on the socket. Raises: BrokenFrameError, OSError.
+    """Raises: BrokenFrameError, OSError.
 
-    Stricter than the source: what a client may repair is an error here. Source: RFC 9112, "Message Body Length".
+    Stricter than the source: a client may repair some errors. Source: RFC 9112, "Message Body Length".
     """
     frame = _Frame(sock)
     status = 100
@@ -415,7 +408,6 @@ def received(sock: Any) -> Received:
 
 
 def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
-    """Minor version, status, and header fields with names in lower case."""
     matched = _HEAD.fullmatch(head.decode("latin-1"))
     if matched is None:
         raise BrokenFrameError("no head of HTTP/1.1")
@@ -424,7 +416,6 @@ def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
 
 
 def _all(headers: Mapping[str, str], fields: list[tuple[str, str]], name: str) -> list[str]:
-    """All values of a field, of which `headers` has one."""
     if name not in headers:
         return []
     return [value for field, value in fields if field == name]

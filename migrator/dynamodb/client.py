@@ -43,8 +43,8 @@ EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 
 
 class AssumedRole(Struct, frozen=True):
-    """A role to assume. `life_s`: of each set of credentials, at least 900 s on AWS and at most what the role allows.
-    `policy`: session policy, which narrows the role's rights; '' for none.
+    """A role to assume. `life_s`: of credentials, at least 900 s on AWS. `policy`: session policy, which narrows
+    the role's rights; '' for none.
     """
 
     arn: str
@@ -118,10 +118,10 @@ def service_client(
     role: AssumedRole | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
-    """A low-level client, safe to share between threads. `timeout_s`: wait for an answer.
+    """A low-level client. Thread-safe. `timeout_s`: wait for an answer.
 
-    An incomplete answer raises IncompleteAnswerError (dynamodb/answers.py). A loopback endpoint needs no credentials and no
-    region.
+    An incomplete answer raises IncompleteAnswerError (dynamodb/answers.py). A loopback endpoint needs no
+    credentials and no region.
     Raises: TargetError if credentials, region or profile are missing.
     """
     local = endpoint is not None and is_loopback(endpoint)
@@ -149,7 +149,6 @@ def service_client(
 
 
 def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
-    """A client that rejects incomplete answers and runs the last check before each request."""
     client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
         # The environment may also set one (AWS_ENDPOINT_URL); a job's endpoint is validated when the job is read.
@@ -169,7 +168,7 @@ _OPENING = RLock()
 
 
 def _session(profile: str | None) -> boto3.Session:
-    """The session of this process for these settings: opening one takes as long as two clients."""
+    """Shared by this process: opening a session takes as long as two clients."""
     try:
         with _OPENING:
             session = _session_of(profile, _settings())
@@ -182,7 +181,6 @@ def _session(profile: str | None) -> boto3.Session:
 
 
 def _settings() -> frozenset[tuple[str, object]]:
-    """Everything a session depends on, at this moment; files by their modification time."""
     words = {name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("AWS_")}
     files = {
         words.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
@@ -201,8 +199,8 @@ def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) ->
 
 
 def _open_session(profile: str | None, region: str | None = None) -> boto3.Session:
-    """A session whose DynamoDB clients send through an exchange and reject incomplete answers. It reuses the models of
-    services and endpoints (2 MB of JSON) that earlier sessions read.
+    """Its DynamoDB clients send through an exchange and reject incomplete answers. Reuses models of services and
+    endpoints (2 MB of JSON).
     """
     core = botocore.session.Session()
     models = _models(core.get_config_variable("data_path"))
@@ -231,7 +229,6 @@ def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:
-    """The region, else that of the profile or environment; None if none is set or the profile is unknown."""
     try:
         found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
     except BotoCoreError:
@@ -245,7 +242,7 @@ def _region_of_environment() -> str | None:
 
 
 def endpoint_of(written: str | None) -> str | None:
-    """The endpoint of a job: an embedded server's name starts that server if needed; else as written."""
+    """A job's endpoint; an embedded server's name starts that server if needed."""
     if written not in (EMBEDDED, DYNOXIDE):
         return written
     from migrator.dynamodb import embedded  # imported here, so that a job on AWS does not load it
@@ -265,7 +262,7 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def open_exchange(client: Any) -> None:
-    """Give a client made by `with_exchange` its exchange; log once if botocore signs or sends, and why."""
+    """Open the exchange; log once if botocore signs or sends, and why."""
     session, url = client._endpoint.http_session, client.meta.endpoint_url
     at_most = max(AT_MOST, int(client.meta.config.max_pool_connections))
     reason = _signed_by_botocore(client)
@@ -285,7 +282,6 @@ def _say_bodies(reason: str) -> None:
 
 
 def _signed_by_botocore(client: Any) -> str:
-    """Why botocore must sign, because of settings that we do not implement; '' if it need not."""
     config = client.meta.config
     if os.environ.get("MIGRATOR_LANE") == BOTOCORE:
         return "MIGRATOR_LANE is set"
@@ -333,6 +329,5 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
 
 
 def _region_of(name: str) -> str | None:
-    """The region in arn:aws:secretsmanager:REGION:account:secret:name; None for a plain name."""
     parts = name.split(":")
     return parts[3] if parts[0] == "arn" and len(parts) > 6 else None

@@ -43,10 +43,10 @@ Result = TypeVar("Result")
 
 
 class ConditionalWrites(Forked):
-    """model.live.ConditionalStore and OwnStore on a DynamoDB table; safe to share between threads.
+    """Conditional writes to a DynamoDB table. Thread-safe.
 
-    A retry is the same request: if the first try took effect unseen, the retry finds the item with its own ticket and may
-    replace it, or finds a newer one.
+    A retry is the same request. If the first try took effect unseen, the retry finds the item with its own
+    ticket and may replace it, or finds a newer one.
     """
 
     def __init__(self, store: DynamoStore) -> None:
@@ -94,8 +94,8 @@ class ConditionalWrites(Forked):
         *,
         whole: bool = False,
     ) -> list[Outcome]:
-        """The outcomes of items, each put with the attributes that services keep on the stored item. Items that changed
-        between read and put are read and put again, alone or all together.
+        """Put items with the attributes that services keep on the stored ones. Items that changed between read
+        and put are retried, alone or all together.
         """
         if not self.design.kept:
             return write(items)
@@ -150,7 +150,7 @@ class ConditionalWrites(Forked):
         return sum(self._all(self._remove, tombstones))
 
     def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
-        """The results in the order of the pieces.
+        """Results in the order of the pieces.
 
         If one fails, no further piece is started, and the running ones end before the error is raised.
         """
@@ -178,7 +178,6 @@ class ConditionalWrites(Forked):
     # ── puts and deletes ──
 
     def _put_of(self, item: EncodedItem, *, own: bool) -> dict[str, Any]:
-        """A put under rule 3's condition, as a transaction's action. `own`: only over our own items."""
         names, condition = self._own_names, _NOTHING_OF_OTHERS
         values: dict[str, Any] = {":source": {"S": item.source}, ":dead": {"S": TOMBSTONE}}
         if not own:
@@ -203,10 +202,9 @@ class ConditionalWrites(Forked):
         }
 
     def _tried(self, writes: Sequence[ConditionalWrite], before: int) -> list[list[Outcome]]:
-        """The outcomes of each write's items. `before`: how many items the table had taken before anything was sent.
+        """Outcomes of each write's items. `before`: number of items taken before.
 
-        First tries are sent together with many others. A write that fails for any reason except its conditions is retried
-        alone.
+        First tries are concurrent. A write that fails for any reason except its conditions is retried alone.
         """
         first = FirstTries(self.store, writes)
         if len(writes) > 1 and (sockets := self.store.sockets) is not None:
@@ -236,7 +234,7 @@ class ConditionalWrites(Forked):
         return [Outcome(item, "unwritten", why=why) for item in write.items]
 
     def _settled(self, write: ConditionalWrite, failure: Exception | None) -> list[Outcome]:
-        """The outcomes of a write's items, given the failure of its first try.
+        """Outcomes after the failure of a first try.
 
         Raises: StoppedError if DynamoDB gave up; ItemRefusedError if it rejects the items as they are.
         """
@@ -268,7 +266,6 @@ class ConditionalWrites(Forked):
         return outcomes
 
     def _refused(self, item: EncodedItem, other: Item) -> Outcome:
-        """The outcome of a put whose condition failed because of `other`, the item under its key."""
         has_kept = bool(self.design.kept) and not item.is_tombstone
         if has_kept and _differ(self._kept_of(item_of(item)), self._kept_of(other)):
             return Outcome(item, "kept_changed")
@@ -300,16 +297,14 @@ class ConditionalWrites(Forked):
     # ── inserts ──
 
     def _inserted(self, statements: Sequence[Sized | None], before: int) -> set[int]:
-        """Numbers of the items that were put under free keys. `statements`: None for one that is too long."""
         short = [statement for statement in statements if statement is not None]
         cut = list(batches(short, self.store.limit.units_at_most))
         return {number for numbers in self._all(partial(self._insert, before), cut) for number in numbers}
 
     def _insert(self, before: int, batch: Batch) -> list[Any]:
-        """Numbers of the batch's items that are in the table now; the others are tried as puts, which report why they fail.
+        """Numbers of stored items; the others are tried as puts, which report why they fail.
 
-        Tries are counted from the last one that settled an item. `before`: how many items the table had taken before
-        anything was sent.
+        Tries are counted from the last one that settled an item. `before`: number of items taken before.
         """
         inserted: list[Any] = []
         left = batch
@@ -347,7 +342,7 @@ class ConditionalWrites(Forked):
 
 
 def _differ(one: Item, other: Item) -> bool:
-    """Whether DynamoDB sees two items as different: true is not 1."""
+    """DynamoDB's comparison: true is not 1."""
     return encode_item(one) != encode_item(other)
 
 
@@ -365,9 +360,6 @@ def _statement(table: str, number: int, item: EncodedItem) -> Sized | None:
 
 @lru_cache(maxsize=1024)
 def _insert_head(table: str, names: tuple[str, ...]) -> bytes | None:
-    """The statement that inserts an item with these attributes as JSON, up to its parameters; None if it exceeds the
-    maximum length.
-    """
     values = ", ".join(f"{_quoted(name)}: ?" for name in names)
     statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
     if len(statement.encode()) > STATEMENT_BYTES:
@@ -380,6 +372,5 @@ def _quoted(name: str) -> str:
 
 
 def _code(answer: Any) -> str:
-    """The error code of a statement; '' if it took effect."""
     error = answer.get("Error") or {}
     return str(error.get("Code") or ("unknown" if error else ""))

@@ -27,16 +27,14 @@ _TRIES = 20
 
 
 class ControlItem:
-    """model.edges.Control on a DynamoDB table.
+    """The control item of a DynamoDB table.
 
-    Each write replaces the whole item, on condition that its state except for the ticket is the one this writer knows: a
+    Each write replaces the whole item, if its state except for the ticket is the one this writer knows. So a
     journal that another one has replaced learns it by its next write.
     """
 
     def __init__(self, store: DynamoStore, changed: Callable[[ControlState], None]) -> None:
-        """`changed`: called with the new state after another writer changed it; an error that it raises stops this
-        writer.
-        """
+        """`changed`: called with a new state of another writer; an error that it raises stops this writer."""
         self.store = store
         self.changed = changed
         self.design = store.design
@@ -78,7 +76,6 @@ class ControlItem:
     def _put(
         self, wanted: ControlState, current: ControlState, mark: str, *, with_ticket: int | None = None
     ) -> Item | None:
-        """None if the item is now `wanted`; else the stored item, {} if there is none."""
         request = self._request(wanted, current, mark, with_ticket)
 
         def once() -> bool:
@@ -123,7 +120,6 @@ class ControlItem:
 
 
 def control_state(store: DynamoStore) -> ControlState:
-    """The state in the table's control item, for readers."""
     return state_of(store.design, _stored(store))
 
 
@@ -137,7 +133,6 @@ def control_key(design: TableDesign) -> Item:
 
 
 def control_item(design: TableDesign, state: ControlState, mark: str = "") -> Item:
-    """The item for a state. `mark`: of the writer that raised the ticket."""
     item: Item = {
         **control_key(design),
         design.type_attribute: CONTROL,
@@ -151,7 +146,7 @@ def control_item(design: TableDesign, state: ControlState, mark: str = "") -> It
 
 
 def state_of(design: TableDesign, item: Item | None) -> ControlState:
-    """The state in a control item. Raises: TargetError if it is not a valid one."""
+    """Raises: TargetError if the item is not a valid control item."""
     if item is None:
         return ControlState()
     ticket = item.get(design.ticket_attribute)
@@ -169,7 +164,6 @@ def state_of(design: TableDesign, item: Item | None) -> ControlState:
 
 
 def with_kept(state: ControlState, table_id: str, job: str, kept: Kept) -> ControlState:
-    """The state with one job's part added."""
     return replace(
         state,
         table_id=table_id,
@@ -201,7 +195,7 @@ def _read(written: Any) -> Kept:
 
 
 class DynamoStripping:
-    """A context manager. Requests are sent in parallel, as many as there are connections."""
+    """A context manager. Sends as many parallel requests as there are connections."""
 
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
@@ -222,8 +216,7 @@ class DynamoStripping:
         return self._all(self._remove, own)
 
     def own(self, items: Sequence[Item]) -> int:
-        """Set our attributes on the items stored under these keys, unless their ticket is higher; returns how many were
-        stored.
+        """Set our attributes on stored items, unless their ticket is higher; returns how many were stored.
 
         All other attributes stay. Raises: StoppedError if DynamoDB gave up; part of it may be done.
         """
@@ -275,7 +268,6 @@ class DynamoStripping:
         }
 
     def _sent(self, operation: str, request: dict[str, Any], units: float) -> bool:
-        """Whether the item was unchanged, so that the request took effect."""
         call = getattr(self.store.client, operation)
 
         def once() -> bool:

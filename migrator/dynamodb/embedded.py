@@ -51,17 +51,17 @@ NAMES = ("embedded", "dynoxide")
 
 
 def folder(name: str) -> Path:
-    """The server's folder: in $MIGRATOR_HOME, else in .migrator of the working directory."""
     return Path(os.environ.get(HOME) or FOLDER) / name
 
 
 def ensure_running(home: Path, *, lasting: bool = False) -> str:
-    """The endpoint of the embedded server of `home`, started if it is not running.
+    """The endpoint of the embedded server, started if needed.
 
-    `lasting`: dynoxide, which writes its file with each request. Otherwise MiniStack; its saved state is discarded after an
-    unclean stop, because it is older than what was written (docs/decisions/0004-embedded-unclean.md).
-    Raises: SettingsError if the program is not installed, on Windows, or if the folder cannot be written; StoppedError if
-    it does not start.
+    `lasting`: dynoxide, which writes its file with each request. Otherwise MiniStack; its saved state is
+    discarded after an unclean stop, because it is older than what was written
+    (docs/decisions/0004-embedded-unclean.md).
+    Raises: SettingsError if the program is not installed, on Windows, or if the folder cannot be written;
+    StoppedError if it does not start.
     """
     if os.name != "posix":
         what = "the embedded DynamoDB saves its tables when it receives a signal to end, which this system cannot send"
@@ -88,7 +88,6 @@ def ensure_running(home: Path, *, lasting: bool = False) -> str:
 
 @contextmanager
 def _kept_in(home: Path) -> Iterator[None]:
-    """Create the folder. Raises: SettingsError if this user cannot write to it."""
     try:
         make_folder(home)
         yield
@@ -100,13 +99,12 @@ def _kept_in(home: Path) -> Iterator[None]:
 
 
 def is_installed() -> bool:
-    """Whether the embedded DynamoDB is installed and this system supports it."""
     return os.name == "posix" and importlib.util.find_spec("ministack") is not None
 
 
 @contextmanager
 def for_a_while() -> Iterator[str]:
-    """The endpoint of a temporary server, which is removed when the block ends.
+    """A temporary server, which is removed when the block ends.
 
     Raises: StoppedError if it does not start.
     """
@@ -135,7 +133,7 @@ def status(server: EmbeddedServer | None) -> str:
 
 
 def stop(home: Path) -> bool:
-    """Stop the server and wait until its tables are saved; False if none was running.
+    """Wait until tables are saved; False if no server was running.
 
     Raises: StoppedError if it does not end in time.
     """
@@ -240,5 +238,4 @@ def _reap(pid: int) -> None:
 
 
 def _locked(home: Path) -> FileLock:
-    """Lock for starting and stopping the server: one command at a time."""
     return FileLock(home / "lock")

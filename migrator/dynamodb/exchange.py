@@ -1,8 +1,8 @@
 """DynamoDB's data operations without botocore's model: JSON bodies, and answers parsed as far as needed.
 
-A botocore client spends a millisecond on a request of 25 items, mostly in the service's model. Credentials, endpoint, TLS
-and the signature stay botocore's; its client sends every operation that is not listed here. Bodies go on our own
-connections, or botocore signs or sends them if settings require it that these do not implement.
+A botocore client spends a millisecond on a request of 25 items, mostly in the service's model. Credentials,
+endpoint, TLS and the signature stay botocore's; its client sends all other operations. Bodies go on our own
+connections, unless settings require botocore to sign or send.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ CONTENT_TYPE = "application/x-amz-json-1.0"
 class Signing(Protocol):
     def signed(
         self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
-    ) -> AWSPreparedRequest:
-        """A request to be sent now. `params`: what the body was made of."""
+    ) -> AWSPreparedRequest: ...
 
 
 class BotocoreSigning:
-    """Requests to the endpoint of botocore's endpoint rules, signed as these require, like those of a botocore client."""
+    """Signs requests by botocore's endpoint rules, like its client."""
 
     def __init__(self, client: Any) -> None:
         self._user_agent = client._user_agent_creator.to_string()
@@ -131,10 +130,9 @@ AT_MOST = 64
 
 
 class Connections:
-    """Kept-alive connections to one URL, opened with the timeouts and certificates of a botocore session.
+    """Kept-alive connections to one URL, with the timeouts and certificates of a botocore session.
 
-    Safe to share between threads; at most `at_most` are open, idle ones included.
-    Raises: botocore's connection errors.
+    Thread-safe; at most `at_most` are open, idle ones included. Raises: botocore's connection errors.
     """
 
     def __init__(self, session: Any, url: str, at_most: int) -> None:
@@ -145,7 +143,7 @@ class Connections:
         self._idle: list[HTTPConnection] = []
 
     def exchange(self, request: Callable[[], bytes]) -> Received:
-        """The answer to a request, sent once. `request`: makes its bytes as soon as a connection is free."""
+        """Send a request once. `request`: makes its bytes as soon as a connection is free."""
         connection = self.take()
         assert connection is not None  # it has waited
         try:
@@ -171,7 +169,7 @@ class Connections:
         return answer
 
     def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
-        """Return a connection on which no answer is pending. `ends`: it cannot be used for another request."""
+        """Return a connection without a pending answer. `ends`: it cannot be used again."""
         if ends:
             self.drop(connection)
         else:
@@ -188,7 +186,7 @@ class Connections:
             self._idle.pop().close()
 
     def take(self, *, waits: bool = True) -> HTTPConnection | None:
-        """An open connection, as soon as one is free; None if all are in use and `waits` is False.
+        """A free connection; None if all are in use and `waits` is False.
 
         `waits`: only for a caller that holds none, since two that wait for each other's would deadlock.
         Raises: botocore's connection errors.
@@ -232,17 +230,15 @@ class Connections:
 
 
 class Secrets(Protocol):
-    """botocore's credentials, frozen at one moment."""
-
     access_key: str
     secret_key: str
 
 
 class _SignedForm(Struct, frozen=True):
-    """The parts shared by requests of one operation, as long as credentials and day stay the same.
+    """Parts shared by requests of one operation, as long as credentials and day stay the same.
 
-    `canonical`: the canonical request before and after its timestamp, without the body hash that ends it. `inner`, `outer`:
-    the two hashes of an HMAC, with the key already in them.
+    `canonical`: the canonical request before and after its timestamp, without the final body hash. `inner`,
+    `outer`: an HMAC's hashes with the key.
     """
 
     headers: Mapping[str, str]
@@ -256,9 +252,9 @@ class _SignedForm(Struct, frozen=True):
 
 @dataclass(eq=False)
 class Signer:
-    """Headers with the same signature as botocore's SigV4Auth; the constant parts are computed once a day.
+    """Headers with botocore's SigV4Auth signature; the constant parts are computed once a day. Thread-safe.
 
-    Source: AWS General Reference, "Create a signed AWS API request". Safe to share between threads.
+    Source: AWS General Reference, "Create a signed AWS API request".
     """
 
     url: str
@@ -322,13 +318,13 @@ class Signer:
 
 
 class CredentialSource(Protocol):
-    """botocore's credentials; reading them refreshes those that can be refreshed."""
+    """botocore's credentials; reading refreshes them if possible."""
 
     def get_frozen_credentials(self) -> Any: ...
 
 
 class KeptSigning:
-    """Requests to the client's endpoint with signatures of version 4; the constant parts are computed once a day."""
+    """Signatures of version 4; the constant parts are computed once a day."""
 
     def __init__(self, client: Any) -> None:
         self._credentials: CredentialSource = client._request_signer._credentials
@@ -352,16 +348,16 @@ class KeptSigning:
 
 
 class Transport(Protocol):
-    """Sends one client's requests; safe to share between threads. Raises: botocore's errors."""
+    """Sends one client's requests. Thread-safe. Raises: botocore's errors."""
 
     def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
-        """The answer. `params`: what the body was made of. Runs the check that precedes each request of the client."""
+        """Send after the client's check. `params`: of the body."""
 
     def close(self) -> None: ...
 
 
 class SocketTransport(Struct, frozen=True):
-    """Kept-alive connections to the client's endpoint, for many concurrent requests (dynamodb/puts.py)."""
+    """Kept-alive connections for many concurrent requests (dynamodb/puts.py)."""
 
     signing: KeptSigning
     connections: Connections
@@ -370,7 +366,6 @@ class SocketTransport(Struct, frozen=True):
         return self.connections.exchange(partial(self.request, client, operation, body))
 
     def request(self, client: Any, operation: str, body: bytes) -> bytes:
-        """The bytes of a request to be sent now."""
         request = self.signing.signed(client, operation, {}, body)
         client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
         lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
@@ -382,13 +377,12 @@ class SocketTransport(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """Sends one client's requests by a transport and parses their answers; safe to share between threads."""
+    """Sends one client's requests and parses their answers. Thread-safe."""
 
     transport: Transport
 
     @property
     def sockets(self) -> SocketTransport | None:
-        """Our connections for concurrent requests; None if botocore sends."""
         return self.transport if isinstance(self.transport, SocketTransport) else None
 
     def call(
@@ -398,9 +392,9 @@ class Exchange(Struct, frozen=True):
         params: Mapping[str, Any],
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
-        """The answer of an operation, as botocore's clients return it, except that binary values are base64 text.
+        """An answer as from botocore's clients, except that binary values are base64 text.
 
-        `read`: parses the answer's JSON into its parts.
+        `read`: parses the answer's JSON.
         Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError if a part is missing.
         """
         answer = self.transport.send(client, operation, params, json_of(params))
@@ -414,7 +408,6 @@ class Exchange(Struct, frozen=True):
         answer: Received,
         read: Callable[[bytes], Any] = orjson.loads,
     ) -> dict[str, Any]:
-        """Parse a received answer, as `call` returns it. `params`: of the request."""
         note_answer(client)
         require_checksum(answer.headers, answer.body)
         try:
@@ -438,7 +431,7 @@ class Exchange(Struct, frozen=True):
 
 
 class Texts:
-    """A request's list of JSON texts: each of `texts`, between `before` and `behind`."""
+    """JSON texts, each between `before` and `behind`."""
 
     def __init__(self, before: bytes, behind: bytes, texts: Sequence[bytes]) -> None:
         self.before = before
@@ -499,9 +492,7 @@ def _refuse(
 
 
 class ExchangingClient:
-    """First base class for botocore's client classes: sends the hot operations through an exchange, if the client has
-    one.
-    """
+    """Base class for botocore's client classes: sends hot operations through an exchange, if the client has one."""
 
     exchange: Exchange | None = None
 
@@ -517,5 +508,4 @@ class ExchangingClient:
 
 
 def with_exchange(base_classes: list[type], **_: Any) -> None:
-    """Handler of botocore's event `creating-client-class`."""
     base_classes.insert(0, ExchangingClient)

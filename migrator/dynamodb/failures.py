@@ -148,7 +148,7 @@ def _grew_old(error: ClientError) -> bool:
 
 
 def _clock_off_s(error: ClientError) -> float | None:
-    """Seconds this machine's clock is ahead of the service's, by an answer that just arrived; None if it has no time."""
+    """How far this machine's clock is ahead of the service's, by an answer that just arrived."""
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
         return time.time() - parsedate_to_datetime(str(headers["date"])).timestamp()
@@ -157,7 +157,6 @@ def _clock_off_s(error: ClientError) -> float | None:
 
 
 def _wrong_clock(error: ClientError) -> str:
-    """The message for a signature that fails because of this machine's clock; '' for any other error."""
     off_s = _clock_off_s(error) if error_code(error) in _OF_CLOCKS else None
     if off_s is None or abs(off_s) < _SIGNED_S:
         return ""
@@ -166,12 +165,14 @@ def _wrong_clock(error: ClientError) -> str:
 
 
 def passes_at(client: Any, error: BaseException) -> bool:
-    """`can_pass` for one endpoint: if the first connection fails, that is reported at once, as for a source."""
+    """`can_pass`, except that a failed first connection is reported at once, as for a source."""
     return can_pass(error) and (has_answered(client) or not _is_unconnected(error))
 
 
 def _is_unconnected(error: BaseException) -> bool:
-    """Whether nothing listens at the endpoint. A proxy that ends a connection raises the same error, for another reason."""
+    """Whether nothing listens at the endpoint. A proxy that ends a connection raises the same error, for another
+    reason.
+    """
     if isinstance(error, ProxyConnectionError):
         return "NewConnectionError" in repr(error.kwargs.get("error"))
     return isinstance(error, _NO_CONNECTION)
@@ -189,12 +190,11 @@ def passes_in_batch(code: str) -> bool:
 
 
 def is_throttle(error: ClientError) -> bool:
-    """Whether the request was throttled; it consumed nothing."""
+    """Whether the request was throttled: it consumed nothing."""
     return error_code(error) in _THROTTLES
 
 
 def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
-    """The error after the last try. `tried`: how long it was tried."""
     is_incomplete = isinstance(error, IncompleteAnswerError)
     if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
         return _unanswered(what, error, f" (gave up after {tried})")
@@ -219,7 +219,6 @@ _FAILING = (
 
 
 def holds(work: Callable[[], object]) -> bool:
-    """Whether a conditional write's condition held, so that it took place."""
     try:
         work()
     except ClientError as error:
@@ -234,7 +233,7 @@ def error_code(error: ClientError) -> str:
 
 
 def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:
-    """Our error for one of boto's, in one line. Leaves out AWS's own message, which can quote an item."""
+    """Our error for one of boto's, without AWS's own message, which can quote an item."""
     if isinstance(error, ClientError):
         code = error_code(error)
         if error.operation_name == "AssumeRole":
@@ -257,7 +256,6 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
 
 
 def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
-    """The error of a request without an answer: where, why, and what to do, as for an unreachable source."""
     details = getattr(error, "kwargs", {})
     # botocore has removed user and password from the proxy's address.
     asked = details.get("endpoint_url") or details.get("proxy_url") or endpoint
@@ -288,7 +286,7 @@ _UNANSWERED = (
 
 
 def _not_assumed(error: ClientError) -> MigratorError:
-    """The error for a role that STS does not let us assume. Expired credentials can be renewed, so the run goes on."""
+    """The error if STS does not let us assume a role. Expired credentials can be renewed, so the run continues."""
     code = error_code(error)
     if why := _wrong_clock(error) or (_ADVICE[code] if code in _EXPIRED else ""):
         return StoppedError(f"STS refused to assume the role ({code}): {why}")
@@ -310,10 +308,9 @@ _ACTIONS = {"HeadObject": "GetObject", "HeadBucket": "ListBucket"}
 
 
 def denied(error: ClientError, service: str) -> str:
-    """Which principal lacks which action on which resource, and how to fix it; '' for other errors. `service`: as in
-    policies.
+    """The denied principal, action and resource, and the fix; '' for other errors. `service`: as in policies.
 
-    Of AWS's message it quotes only principal, action and resource.
+    Quotes only these parts of AWS's message.
     """
     if error_code(error) not in _DENIED:
         return ""

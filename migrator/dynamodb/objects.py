@@ -39,7 +39,7 @@ _NO_KEY = ("404", "NoSuchKey", "NotFound")
 
 
 class S3Objects(Forked):
-    """model.edges.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
+    """Objects in a bucket. Thread-safe. Keys are the prefix and the object's name."""
 
     named_by = "target: {bucket: …} in the job"
     needed = "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 answers 403 for missing objects)"
@@ -78,9 +78,7 @@ class S3Objects(Forked):
         return sizes
 
     def probe(self, *, write: bool) -> list[ActionProbe]:
-        """Probe whether the bucket can be listed and objects read; with `write` also put and deleted, under a random
-        name.
-        """
+        """Probe listing and reading; with `write` also put and delete, under a random name."""
         name = f"migrator-doctor-{secrets.token_hex(8)}"
         listed = _probed("ListBucket", lambda: self._send("list_objects_v2", Prefix=self.prefix, MaxKeys=1))
         read = _probed("GetObject", lambda: self._ask("head_object", name))
@@ -108,7 +106,6 @@ class S3Objects(Forked):
                 raise self._in_words(error, "create_bucket") from None
 
     def _ask(self, operation: str, name: str, **parameters: Any) -> Any:
-        """The answer, None if the object does not exist."""
         try:
             return self._tried(operation, Key=f"{self.prefix}{name}", **parameters)
         except ClientError as error:
@@ -119,7 +116,6 @@ class S3Objects(Forked):
             raise self._in_words(error, operation) from None
 
     def _send(self, operation: str, **parameters: Any) -> Any:
-        """Like _ask, for the bucket itself."""
         try:
             return self._tried(operation, **parameters)
         except (ClientError, BotoCoreError) as error:
@@ -145,7 +141,6 @@ class S3Objects(Forked):
 
 
 def _probed(action: str, call: Callable[[], object], left: str = "") -> ActionProbe:
-    """`left`: what a failed probe leaves behind."""
     try:
         call()
     except MigratorError as error:
@@ -160,9 +155,7 @@ _AT_ONCE = 1000
 
 
 class FolderFiles:
-    """model.bulk.files.Files in a folder, created by the first write. Only the owner may read the files: they contain
-    rows.
-    """
+    """Files in a folder, created by the first write. Only the owner may read them: they contain rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -225,8 +218,6 @@ class FolderFiles:
 
 
 class S3Files(S3Objects):
-    """model.bulk.files.Files below a prefix of a bucket."""
-
     named_by = "the address s3://… in the command"
     needed = "s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject"
 
@@ -267,8 +258,8 @@ LOG_GROUP = "/aws-dynamodb/imports"
 
 
 class DynamoImports:
-    """model.bulk.files.TableImports over boto3. `request`: ImportTable's parameters without the token; `logs`: a client of
-    CloudWatch Logs; `prefix`: what file names begin with in the bucket, but not in the manifest.
+    """Imports by boto3. `request`: ImportTable's parameters without the token. `logs`: client of CloudWatch
+    Logs. `prefix`: of file names in the bucket, not in the manifest.
     """
 
     def __init__(

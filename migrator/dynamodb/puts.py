@@ -1,7 +1,7 @@
 """Many concurrent conditional writes by one thread, each on its own kept-alive connection.
 
-A thread per request would cost more than the request: threads of an interpreter take turns, and each send and each read
-gives up the turn and waits for the next one.
+A thread per request would cost more than the request: threads of an interpreter take turns, and each send and
+read waits for the next one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Refused: TypeAlias = Callable[[EncodedItem, Item], Outcome]
 
 
 class ConditionalWrite(Protocol):
-    """One request of conditional item writes; `operation`: DynamoDB's name for it."""
+    """One request of conditional writes. `operation`: DynamoDB's name for it."""
 
     @property
     def operation(self) -> str: ...
@@ -49,18 +49,16 @@ class ConditionalWrite(Protocol):
     @property
     def items(self) -> Sequence[EncodedItem]: ...
 
-    def units(self) -> float:
-        """Estimated write units."""
+    def units(self) -> float: ...
 
-    def request(self) -> Mapping[str, Any]:
-        """Parameters for the client."""
+    def request(self) -> Mapping[str, Any]: ...
 
     def refused(self, error: ClientError) -> list[Outcome] | None:
-        """Its items' outcomes if their conditions failed; None for any other error."""
+        """The items' outcomes if their conditions failed; None for any other error."""
 
 
 class Put(Struct, frozen=True):
-    """A PutItem. `put`: the same as a transaction's action."""
+    """`put`: as a transaction's action."""
 
     item: EncodedItem
     put: Mapping[str, Any]
@@ -93,7 +91,7 @@ CANCELLED = "TransactionCanceledException"
 
 @dataclass(slots=True)
 class Transaction:
-    """A TransactWriteItems of puts. `cancelled`: number of tries that ended in a cancellation.
+    """A TransactWriteItems of puts. `cancelled`: number of cancelled tries.
 
     Source of the reasons: API reference, TransactWriteItems, "TransactionCanceledException".
     """
@@ -108,8 +106,8 @@ class Transaction:
         return _TRANSACTIONAL * units_of_writes([item.size_bytes for item in self.items])
 
     def request(self) -> Mapping[str, Any]:
-        """Parameters with a token per request: a retry within ten minutes takes effect once. After an answer, the next try
-        is a new request.
+        """A token per request: a retry within ten minutes takes effect once. After an answer, the next try is a
+        new request.
 
         Source: API reference, TransactWriteItems, "ClientRequestToken" (36 characters at most).
         """
@@ -144,7 +142,6 @@ class Transaction:
 
 
 def _codes(error: ClientError) -> list[str]:
-    """Cancellation codes per item; [] if the transaction was not cancelled."""
     if error_code(error) != CANCELLED:
         return []
     return [str(reason.get("Code") or _NONE) for reason in error.response.get("CancellationReasons") or []]
@@ -154,8 +151,8 @@ def _codes(error: ClientError) -> list[str]:
 
 
 class FirstTries:
-    """Concurrent first tries of many writes. `answered`: numbers of settled writes; `refused`: outcomes of those whose
-    conditions failed; `failed`: errors of the others.
+    """Concurrent first tries of many writes. `answered`: numbers of settled writes. `refused`: outcomes of
+    failed conditions. `failed`: errors of the others.
 
     Respects the write limit: while it has no room for the next write, answers are read.
     """
@@ -222,7 +219,6 @@ class FirstTries:
         return True
 
     def _answer_of(self, number: int, received: Received | BotoCoreError) -> Mapping[str, Any] | None:
-        """The answer of a write that took effect; None if its conditions failed."""
         client, write = self._store.client, self._writes[number]
         if isinstance(received, BotoCoreError):
             raise received
@@ -254,8 +250,8 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Pauses(Struct, frozen=True):
-    """`before_s`: seconds after which to ask again whether a numbered request may be sent; 0: send it now. `wait`: sleep so
-    many seconds, called if no answer is pending.
+    """`before_s`: seconds until a numbered request may be sent, or is to be asked for again; 0: now. `wait`:
+    sleep, if no answer is pending.
     """
 
     before_s: Callable[[int], float]
@@ -272,19 +268,19 @@ def exchange_many(
     answered: Callable[[int, Received | BotoCoreError], bool],
     pauses: Pauses = _NO_PAUSES,
 ) -> None:
-    """Send `count` requests, each once. `request`: makes the bytes of a number's request right before it is sent.
+    """Send `count` requests, each once. `request`: makes the bytes of a number's request right before it is
+    sent.
 
-    `answered`: called with the answer to each, or the error of its connection; returns whether more may be sent.
-
-    All sent requests have their answers on return. If no connection can be opened, the others are left out.
-    Raises: what `request` or `answered` raises; nothing more is sent after that.
+    `answered`: called with each answer, or the error of its connection; returns whether more may be sent. All
+    sent requests have their answers on return. If no connection can be opened, the others are left out.
+    Raises: errors of `request` and `answered`; nothing more is sent after that.
     """
     _Exchanges(connections, request, answered, pauses).run(count)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """A connection, and the pending request on it, which times out at `ends_at`."""
+    """A connection, and its pending request, which times out at `ends_at`."""
 
     connection: HTTPConnection
     number: int = -1
@@ -335,7 +331,6 @@ class _Exchanges:
             raise self._failed[0]
 
     def _lane(self) -> _Lane | None:
-        """The lane for the next request; None if none is free."""
         if not self._goes_on or len(self._waiting) >= AT_ONCE:
             return None
         if self._free:
@@ -375,7 +370,6 @@ class _Exchanges:
     # ── answers ──
 
     def _await(self, pause_s: float) -> None:
-        """Wait for an answer, a request's timeout, or the end of the pause if there is one."""
         oldest = next(iter(self._waiting.values()))
         left_s = math.inf if oldest.timeout_s is None else max(0.0, oldest.ends_at - time.monotonic())
         wait_s = min(left_s, pause_s or math.inf)
@@ -414,7 +408,6 @@ class _Exchanges:
     # ── ends ──
 
     def _break(self, lane: _Lane, error: BotoCoreError) -> None:
-        """Drop a broken connection; the request sent on it may or may not take effect."""
         is_waiting = self._waiting.pop(lane.number, None) is lane
         if lane in self._free:
             self._free.remove(lane)
@@ -427,7 +420,7 @@ class _Exchanges:
         self._connections.drop(lane.connection)
 
     def _end(self) -> None:
-        """Return the connections; close those with a pending answer, which an interrupted thread leaves."""
+        """Return connections; close those with a pending answer, which an interrupted thread leaves."""
         for lane in list(self._waiting.values()):
             self._break(lane, ConnectionClosedError(endpoint_url=self._connections.url))
         for lane in self._free:
@@ -439,7 +432,7 @@ class _Exchanges:
 
 
 def _send(lane: _Lane, request: bytes) -> None:
-    """Send the whole request; block only for what exceeds the connection's buffer. Raises: OSError."""
+    """Block only for the part that exceeds the connection's buffer. Raises: OSError."""
     sock = lane.connection.sock
     try:
         sent = sock.send(request)
@@ -454,7 +447,6 @@ def _send(lane: _Lane, request: bytes) -> None:
 
 
 def _read(lane: _Lane) -> Received | None:
-    """The answer; None while it is incomplete. Raises: OSError, BrokenFrameError."""
     sock = lane.connection.sock
     while True:
         try:
@@ -474,8 +466,6 @@ class _NotWholeError(Exception):
 
 
 class _Pieces:
-    """The bytes received so far, with a socket's interface."""
-
     def __init__(self, piece: bytes, *, ended: bool) -> None:
         self._piece = piece
         self._ended = ended

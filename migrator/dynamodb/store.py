@@ -55,10 +55,10 @@ _CUTS_WITHIN = 8
 
 
 def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
-    """A function that parses an answer like orjson.loads, except that `Items` contains `each` of every item.
+    """A parser like orjson.loads, except that `Items` contains `each` of every item.
 
-    Thousands of items parsed at once have left the processor's cache before they are used, which takes three times as long.
-    `each` must have no side effects: an answer may turn out incomplete and be repeated.
+    Thousands of items parsed at once have left the processor's cache before they are used, which takes three
+    times as long. `each` must have no side effects: an answer may turn out incomplete and be repeated.
     Raises: orjson.JSONDecodeError.
     """
 
@@ -78,11 +78,11 @@ def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
 
 
 def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes], Any]:
-    """Like read_one_by_one, but `Items` contains what `see` returns for the texts of all items: a list of their JSON
-    without outer braces and opening quotation mark, and one text of them all with these.
+    """Like read_one_by_one, with the results of `see` in `Items`.
 
-    If a text in an item looks like an item's end, a part may not be an item's text; it is then not valid JSON, so it equals
-    no item's text.
+    `see` gets a list of the items' JSON without outer braces and opening quotation mark, and one text of them
+    all with these. If a text in an item looks like an item's end, a part may not be an item's text; it is
+    then not valid JSON, so it equals no item's text.
     """
 
     def read(body: bytes) -> Any:
@@ -107,8 +107,8 @@ def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes],
 def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
     """`each` of the items in a text that begins and ends within one; None if it is something else.
 
-    No JSON object is a prefix of another, so a part that parses up to a cut is an item. A false cut, from a text that looks
-    like one, leaves an unparsable part; the next part belongs to it.
+    No JSON object is a prefix of another, so a part that parses up to a cut is an item. A false cut leaves an
+    unparsable part; the next part belongs to it.
     """
     results, before, within = [], b"", 0
     for part in _CUT.split(text):
@@ -184,14 +184,14 @@ def reads_only() -> None:
 
 
 def by_condition() -> None:
-    """The check of writes that need no further one: each has a condition that no late request can meet.
+    """No further check: each write has a condition that no late request can meet.
 
     Such writes are the control item's, which name its version, and deletes of tombstones by their ticket.
     """
 
 
 class DynamoStore(Forked):
-    """model.edges.ItemStore on a DynamoDB table; safe to share between threads.
+    """Items of a DynamoDB table. Thread-safe.
 
     `check` runs twice before each write; it raises if this writer must stop sending.
     """
@@ -216,7 +216,7 @@ class DynamoStore(Forked):
         tell_of_forks(self)
 
     def fenced(self, check: Callable[[], None]) -> DynamoStore:
-        """A store with another check that shares this one's connections, limit and counts."""
+        """A store with another check that shares connections, limit and counts."""
         retry = self.retry
         return DynamoStore(self.client, self.design, check, retry.backoff, retry.stop, self.limit, self.sent)
 
@@ -227,7 +227,6 @@ class DynamoStore(Forked):
 
     @property
     def sockets(self) -> SocketTransport | None:
-        """Our connections for concurrent requests; None if botocore sends."""
         sockets: SocketTransport | None = self.client.exchange.sockets
         return sockets
 
@@ -297,7 +296,6 @@ class DynamoStore(Forked):
     def _answers(
         self, segment: int, segments: int, start: ItemKey | None, call: Callable[..., Any]
     ) -> Iterator[tuple[Mapping[str, Any], ItemKey | None]]:
-        """The answer to each request, and where the next one starts. `call`: sends one, given its parameters."""
         request: dict[str, Any] = {
             "TableName": self.design.name,
             "ConsistentRead": True,
@@ -351,10 +349,7 @@ class DynamoStore(Forked):
     # ── batches ──
 
     def _write(self, batch: Sequence[EncodedItem], refused: list[ItemRefusedError]) -> Receipt:
-        """The receipt of a batch. One rejected item fails the whole batch, so it is found by bisection.
-
-        Adds each such item's error to `refused`.
-        """
+        """One rejected item fails the whole batch, so it is found by bisection, and its error added to `refused`."""
         sizes = [item.size_bytes for item in batch]
         try:
             sent = self._send(Texts(*_PUT, [item.json for item in batch]), sizes)
@@ -377,10 +372,11 @@ class DynamoStore(Forked):
         )
 
     def _send(self, requests: list[dict[str, Any]] | Texts, sizes: Sequence[int]) -> Receipt:
-        """Send until everything is taken; tries are counted from the last one that took something. `sizes`: in bytes.
+        """Send until everything is taken; tries are counted from the last one that took something. `sizes`: in
+        bytes.
 
-        What remains after the last try is `unwritten` if the table took other items meanwhile, here or for another thread:
-        the fault is theirs, not the table's. Raises: StoppedError if it took nothing.
+        The rest after the last try is `unwritten` if the table took other items meanwhile, here or for
+        another thread. Then the fault is theirs, not the table's. Raises: StoppedError if it took nothing.
         """
         units, count = 0.0, 0
         left = requests
@@ -423,7 +419,7 @@ class DynamoStore(Forked):
         return tuple(self.design.key_of(decode_item(request)) for request in wired)
 
     def _read(self, keys: list[dict[str, Any]], *, consistent: bool) -> QueryPage:
-        """The stored items of up to 100 keys; tries are counted from the last one that read something."""
+        """Items of up to 100 keys; tries are counted from the last one that read something."""
         items: list[Item] = []
         units, count = 0.0, 0
         left = keys
@@ -451,7 +447,7 @@ class DynamoStore(Forked):
         return QueryPage(items, read_units=units, requests=count)
 
     def _delete_own(self, item: Item) -> bool:
-        """Delete an item that is still ours; whether it was. One by one: BatchWriteItem takes no conditions."""
+        """Delete an item that is still ours. One by one: BatchWriteItem takes no conditions."""
         request = {
             "TableName": self.design.name,
             "Key": self.key(self.design.key_of(item)),
@@ -479,7 +475,7 @@ class DynamoStore(Forked):
         return self.retried(operation, partial(getattr(self.client, operation), **request))  # type: ignore[no-any-return]
 
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The answer of a write of about so many units, sent as soon as the limit has room for it."""
+        """Send a write of about so many units as soon as the limit has room for it."""
         with self.limit.request(units) as request:
             # After all waiting, and again when the request is signed.
             self.check()
@@ -500,17 +496,16 @@ class DynamoStore(Forked):
         return answer
 
     def count(self, consumed: Mapping[str, float]) -> None:
-        """Count the write units of a request, by index; '' is the table."""
         for meter, number in consumed.items():
             self.sent.consumed.add(("write", meter), number)
 
     def throttled(self, units: float) -> None:
-        """Count a request of about so many units that was throttled, in full or in part, and slow down."""
+        """Count a request that was throttled, in full or in part, and slow down."""
         self.sent.was_throttled(units)
         self.limit.throttled()
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
-        """The result of `work`, retried while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
+        """Retry while the error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
             what = f"DynamoDB {operation} on table {self.design.name}"
             return self.retry.call(what, work, self._passes, partial(gave_up, what))
@@ -518,5 +513,4 @@ class DynamoStore(Forked):
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 
     def key(self, key: ItemKey) -> dict[str, Any]:
-        """The key in DynamoDB JSON."""
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

@@ -45,9 +45,7 @@ _THROTTLED = (
 
 
 class DescribedIndex(Struct, frozen=True):
-    """`key`: names of its attributes. `whole`: it contains all attributes of an item. `is_local`: it supports consistent
-    reads.
-    """
+    """`key`: attribute names. `whole`: contains all attributes of an item. `is_local`: supports consistent reads."""
 
     name: str
     key: tuple[str, ...]
@@ -74,9 +72,9 @@ class ReadPage(Struct, frozen=True):
 
 
 class TableReader(Forked):
-    """Reads tables by their real names; safe to share between threads. Items are in DynamoDB JSON.
+    """Reads tables by their real names. Thread-safe. Items are in DynamoDB JSON.
 
-    `units`: limit of read units a second; waits before each request, and counts what it took.
+    `units`: limit of read units a second.
     Raises, from every method: MissingNameError if the table is gone, StoppedError, TargetError, Interrupted.
     """
 
@@ -115,7 +113,9 @@ class TableReader(Forked):
         limit: int | None = None,
         counts: bool = False,
     ) -> Iterator[ReadPage]:
-        """The pages of a segment, read consistently. `limit`: items per page. `counts`: return only the number of items."""
+        """Pages of a segment, read consistently. `limit`: items per page. `counts`: return only the number of
+        items.
+        """
         words: dict[str, Any] = {"ConsistentRead": True}
         if segments > 1:
             words |= {"Segment": segment, "TotalSegments": segments}
@@ -123,7 +123,6 @@ class TableReader(Forked):
         return self._pages("scan", table, words, start)
 
     def query(self, table: str, key: WiredItem, index: DescribedIndex | None = None) -> Iterator[WiredItem]:
-        """Items with these values of the key attributes, of the index if one is given."""
         names = {f"#{number}": name for number, name in enumerate(key)}
         words: dict[str, Any] = {
             "KeyConditionExpression": " AND ".join(f"#{number} = :{number}" for number in range(len(key))),
@@ -135,12 +134,10 @@ class TableReader(Forked):
         return self.asked(table, words)
 
     def asked(self, table: str, words: Mapping[str, Any]) -> Iterator[WiredItem]:
-        """Items of a Query with these parameters, page by page."""
         for page in self._pages("query", table, words, None):
             yield from page.items
 
     def one(self, table: str, key: WiredItem, *, consistent: bool) -> list[WiredItem]:
-        """A list of the item with that key, empty if it does not exist."""
         words = {"ConsistentRead": consistent, "ReturnConsumedCapacity": "TOTAL"}
         self.units.wait()
         call = partial(self.client.get_item, TableName=table, Key=key, **words)
@@ -149,7 +146,7 @@ class TableReader(Forked):
         return [answer["Item"]] if answer.get("Item") else []
 
     def get(self, table: str, keys: Sequence[WiredItem], *, consistent: bool = True) -> Iterator[WiredItem]:
-        """The existing items of those keys, in any order. Keys must be distinct."""
+        """Existing items, in any order. Keys must be distinct."""
         for begin in range(0, len(keys), BATCH_GET_KEYS):
             yield from self._batch(table, list(keys[begin : begin + BATCH_GET_KEYS]), consistent=consistent)
 
@@ -212,7 +209,6 @@ def _index(index: Mapping[str, Any], *, is_local: bool = False) -> DescribedInde
 
 
 def _names(of: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the key attributes, the partition key first."""
     return tuple(part["AttributeName"] for part in sorted(of["KeySchema"], key=lambda part: part["KeyType"]))
 
 
@@ -224,11 +220,10 @@ CALLS_PER_S = 5
 
 
 class DynamoStream(Forked):
-    """model.streams.shards.StreamSource; safe to share between threads that read different shards.
+    """The stream of one table. Thread-safe for different shards.
 
-    `tables`: a client of DynamoDB, `streams`: of DynamoDB Streams (`service_client("dynamodbstreams", …)`). IAM actions:
-    dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords; `switch_on` needs UpdateTable. `mend`: as in
-    the port.
+    IAM actions: dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords; `switch_on` needs
+    UpdateTable. `streams`: `service_client("dynamodbstreams", …)`.
     """
 
     def __init__(
@@ -268,7 +263,7 @@ class DynamoStream(Forked):
             start = {"ExclusiveStartShardId": page["LastEvaluatedShardId"]}
 
     def switch_on(self) -> None:
-        """Enable a stream with both images; return once it records all further writes. An enabled stream stays as it is.
+        """Enable a stream with both images, unless one is enabled; return once it records all further writes.
 
         Raises: TargetError if the table does not exist or may not be changed.
         """
@@ -314,8 +309,6 @@ class DynamoStream(Forked):
         self._next_call_at[shard] = self.retry.clock() + 1 / CALLS_PER_S
 
     def _ask(self, client: Any, operation: str, part: str, **words: Any) -> Mapping[str, Any]:
-        """The answer, which contains the part; retried while its error can pass."""
-
         def work() -> Mapping[str, Any]:
             answer: Mapping[str, Any] = getattr(client, operation)(**words)
             if answer.get(part) is None:

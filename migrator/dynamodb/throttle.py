@@ -30,9 +30,8 @@ _KEPT_S = WINDOW_S + 0.01
 
 @dataclass
 class LimitedRequest:
-    """A running request: its estimated units, and per meter what it consumed, once known.
-
-    `is_counted`: whether a limit has reserved room for it.
+    """A running request: estimated units, and consumed ones per meter. `is_counted`: a limit has reserved room
+    for it.
     """
 
     units: float
@@ -42,14 +41,13 @@ class LimitedRequest:
 
 @dataclass
 class _Meter:
-    """One capacity: units free to spend, and those spent in the last seconds, with the time of each."""
+    """One capacity: free units, and recently spent ones with their times."""
 
     free: float
     spent: deque[tuple[float, float]] = field(default_factory=deque)
     in_window: float = 0.0
 
     def wait_s(self, room: float, now: float) -> float:
-        """Seconds until at most `room` is spent in the window, or until the next check; 0: now."""
         while self.spent and now - self.spent[0][0] > _KEPT_S:
             self.in_window -= self.spent.popleft()[1]
         if self.in_window <= max(room, 0.0):
@@ -58,12 +56,13 @@ class _Meter:
 
 
 class WriteLimit:
-    """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads. None: no limit, until
-    `change` sets one.
+    """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads. None: no
+    limit yet.
 
-    A bucket that fills at the rate paces the requests; the window, which counts running requests at twice their estimate,
-    keeps the bound. A single request larger than the window's limit is let through only if nothing else is in it. A
-    throttle halves the bucket's rate, which then recovers by a twentieth of the limit a second.
+    A bucket that fills at the rate paces the requests; the window, which counts running requests at twice
+    their estimate, keeps the bound. A single request larger than the window's limit passes only if nothing
+    else is in it. A throttle halves the bucket's rate, which then recovers by a twentieth of the limit a
+    second.
     """
 
     def __init__(
@@ -86,13 +85,10 @@ class WriteLimit:
 
     @property
     def units_at_most(self) -> float | None:
-        """Maximum units of one batch; None without a limit."""
         return None if math.isinf(self.units_per_s) else self.units_per_s
 
     def change(self, units_per_s: float | None) -> None:
-        """Change the limit. Units spent in the last WINDOW_S under another limit count; those spent without a limit do
-        not.
-        """
+        """Change the limit. Units of the last WINDOW_S under another limit count; those without a limit do not."""
         self._of_all = math.inf if units_per_s is None else float(units_per_s)
         self._set()
 
@@ -101,7 +97,6 @@ class WriteLimit:
         return not math.isinf(self._of_all)
 
     def share(self, parts: int) -> None:
-        """Keep one of so many equal parts of the limit; other processes use the others."""
         self._parts = parts
         self._set()
 
@@ -119,8 +114,8 @@ class WriteLimit:
     def request(self, units: float) -> AbstractContextManager[LimitedRequest]:
         """A block with room for a request of about so many units; set `consumed` after the answer.
 
-        A failed request counts as its estimate: it may have been taken.
-        Raises: what `wait` raises when the run is to stop.
+        A failed request counts as its estimate: it may have been taken. Raises: errors of `wait` when the run
+        is to stop.
         """
         # Without a limit nothing waits; one that is set meanwhile applies from the next request on.
         request = LimitedRequest(units)
@@ -136,7 +131,7 @@ class WriteLimit:
             self.settle(request)
 
     def pause_s(self, request: LimitedRequest) -> float:
-        """0 if there is room for the request, reserved until `settle`; else seconds after which to ask again."""
+        """Return 0 if there is room, reserved until `settle`; else seconds until the next try."""
         if math.isinf(self.units_per_s):
             return 0.0
         pause_s = self._reserve(request.units)
@@ -144,7 +139,7 @@ class WriteLimit:
         return pause_s
 
     def settle(self, request: LimitedRequest) -> None:
-        """Count a request that was answered, or never will be: what it took is spent, the rest of its room is free again."""
+        """Count a request that was answered, or never will be; the rest of its room is free again."""
         if request.is_counted:
             request.is_counted = False
             self._settle(request)
@@ -161,7 +156,6 @@ class WriteLimit:
                 self.rate = max(self.units_per_s * _LOWEST, self.rate / 2)
 
     def _reserve(self, units: float) -> float:
-        """0 if the units are reserved, else seconds after which to ask again."""
         with self._lock:
             now = self._clock()
             self._fill(now)
@@ -211,7 +205,7 @@ class WriteLimit:
 class Sent:
     """Totals of the requests of all stores of one client.
 
-    `taken`: how many items were ever taken; only compared with itself, so a lost count between threads is harmless.
+    `taken`: items ever taken; only compared with itself, so a lost count between threads is harmless.
     `unanswered`: interrupted writes, which may take effect later.
     """
 
@@ -224,7 +218,6 @@ class Sent:
 
     @property
     def write_units(self) -> float:
-        """Units of the table and its indexes, as answers report them, tombstones and deletes included."""
         return sum(number for (kind, *_), number in self.consumed.items() if kind == "write")
 
     def was_throttled(self, units: float) -> None:
