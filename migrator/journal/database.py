@@ -74,7 +74,7 @@ _PRAGMAS = (
 
 
 def sqlite_engine(url: URL) -> Engine:
-    """An engine, read-only if the file cannot be written. Raises: OSError if the file cannot be created."""
+    """Read-only if the file cannot be written. Raises: OSError if the file cannot be created."""
     if url.database in IN_MEMORY:
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
     elif _is_read_only(Path(str(url.database))):
@@ -90,9 +90,7 @@ def sqlite_engine(url: URL) -> Engine:
 
 
 def _is_read_only(file: Path) -> bool:
-    """Whether the file can only be read. SQLite adds its log to the folder, unless another process has created it; that
-    needs permission and space.
-    """
+    """SQLite adds its log to the folder, unless another process has created it; that needs permission and space."""
     if not os.path.isfile(file):
         return False
     may_log = os.access(file.parent, os.W_OK) or _log_of(file).is_file()
@@ -145,10 +143,10 @@ def _on_connect(connection: Any, record: Any) -> None:
 
 
 def _on_begin(connection: Connection) -> None:
-    """Begin a transaction on SQLite; one that writes waits here for other writers.
+    """Begin on SQLite; a transaction that writes waits here for other writers.
 
-    SQLite's own waits grow to 100 ms and are unordered: between commits of others, a heartbeat could wait for seconds. A
-    transaction that only reads does not wait.
+    SQLite's own waits grow to 100 ms and are unordered: between commits of others, a heartbeat could wait for
+    seconds. A transaction that only reads does not wait.
     """
     if connection.get_execution_options().get(READS):
         connection.exec_driver_sql("BEGIN")
@@ -198,9 +196,7 @@ class LostAnswerError(StoppedError):
 def in_words(
     error: SQLAlchemyError, where: str, *, on_server: bool, reached: bool, committing: bool
 ) -> MigratorError:
-    """The error to raise. `where`: which journal. `reached`: the server was reachable before. `committing`: the commit
-    failed.
-    """
+    """`where`: which journal. `reached`: the server was reachable before. `committing`: the commit failed."""
     cause = getattr(error, "orig", None) or error
     kind = type(cause).__name__
     if is_broken(error) and committing:
@@ -299,7 +295,7 @@ def _put_into(dialect: str, table: Table) -> Insert:
 
 
 def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]]) -> Insert:
-    """INSERT that updates an existing row with the same primary key: `changes`, given the row to be inserted."""
+    """INSERT that updates an existing row by `changes`, given the row to be inserted."""
     if dialect == "mysql":
         insertion = mysql.insert(table)
         return insertion.on_duplicate_key_update(changes(insertion.inserted))
@@ -327,7 +323,6 @@ def chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 
 
 def seconds(connection: Connection) -> float:
-    """The database clock in seconds since 1970, plus TEST_CLOCK."""
     ahead_s = float(os.environ.get(TEST_CLOCK, 0))
     return float(connection.execute(_CLOCKS[connection.dialect.name]).scalar_one()) + ahead_s
 
@@ -335,10 +330,11 @@ def seconds(connection: Connection) -> float:
 def bring_back(
     connection: Connection, column: Column[Any], latest: float, *here: ColumnElement[bool]
 ) -> None:
-    """Reset times later than `latest`, which no process can have written by this clock, to `latest`.
+    """Reset times later than `latest`, which no process can have written by this clock.
 
-    A journal on a server has one clock. Processes on a SQLite file use their hosts' clocks: without this, a lease of a
-    killed process lasts longer by as much as its clock was ahead. A live process renews its own lease.
+    A journal on a server has one clock. Processes on a SQLite file use their hosts' clocks. Without this, a
+    lease of a killed process lasts longer by as much as its clock was ahead. A live process renews its own
+    lease.
     """
     if connection.dialect.name == "sqlite":
         connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
@@ -348,7 +344,6 @@ _HEARD = ("since", "alive_at")
 
 
 def bring_back_heard(connection: Connection, table: Table, now: float, here: ColumnElement[bool]) -> None:
-    """Reset start and heartbeat times later than `now` to `now`."""
     for column in table.columns:
         if column.name in _HEARD:
             bring_back(connection, column, now, here)
@@ -358,8 +353,8 @@ def bring_back_heard(connection: Connection, table: Table, now: float, here: Col
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction in which no other process sets up a journal; SQLite has one writer anyway.
 
-    Two concurrent CREATE TABLE fail on PostgreSQL, with or without IF NOT EXISTS; on MySQL each of them commits. The name
-    of a MySQL lock has at most 64 characters, and MySQL has no MD5() since 9.6.
+    Two concurrent CREATE TABLE fail on PostgreSQL, with or without IF NOT EXISTS; on MySQL each commits. The
+    name of a MySQL lock has at most 64 characters, and MySQL has no MD5() since 9.6.
     """
     if engine.dialect.name == "mysql":
         with engine.connect() as holder:
@@ -383,8 +378,8 @@ PACKAGE = "single-table-migrator"
 def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
     """Create missing tables. Returns whether the journal is new.
 
-    `name`: for messages; `reached`: called as soon as the database has answered.
-    Raises: SettingsError for a journal of another version.
+    `reached`: called as soon as the database has answered. Raises: SettingsError for a journal of another
+    version.
     """
     with set_up_alone(engine) as connection:
         reached()
@@ -401,7 +396,7 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
 
 
 def _create_missing(connection: Connection) -> None:
-    """Create the tables that are missing from one list of all names; SQLAlchemy queries again for each of those."""
+    """Lists all names once; SQLAlchemy would query each."""
     there = inspect(connection).get_table_names()
     missing = [table for table in schema.metadata.sorted_tables if table.name not in there]
     if missing:
@@ -409,7 +404,6 @@ def _create_missing(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> int | None:
-    """The journal's version; None if it does not exist yet."""
     if not inspect(connection).has_table(schema.meta.name):
         return None
     version = connection.execute(select(schema.meta.c.version)).scalar()
@@ -442,10 +436,10 @@ class _Snapshot(Struct, frozen=True):
 
 
 class Database:
-    """Transactions on the journal's tables, from any thread.
+    """Transactions on the journal's tables. Thread-safe.
 
-    `where`: the database's URL, or a server's engine with transactions that write, and whose statements each see all
-    earlier commits. `retry`: how long to wait for a server that is busy, or became unreachable.
+    `where`: the URL, or a server's engine with transactions that write, and whose statements each see all
+    earlier commits. `retry`: for a server that is busy, or became unreachable.
     """
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
@@ -466,10 +460,11 @@ class Database:
 
     @contextmanager
     def begin(self, *, reads: bool = False) -> Iterator[Connection]:
-        """A connection in one transaction. SQLite has one writer, so its threads take turns here.
+        """One transaction. SQLite has one writer, so its threads take turns here.
 
-        `reads`: it only reads what is committed; on SQLite it does not wait for other processes.
-        Raises: PassingError if nothing was committed and a retry may succeed; LostAnswerError if the commit is in doubt.
+        `reads`: it only reads; on SQLite it does not wait for other processes.
+        Raises: PassingError if nothing was committed and a retry may succeed; LostAnswerError if the commit
+        is in doubt.
         """
         if reads and self._snapshot is not None:
             yield self._snapshot.connection
@@ -535,7 +530,7 @@ class Database:
             bring_back_heard(connection, table, seconds(connection), here)
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
-        """The result of `work`, retried as a whole while the server is unreachable.
+        """Retry `work` while the server is unreachable.
 
         `twice`: it is idempotent, so it is also retried if the answer to its commit was lost.
         """
@@ -545,8 +540,6 @@ class Database:
     def transaction(
         self, work: Callable[[Connection], Result], *, twice: bool, reads: bool = False
     ) -> Result:
-        """The result of `work` in one transaction, retried as a whole. See begin() and tried()."""
-
         def once() -> Result:
             with self.begin(reads=reads) as connection:
                 return work(connection)
@@ -555,7 +548,6 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Its file, or its URL without password and options, for messages."""
         return str(self.url.database) if self.sqlite else _without_secrets(self.url)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from migrator.runtime.values import replace
 
 
 class SeenTable(Struct, frozen=True):
-    """The name of a table, and the highest ticket seen in its control item."""
+    """A table's name, and the highest ticket seen in its control item."""
 
     name: str
     ticket: int
@@ -39,8 +39,6 @@ purpose.
 
 
 class SqlIdentity(OfJob):
-    """model.edges.Identity of one job."""
-
     @repeatable
     def journal_id(self, connection: Connection) -> str:
         if (journal_id := _IDENTITY.get(connection, "")) is None:
@@ -81,12 +79,10 @@ class SqlIdentity(OfJob):
 
     @repeatable
     def names(self, connection: Connection, kind: NameKind) -> frozenset[str]:
-        """The names recorded here for the job's table or source."""
         return self._names(connection, kind)
 
     @repeatable
     def first_name(self, connection: Connection, kind: NameKind, name: str) -> frozenset[str]:
-        """The names; `name` is recorded as the first if there was none."""
         if not (names := self._names(connection, kind)):
             JOB_NAMES.add(connection, self.job, (name,), kind)
             names = self._names(connection, kind)
@@ -110,18 +106,17 @@ class SqlIdentity(OfJob):
 
 
 class JournalLocation(Struct, frozen=True):
-    """`url`: of the journal; files by absolute path, so that a change of directory does not affect it."""
+    """`url`: with an absolute path of a file, so that a change of directory does not affect it."""
 
     url: str | URL
 
     @property
     def file(self) -> str:
-        """The journal's file; '' for one on a server."""
         return str(self.url.database) if isinstance(self.url, URL) else ""
 
 
 def location_of(written: str | None, name: str, folder: Path, home: str | None) -> JournalLocation:
-    """The location of job `name`'s journal. `written`: its `journal:`, `folder`: the job file's, `home`: $MIGRATOR_HOME."""
+    """`written`: the job's `journal:`. `folder`: the job file's. `home`: $MIGRATOR_HOME."""
     if written is None and home:
         return _file(Path(home) / f"{name}.db")
     path = Path(FOLDER) / f"{name}.db" if written is None else _sqlite_path(written)
@@ -133,7 +128,6 @@ def _file(path: Path) -> JournalLocation:
 
 
 def _sqlite_path(written: str) -> Path | None:
-    """The file of a SQLite URL; None for any other, and for an unreadable URL, which opening it rejects."""
     with suppress(ArgumentError, ValueError):
         url = make_url(written)
         if (

@@ -1,4 +1,4 @@
-"""What concurrent writers share: remembered keys, claims on keys that two rows may make, and open findings."""
+"""Shared by concurrent writers: remembered keys, claims on keys that two rows may make, and open findings."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ REACHED = KeptRecords[int]("reached_ticket", int)
 
 
 class SqlMemory(InDatabase):
-    """model.live.Memory of one table; rows are found by digests that include the table's id.
+    """Keys of one table; rows are found by digests that include the table's id.
 
-    A root that was ever written stays, with its ticket, after its last key is gone: a late writer must notice that it is
-    late. It goes when its row is forgotten (stages/core/removal.py), when no writer can be late.
+    A root that was ever written stays, with its ticket, after its last key is gone: a late writer must notice
+    that it is late. It goes when its row is forgotten (stages/core/removal.py), when no writer can be late.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -174,7 +174,7 @@ def root_digest(table_id: str, root: Root) -> bytes:
 
 
 def _remembered(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, Remembered]:
-    """What is remembered of each root; no other writer changes these rows until the transaction ends."""
+    """No other writer changes these rows until the transaction ends."""
     # Read without locks first, then lock all in one order, new ones included.
     known = _known(connection, digests)
     new = [{"root": digest, "ticket": _NO_TICKET} for digest in digests if digest not in known]
@@ -193,7 +193,7 @@ def _known(connection: Connection, digests: Sequence[bytes]) -> set[bytes]:
 
 
 def _tickets(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
-    """The highest ticket of each root. Rows are locked in the order of digests, which prevents deadlocks."""
+    """Lock rows in the order of digests, which prevents deadlocks."""
     table = remembered_root
     query = select(table.c.root, table.c.ticket).where(table.c.root.in_(digests)).order_by(table.c.root)
     return {bytes(root): int(ticket) for root, ticket in connection.execute(query.with_for_update())}
@@ -212,9 +212,7 @@ def _raise(connection: Connection, digests: Sequence[bytes], ticket: int) -> Non
 
 
 def _has_rows(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
-    """Whether there are any. Usually there are none, and a query per key or row would cost more than the rest of the
-    transaction.
-    """
+    """Usually there are none, and a query per key or row would cost more than the rest of the transaction."""
     return connection.execute(select(1).select_from(table).where(*where).limit(1)).first() is not None
 
 
@@ -226,7 +224,7 @@ def _insert(connection: Connection, insertion: Insert, rows: Sequence[Mapping[st
 
 @cache
 def _insert_or_raise(dialect: str, table: Table, number: str) -> Insert:
-    """INSERT that keeps an existing row with the same primary key, except that this column becomes the higher number."""
+    """INSERT that keeps an existing row, but raises this column to the higher number."""
     # No parameter: PyMySQL fills in none after the values of many rows.
     before = func.coalesce(table.c[number], literal_column("-1"))
     greatest = func.max if dialect == "sqlite" else func.greatest
@@ -266,11 +264,8 @@ _OF_MARKS = "mark"
 
 
 class SqlOpenFindings(OfJobTable):
-    """model.live.OpenFindings of one job and one table."""
-
     @classmethod
     def of_relays(cls, database: Database, job: str, runs: Sequence[Run]) -> SqlOpenFindings:
-        """Those of the table that the last relay among the job's runs wrote to."""
         tables = [run.identity.table_id for run in runs if run.identity.kind == "relay"]
         return cls(database, job, tables[-1] if tables else "")
 
@@ -344,7 +339,7 @@ class SqlOpenFindings(OfJobTable):
     def _open_of(
         self, connection: Connection, roots: Sequence[bytes]
     ) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
-        """Open findings of the roots (digest, (root, ticket)); no other writer changes them until the transaction ends."""
+        """Return (digest, (root, ticket)) of each; no other writer changes them until the transaction ends."""
         columns = (open_finding.c.digest, open_finding.c.root, open_finding.c.ticket)
         for chunk in chunks(roots):
             here = (*self._own(), open_finding.c.root.in_(chunk))
@@ -364,15 +359,14 @@ _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 class SqlTraces(OfJobTable):
     """Everything that a journal stores about rows to be forgotten, for one job and one table.
 
-    `kinds` for messages: findings, claims, contests, remembered keys, samples (all of the job: the rows of their values are
-    unknown). `item_keys`: as in findings, of the rows' items. Every method is one transaction.
+    `kinds` for messages: findings, claims, contests, remembered keys, samples (all of the job: the rows of
+    their values are unknown). `item_keys`: as in findings. Every method is one transaction.
     """
 
     @reading
     def count(
         self, connection: Connection, roots: Sequence[Root], item_keys: Collection[str] = ()
     ) -> dict[str, int]:
-        """Number of records per kind, 0 included."""
         return {
             kind: sum(_count(connection, *rows) for rows in places)
             for kind, places in self._places(roots, item_keys).items()
@@ -388,7 +382,7 @@ class SqlTraces(OfJobTable):
         *,
         ticket: int,
     ) -> dict[str, int]:
-        """Delete records of these kinds; returns their numbers. What was remembered with a higher ticket stays."""
+        """Delete records of these kinds; returns their numbers. Keys remembered with a higher ticket stay."""
         places = self._places(roots, item_keys, ticket)
         if self.database.sqlite:
             # Overwrite deleted content in the file; a server does that in its own cleanup.
@@ -428,7 +422,6 @@ class SqlTraces(OfJobTable):
         return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
 
     def _findings(self, root: Root) -> list[_Rows]:
-        """Its own, and those of other rows that name it as the owner of the same key."""
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
         named = finding.c.owner == source_text(*root)
@@ -441,7 +434,6 @@ class SqlTraces(OfJobTable):
         )
 
     def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Rows]:
-        """Those that name an item of the rows, but no row."""
         names = [name for name, _ in roots]
         here = and_(
             finding.c.run_id.in_(self._runs()), finding.c.entity.in_(names), finding.c.source_key == ""

@@ -42,8 +42,8 @@ _log = get_logger("lease")
 
 
 class Holder(Struct, frozen=True):
-    """A process with what others need to tell whether it is alive. `sees`, `born`: as an Instance's. `nonce`: of one lease.
-    `doing`: for `is_doing`.
+    """A process that holds a lease. `sees`, `born`: as an Instance's. `nonce`: of one lease. `doing`: for
+    `is_doing`.
     """
 
     host: str
@@ -60,15 +60,13 @@ class Holder(Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        """False only if it is known to be dead: a process visible from here that has ended."""
+        """Whether the process may be alive: False only for one visible from here that has ended."""
         if (self.host, self.sees) != (socket.gethostname(), visible_processes()):
             return True
         return is_alive(self.pid, self.born)
 
 
 class HeldLease(Struct, frozen=True):
-    """A job's lease: its holder, its start, and its life after `alive_at`, the last renewal."""
-
     holder: Holder
     since: float
     life_s: float
@@ -82,8 +80,8 @@ LEASES = KeptRecords[HeldLease]("lease", HeldLease)
 
 
 class RunLease:
-    """A context manager. A thread renews it; `check` stops a run that has lost it. `clock`: monotonic seconds, for the time
-    since the last renewal. `doing`: for `is_doing`.
+    """A context manager; a thread renews the lease. `check` stops a run that has lost it. `clock`: monotonic
+    seconds since the last renewal.
     """
 
     def __init__(
@@ -128,7 +126,6 @@ class RunLease:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command resumes")
 
     def _acquire(self) -> None:
-        """Raises: SettingsError if a live run holds it."""
         before = self.clock()
         with self.journal.database.begin() as connection:
             held, now = LEASES.lock(connection, self.job), seconds(connection)
@@ -156,8 +153,8 @@ class RunLease:
 
 
 class JoinedLease:
-    """Another process's lease of the run that this one joins. A context manager like RunLease; `check` fails after the
-    holder has released or lost it.
+    """Another process's lease of a joined run. A context manager; `check` fails after the holder has released or
+    lost it.
     """
 
     def __init__(self, journal: SqlJournal, job: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
@@ -200,14 +197,13 @@ class JoinedLease:
 
 
 def is_doing(journal: SqlJournal, job: str, doing: str) -> bool:
-    """Whether a run that does this holds the job's lease now."""
     holder = _living_holder(journal, job)
     return holder is not None and holder.doing == doing
 
 
 def runs_as_they_stand(journal: SqlJournal, job: str, *, relays_work: bool = True) -> list[Run]:
-    """The job's runs, oldest first. While the lease is free, a run without a recorded end is interrupted, not running.
-    Relays hold no lease; `relays_work`: whether one is running.
+    """Runs, oldest first. While the lease is free, a run without a recorded end is interrupted. Relays hold no
+    lease; `relays_work`: whether one is running.
     """
     runs = journal.runs(job)
     is_held = any(run.state == "running" for run in runs) and _living_holder(journal, job) is not None
@@ -235,7 +231,7 @@ _ONE_HOST = "a journal in a file serves one host: for several name one on a serv
 
 
 def refuse_absent(location: JournalLocation, job: str) -> None:
-    """Raises: SettingsError if the journal does not exist: no run can be joined, and it must not be created."""
+    """Raises: SettingsError if the journal does not exist: it must not be created to join a run."""
     if location.file and not os.path.exists(location.file):
         raise SettingsError(
             f"no run of job {job} on this host: journal {location.file} not found; {_ONE_HOST}"
@@ -262,7 +258,8 @@ _NO_SHARE = Share("", "")
 class _KnownProcess(Struct, frozen=True):
     """A process at its last heartbeat.
 
-    `state`: None if `status` does not list it. `since`: when it took its current share. `has_left`: it ended at `alive_at`.
+    `state`: None if `status` does not list it. `since`: when it took its share. `has_left`: it ended at
+    `alive_at`.
     """
 
     holder: Holder
@@ -276,7 +273,6 @@ class _KnownProcess(Struct, frozen=True):
         return replace(self, share=replace(self.share, connections=0), alive_at=now, has_left=True)
 
     def leaves_room(self, parts: int, now: float) -> bool:
-        """Whether it takes at most one of so many parts, and has done so for the whole window."""
         return not self.share.parts or (self.share.parts >= parts and self.since <= now - WINDOW_S)
 
 
@@ -288,10 +284,10 @@ _THROTTLES = KeptRecords[Throttle]("throttle", Throttle)
 
 
 class SqlProcesses(OfJob):
-    """The processes of one job, and what an operator reads and sets. Every method is one transaction. Over any ten seconds,
-    the processes of one scope together stay within its budgets.
+    """The processes of one job. Every method is one transaction. Over any ten seconds, the processes of one
+    scope together stay within its budgets.
 
-    `silent_s`: without a heartbeat for so long a process stops sending.
+    `silent_s`: timeout of heartbeats, after which a process stops sending.
     Raises, from every method: StoppedError, SettingsError if the journal cannot be reached.
     """
 
@@ -316,8 +312,8 @@ class SqlProcesses(OfJob):
         share: Share | None,
         advance: Advance,
     ) -> Beat:
-        """Store state and share; return them with their times and part, and the throttle. `advance` is stored per minute,
-        if there is a state.
+        """Store state and share; return them with their times and part, and the throttle. Also stores `advance`
+        per minute.
         """
         # The share first: its lock precedes all others.
         kept, since, parts = (_NO_SHARE, 0.0, 0) if share is None else self._divided(connection, share)
@@ -332,7 +328,6 @@ class SqlProcesses(OfJob):
         return Beat(state, parts, self._throttle(connection))
 
     def _divided(self, connection: Connection, own: Share) -> tuple[Share, float, int]:
-        """The share to store, since when it is taken, and by how many parts its process divides the budgets."""
         counted, now = self._counted(connection, own.scope, own.id), seconds(connection)
         before = counted.pop(own.id, None)
         number, parts = len(counted) + 1, own.parts
@@ -358,8 +353,8 @@ class SqlProcesses(OfJob):
         _MINUTES.put(connection, self.job, done, f"{id} {minute}")
 
     def leave(self, id: str, advance: Advance | None) -> None:
-        """Tried once: a process that ends does not wait for an unreachable journal. Its consumption counts for the
-        window.
+        """Deregister. Tried once: a process that ends does not wait for an unreachable journal. Its consumption
+        counts for the window.
         """
         with self.database.begin() as connection:
             if advance is not None:
@@ -368,7 +363,6 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def ended(self, connection: Connection, id: str) -> None:
-        """Record that another process noticed its end."""
         self._left(connection, id, is_listed=True)
 
     def _left(self, connection: Connection, id: str, *, is_listed: bool) -> None:
@@ -378,7 +372,7 @@ class SqlProcesses(OfJob):
             PROCESSES.put(connection, self.job, left if is_listed else replace(left, state=None), id)
 
     def failed(self, state: ProcessState, reason: str) -> None:
-        """Tried once, like `leave`."""
+        """Record the failure. Tried once, like `leave`."""
         with self.database.begin() as connection:
             failure = Failure(state.kind, state.host, state.pid, seconds(connection), reason)
             _FAILURES.put(connection, self.job, failure, state.kind)
@@ -391,12 +385,11 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def at_work(self, connection: Connection, scope: str) -> int:
-        """Number of processes that have not left and are not known to be dead."""
         return sum(not process.has_left for process in self._counted(connection, scope).values())
 
     def _counted(self, connection: Connection, scope: str, own: str = "") -> dict[str, _KnownProcess]:
-        """Processes that use the budget, or did within the window, by id. No other process is counted until the transaction
-        ends.
+        """Processes that use the budget, or did within the window. No other process is counted until the
+        transaction ends.
         """
         PROCESSES.lock(connection, self.job)
         PROCESSES.bring_back(connection, self.job)
@@ -415,7 +408,6 @@ class SqlProcesses(OfJob):
 
     @reading
     def minutes(self, connection: Connection, since: float) -> list[WorkMinute]:
-        """Progress per minute from the last whole minute before `since`, oldest first."""
         kept = _MINUTES.all(connection, self.job, since - 60).values()
         return sorted(kept, key=lambda minute: (minute.begun_at, minute.process))
 
@@ -439,7 +431,6 @@ class SqlProcesses(OfJob):
 
     @repeatable
     def ask(self, connection: Connection, /, who: str, reason: str, **asked: Any) -> Throttle:
-        """Change the requested `paused`, `max_write_units`, or both; omitted ones stay."""
         before = _THROTTLES.lock(connection, self.job) or AS_SET
         throttle = replace(before, who=who, reason=reason, since=seconds(connection), **asked)
         _THROTTLES.put(connection, self.job, throttle)
@@ -450,7 +441,7 @@ class SqlProcesses(OfJob):
 
 
 def _heard(process: _KnownProcess) -> ProcessState | None:
-    """The state, with its time limited to the record's, in case the process's clock was ahead."""
+    """Limit the state's time to the record's, in case the process's clock was ahead."""
     if (state := process.state) is None:
         return None
     since, alive_at = min(state.since, process.alive_at), min(state.alive_at, process.alive_at)

@@ -50,8 +50,6 @@ CONFIRMED = KeptRecords[dict[str, int]]("confirmed_phase", dict[str, int])
 
 
 class SqlPhases(OfJob):
-    """model.evidence.Phases of one job."""
-
     @reading
     def all(self, connection: Connection) -> dict[str, PatternPhase]:
         return self._read(connection)
@@ -132,9 +130,7 @@ class SqlPhases(OfJob):
     # ── reads ──
 
     def _read(self, connection: Connection) -> dict[str, PatternPhase]:
-        """Every phase with its last audit line, in one statement: a move between two statements would look like a
-        forgery.
-        """
+        """One statement for phases and last audit lines: a move between two statements would look like a forgery."""
         last = (
             select(moves.c.pattern, func.max(moves.c.version).label("version"))
             .where(moves.c.job == self.job)
@@ -169,7 +165,6 @@ class SqlPhases(OfJob):
         }
 
     def _who_was_first(self, connection: Connection, phase: PatternPhase) -> str:
-        """The message for a move that comes too late."""
         now = f"pattern {phase.pattern} is now in {phase.state}"
         query = select(moves).where(moves.c.job == self.job, moves.c.pattern == phase.pattern)
         row = connection.execute(query.where(moves.c.version == phase.version)).first()
@@ -198,7 +193,6 @@ def _checked(row: Any) -> PatternPhase:
 
 
 def _state(row: Row[Any], when: Literal["before", "after"]) -> State | None:
-    """The state before or after a move; None if the line has none."""
     state = state_named(getattr(row, when))
     if state is None or not row.audience:
         return state if state is None or share_fits(state) else None
@@ -262,7 +256,7 @@ _COUNTED = [name for name in Window.__struct_fields__ if name not in (*_IN_COLUM
 
 
 class SqlEvidence(OfJob):
-    """model.evidence.Evidence of one job. Safe to share between threads."""
+    """Thread-safe."""
 
     def __init__(self, database: Database, job: str) -> None:
         super().__init__(database, job)
@@ -300,7 +294,6 @@ class SqlEvidence(OfJob):
     # ── windows ──
 
     def _sweep(self, connection: Connection) -> None:
-        """Delete expired windows, if the last time was long enough ago."""
         with self._sweeping:
             now = seconds(connection)
             if now - self._swept_at < _SWEEP_S:
@@ -363,7 +356,7 @@ def _counts_text(window: Window) -> str:
 
 
 def _window(row: Row[Any]) -> Window:
-    """Raises: SettingsError for invalid content. Counts added by a newer migrator are ignored."""
+    """Raises: SettingsError for invalid content. Ignores counts of a newer migrator."""
     try:
         counts = json.loads(row.counts)
         found_counts = {
@@ -379,14 +372,13 @@ def _window(row: Row[Any]) -> Window:
 
 
 def _as_kept(name: str, value: Any) -> Any:
-    """Raises: TypeError, ValueError for a value that a window does not have under this name."""
     if name in _NUMBERS:
         return int(value)
     return {str(key): str(item) if name == "latency" else int(item) for key, item in value.items()}
 
 
 def _sample(row: Row[Any]) -> Sample:
-    """Raises: SettingsError for invalid content. Fields added by a newer migrator are ignored."""
+    """Raises: SettingsError for invalid content. Ignores fields of a newer migrator."""
     names = set(Sample.__struct_fields__)
     try:
         content: dict[str, Any] = {

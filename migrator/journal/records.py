@@ -20,9 +20,10 @@ _NOTHING = "null"
 
 
 class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
-    """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a transaction.
+    """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
+    transaction.
 
-    `form`: the type of the values, anything that msgspec reads. `time`: the field that the column `alive_at` repeats.
+    `form`: the type of values for msgspec. `time`: the field that the column `alive_at` repeats.
     """
 
     kind: str
@@ -34,13 +35,11 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         return None if row is None else self._value(scope, row)
 
     def read(self, database: Database, scope: str, id: str = "") -> Value | None:
-        """get() in its own transaction."""
         return database.transaction(
             lambda connection: self.get(connection, scope, id), twice=True, reads=True
         )
 
     def read_all(self, database: Database, scope: str) -> dict[str, Value]:
-        """all() in its own transaction."""
         return database.transaction(lambda connection: self.all(connection, scope), twice=True, reads=True)
 
     def lock(self, connection: Connection, scope: str, id: str = "") -> Value | None:
@@ -53,7 +52,6 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         return self._value(scope, row)
 
     def all(self, connection: Connection, scope: str, since: float | None = None) -> dict[str, Value]:
-        """Values by id. `since`: only those with this time or later."""
         query = self._of(scope).order_by(record.c.id)
         rows = connection.execute(query if since is None else query.where(record.c.alive_at >= since))
         values = ((row.id, self._value(scope, row)) for row in rows)
@@ -63,7 +61,6 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         connection.execute(insert_or_replace(connection, record), self._row(scope, id, value))
 
     def add(self, connection: Connection, scope: str, value: Value, id: str = "") -> None:
-        """Like put(), but keeps an existing record."""
         connection.execute(insert_or_ignore(connection, record), self._row(scope, id, value))
 
     def delete(self, connection: Connection, scope: str, *ids: str) -> None:
@@ -73,7 +70,6 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
             connection.execute(one, [{"of_id": id} for id in sorted(ids)])
 
     def forget(self, connection: Connection, scope: str, before: float) -> None:
-        """Delete those with an earlier time."""
         # A record that exists only to be locked has no time, and stays.
         old = (record.c.alive_at > 0.0, record.c.alive_at < before)
         connection.execute(delete(record).where(*self._here(scope), *old))
@@ -98,7 +94,6 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         return self._of(scope).where(record.c.id == id)
 
     def _row(self, scope: str, id: str, value: Value) -> Mapping[str, Any]:
-        """Raises: SettingsError for a value that could not be read again."""
         try:
             for name in (scope, id):
                 name.encode()
@@ -113,7 +108,6 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
         return {"scope": scope, "kind": self.kind, "id": id, "value": text, "alive_at": time}
 
     def _value(self, scope: str, row: Row[tuple[str, str, float]]) -> Value | None:
-        """Raises: SettingsError for a text that is not of this kind."""
         if row.value == _NOTHING:
             return None
         try:

@@ -40,7 +40,7 @@ from migrator.runtime.values import asdict, replace
 
 
 class _Counted(Struct, frozen=True):
-    """Attributes of items that no row stores, as (item type, attribute, number): never a value."""
+    """Attributes that no row stores, as (item type, attribute, number): never a value."""
 
     at: float
     extra: tuple[tuple[str, str, int], ...]
@@ -64,7 +64,6 @@ class SqlUnkept(OfJob):
 
     @reading
     def last(self, connection: Connection) -> tuple[Unkept, float]:
-        """The last count, and its age in seconds; empty if there was none."""
         counted, now = _UNKEPT.get(connection, self.job), seconds(connection)
         if counted is None:
             return Unkept(), 0.0
@@ -75,8 +74,6 @@ class SqlUnkept(OfJob):
 
 
 class SqlReverseJournal(OfJobTable):
-    """model.reverse.rows.ReverseJournal of one job and the DynamoDB table of this name."""
-
     @repeatable
     def remember(self, connection: Connection, keys: Mapping[RowId, Collection[ItemKey]]) -> None:
         rows = [
@@ -195,7 +192,7 @@ class SqlReverseJournal(OfJobTable):
         return self._digest(*row)
 
     def _digest(self, *texts: str) -> bytes:
-        """The table is part of it: rows of a job that writes to another table later are different ones."""
+        """A digest that includes the table: a job that writes to another table later has other rows."""
         return hashlib.sha256("\0".join((self.table, *texts)).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
@@ -208,14 +205,14 @@ def _waiting(row: Row[Any]) -> WaitingRow:
 
 
 class _Stream(Struct, frozen=True):
-    """The stream that reading began with, and when its shards were last listed."""
+    """The stream that reading began with, and the last listing of its shards."""
 
     arn: str
     listed_at: float
 
 
 class _StreamReader(Struct, frozen=True):
-    """A process, or one of its threads, that reads the stream: each is entitled to an equal part of its shards."""
+    """A process or thread that reads the stream; each is entitled to an equal part of its shards."""
 
     arn: str
     alive_at: float
@@ -227,8 +224,6 @@ READERS = KeptRecords[_StreamReader]("stream_reader", _StreamReader)
 
 
 class SqlStreamJournal(OfJobTable):
-    """model.streams.shards.StreamJournal of one job and the table of this name."""
-
     def stream(self) -> str:
         before = STREAMS.read(self.database, self.job, self.table)
         return "" if before is None else before.arn
@@ -315,7 +310,6 @@ class SqlStreamJournal(OfJobTable):
         return STREAMS.lock(connection, self.job, self.table)
 
     def _enter(self, connection: Connection, stream: str, owner: str, lease_s: float) -> float:
-        """The time now; the reader counts as alive for `lease_s` from then on."""
         now = seconds(connection)
         READERS.put(connection, self.job, _StreamReader(stream, now, lease_s), owner)
         READERS.forget(connection, self.job, now - FORGOTTEN_S)

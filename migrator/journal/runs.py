@@ -83,7 +83,6 @@ _FINDINGS_AT_ONCE = 500
 
 
 def _add_findings(connection: Connection, run_id: int, findings: Iterable[Finding]) -> None:
-    """Insert findings of a run that are not stored yet."""
     rows = ({"run_id": run_id, "digest": _digest(entry), **_columns(entry)} for entry in findings)
     while chunk := list(islice(rows, _FINDINGS_AT_ONCE)):
         connection.execute(insert_or_ignore(connection, finding), chunk)
@@ -109,8 +108,6 @@ _Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlFindingGroups(InDatabase):
-    """model.journal.FindingGroups."""
-
     @reading
     def groups(self, connection: Connection, run: Run) -> list[FindingGroup]:
         table, here = _rows_of(run)
@@ -129,7 +126,6 @@ class SqlFindingGroups(InDatabase):
 
 
 def _rows_of(run: Run) -> _Rows:
-    """Where a run's findings are: for a relay, all open ones of its job and table, from any relay."""
     if run.identity.kind == "relay":
         of_job, of_table = (
             open_finding.c.job == run.identity.job,
@@ -143,7 +139,6 @@ def _rows_of(run: Run) -> _Rows:
 
 
 def parts_query(run: Run, entity: str, last: tuple[int, int], limit: int) -> Select[Any]:
-    """The next parts after `last`, a page's number and a part's."""
     columns, (number, part) = page_part.c, last
     behind = or_(columns.number > number, and_(columns.number == number, columns.part > part))
     query = select(columns.number, columns.part, columns.data)
@@ -160,7 +155,6 @@ def _place(run: Run, page: Page) -> dict[str, Any]:
 
 @cache
 def _free_pages(*, is_bounded: bool) -> Select[Any]:
-    """Open pages without a claim, or with an expired claim of another process. Built once: it is queried for each page."""
     table, claims = schema.page, page_claim.c
     pages = [table.c.run_id == bindparam("run"), table.c.entity == bindparam("of")]
     pages.append(table.c.number > bindparam("behind"))
@@ -203,30 +197,25 @@ _INSTALLATIONS = KeptRecords[str]("run_capture", str)
 
 
 class SqlJournal(InDatabase):
-    """The record of all work, in its own database. Every method is one transaction; thread-safe."""
+    """The record of all work. Every method is one transaction; thread-safe."""
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
         super().__init__(Database(where, retry))
 
     @classmethod
     def in_memory(cls) -> SqlJournal:
-        """A journal that ends with the process."""
         return cls("sqlite://")
 
     @property
     def name(self) -> str:
-        """Its file, or its URL without password and options."""
         return self.database.name
 
     def tell_if_new(self, job: str) -> None:
-        """Log that the journal is new, in case it was expected elsewhere."""
         if self.database.is_new:
             _log.warning("journal_made", journal=self.name, job=job)
 
     def probe(self) -> None:
-        """Read, insert, update and delete in each of our tables, without effect. Raises: an error that names the missing
-        right.
-        """
+        """Try all rights in our tables without effect. Raises: an error that names the missing right."""
         with self.database.begin() as connection:
             for table in schema.metadata.sorted_tables:
                 nothing = select(*table.columns).where(false())
@@ -237,10 +226,10 @@ class SqlJournal(InDatabase):
                 connection.execute(delete(table).where(false()))
 
     def unwritable(self) -> str:
-        """Return why the journal takes no writes now, such as a full disk, or ''.
+        """Why the journal takes no writes now, such as a full disk, or ''.
 
-        Only a committed write shows it: free bytes do not show a quota, a process limit or a failing disk, and what is
-        rolled back stays in memory (SQLite) or is not flushed (PostgreSQL). No value changes.
+        Only a committed write shows it. Free bytes do not show a quota, a process limit or a failing disk. A
+        rolled back write stays in memory (SQLite) or is not flushed (PostgreSQL). No value changes.
         """
         try:
             with self.database.begin() as connection:
@@ -256,7 +245,6 @@ class SqlJournal(InDatabase):
 
     @reading
     def find_run(self, connection: Connection, identity: RunIdentity) -> Run | None:
-        """The newest run of this identity, finished or not."""
         run = schema.run
         query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
         row = connection.execute(query).first()
@@ -292,7 +280,7 @@ class SqlJournal(InDatabase):
 
     @reading
     def written_tables(self, connection: Connection, job: str) -> set[str]:
-        """Ids of the tables that a backfill or a relay of this job has started to write."""
+        """Ids of tables to which a backfill or a relay of this job has started to write."""
         run = schema.run
         writing = run.c.kind.in_(["backfill", "relay"])
         query = select(run.c.table_id).where(run.c.job == job, writing).distinct()
@@ -307,7 +295,7 @@ class SqlJournal(InDatabase):
 
     @reading
     def writers(self, connection: Connection, table_id: str) -> dict[str, set[str]]:
-        """Per job, the entities with pages that its backfill has planned for the table."""
+        """Entities by job with pages that its backfill has planned for the table."""
         query = (
             select(run.c.job, plan.c.entity)
             .join(plan, plan.c.run_id == run.c.id)
@@ -327,7 +315,6 @@ class SqlJournal(InDatabase):
         return set(connection.execute(query).scalars())
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
-        """Plan all pages of an entity, or none."""
         # Read the bounds from the source before the transaction begins: a slow source must not block the journal.
         self._plan(run, entity, list(pages))
 
@@ -343,7 +330,6 @@ class SqlJournal(InDatabase):
             connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
 
     def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
-        """Pages not yet done, by number, read in chunks."""
         page, last = schema.page, -1
         while True:
             query = (
@@ -366,7 +352,6 @@ class SqlJournal(InDatabase):
 
     @reading
     def page_counts(self, connection: Connection, run: Run, entity: str) -> tuple[int, int]:
-        """(done, planned)."""
         page = schema.page
         query = select(func.count(page.c.done_at), func.count()).where(
             page.c.run_id == run.id, page.c.entity == entity
@@ -386,7 +371,7 @@ class SqlJournal(InDatabase):
         after: int = 0,
         upto: int | None = None,
     ) -> list[Page]:
-        """Claim the next open pages after `after`, and up to `upto`, `n` at most, for `lease_s` seconds.
+        """Claim at most `n` of the next open pages for `lease_s` seconds.
 
         A page with an expired claim can be claimed again. One claimant never gets a page twice.
         """
@@ -405,16 +390,13 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def renew_pages(self, connection: Connection, run: Run, who: str, lease_s: float) -> None:
-        """Extend the claims of `who` on unfinished pages to `lease_s` from now."""
         until, columns = seconds(connection) + lease_s, page_claim.c
         under_way = (columns.run_id == run.id, columns.who == who, columns.leased_until.is_not(None))
         connection.execute(update(page_claim).where(*under_way).values(leased_until=until))
 
     @repeatable
     def release_pages(self, connection: Connection, run: Run, who: str) -> None:
-        """Release the claims on unfinished pages of `who`, and of the processes it started, with names that begin with its
-        own and a dot.
-        """
+        """Release the claims of `who`, and of the processes it started, whose names begin with its own and a dot."""
         columns = page_claim.c
         named = or_(columns.who == who, columns.who.startswith(f"{who}.", autoescape=True))
         here = (columns.run_id == run.id, named, columns.leased_until.is_not(None))
@@ -439,7 +421,6 @@ class SqlJournal(InDatabase):
 
     @reading
     def now_s(self, connection: Connection) -> float:
-        """The journal's time, in seconds since 1970."""
         return seconds(connection)
 
     @repeatable
@@ -465,8 +446,8 @@ class SqlJournal(InDatabase):
     ) -> None:
         """The checkpoint. If another process was first, its tally and its parts stay, unless `again`.
 
-        Findings of equal text are stored once, so a repeated page adds none. `parts`: what the page leaves for the run's
-        other processes, until the run is done.
+        Findings of equal text are stored once, so a repeated page adds none. `parts`: for the run's other
+        processes, until the run is done.
         """
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
@@ -484,7 +465,7 @@ class SqlJournal(InDatabase):
         connection.execute(_GIVEN_BACK, {"run": run.id, "of": page.entity, "at": page.number})
 
     def page_parts(self, run: Run, entity: str) -> Iterator[tuple[int, bytes]]:
-        """The parts of finished pages with the page's number, in order, read in chunks."""
+        """Parts of finished pages with the page's number, in order, read in chunks."""
         # Often only the first ones are used.
         last, at_once = (-1, -1), 1
         while True:
@@ -500,7 +481,7 @@ class SqlJournal(InDatabase):
 
     @once_only
     def reopen_pages(self, connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
-        """Mark finished pages of these entities as open in this job's backfills; returns how many there were.
+        """Reopen finished pages of these entities in this job's backfills; returns how many.
 
         A finished run becomes interrupted, so that the next backfill continues it.
         """
@@ -535,7 +516,6 @@ class SqlJournal(InDatabase):
 
     @reading
     def findings(self, connection: Connection, run: Run, limit: int | None = None) -> list[Finding]:
-        """Findings in the order in which they were made."""
         here = finding.c.run_id == run.id
         query = select(*columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
         return [Finding(*row) for row in connection.execute(query)]
@@ -544,7 +524,6 @@ class SqlJournal(InDatabase):
     def drop_findings(
         self, connection: Connection, run: Run, kind: FindingKind, item_keys: Sequence[str]
     ) -> None:
-        """Forget findings of these items that no longer hold."""
         for chunk in chunks(item_keys):
             here = (finding.c.run_id == run.id, finding.c.kind == kind, finding.c.item_key.in_(chunk))
             connection.execute(delete(finding).where(*here))
@@ -576,7 +555,7 @@ class SqlJournal(InDatabase):
         state: SegmentState,
         new_findings: Sequence[Finding],
     ) -> None:
-        """The segment's checkpoint. A finished segment stays so, even if a slower process saves it later."""
+        """The checkpoint. A finished segment stays so, even if a slower process saves it later."""
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
@@ -593,10 +572,10 @@ class SqlJournal(InDatabase):
     def claim(
         self, connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]
     ) -> dict[bytes, str]:
-        """Claim key digests for their source rows; returns the owner of each digest that another row had claimed before.
+        """Claim key digests for their source rows; returns the other owners of digests claimed before.
 
-        The first of two claims in one call also wins. Claims last until `release`. The result is by digest: a caller that
-        claims one twice cannot see which of its claims won.
+        The first of two claims in one call also wins, but the result by digest does not show which. Claims
+        last until `release`.
         """
         others: dict[bytes, str] = {}
         number = _number_of(connection, table_id)
@@ -608,7 +587,7 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def release(self, connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
-        """Release digests of their owners; one that another owner has claimed meanwhile stays."""
+        """Release digests; one that another owner has claimed meanwhile stays."""
         here = claim.c.table_number == _number_of(connection, table_id)
         deletion = delete(claim).where(
             here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
@@ -620,17 +599,15 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_look(self, connection: Connection, run: Run, look: ActivityCounts) -> None:
-        """Store the source's change counts at the start of a run; a resumed one has read rows since."""
+        """Store change counts at the start of a run; a resumed one has read rows since."""
         counts = ActivityCounts(look.tables, look.whole, look.source, look.blind)
         _LOOKS.add(connection, run.identity.job, counts, str(run.id))
 
     def look_before(self, run: Run) -> ActivityCounts | None:
-        """The change counts at the start of the run; None if not stored."""
         return _LOOKS.read(self.database, run.identity.job, str(run.id))
 
     @reading
     def idle_s(self, connection: Connection, run: Run) -> float:
-        """Seconds since the run's last activity, by the journal's clock."""
         query = select(func.max(page.c.done_at)).where(page.c.run_id == run.id)
         last_page = connection.execute(query).scalar()
         last_seen = max(run.started_at, run.ended_at or "", last_page or "")
@@ -638,17 +615,18 @@ class SqlJournal(InDatabase):
 
     @repeatable
     def keep_installation(self, connection: Connection, run: Run, installation: str) -> None:
-        """Store the installation of capture ('' for none) at the start of a run; a resumed one has read rows since."""
+        """Store the installation of capture ('' for none) at the start of a run; a resumed one has read rows
+        since.
+        """
         _INSTALLATIONS.add(connection, run.identity.job, installation, str(run.id))
 
     def installation_of(self, run: Run) -> str | None:
-        """The installation stored by keep_installation; None for none."""
         return _INSTALLATIONS.read(self.database, run.identity.job, str(run.id))
 
     @reading
     def unverified_run(self, connection: Connection, job: str, installation: str) -> int | None:
-        """The last backfill into the job's table that began without this installation of capture and wrote pages, unless a
-        full verify under the installation was done after it; None for none.
+        """The last backfill into the job's table that began without this installation of capture and wrote
+        pages, unless a full verify under the installation followed.
         """
         query = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope)
         begun_with = _INSTALLATIONS.all(connection, job)
@@ -690,7 +668,7 @@ class SqlJournal(InDatabase):
 
 
 def _now(connection: Connection) -> str:
-    """By the journal's clock: other hosts compare the age of what ended on this one."""
+    """The time by the journal's clock: other hosts compare the age of runs."""
     return moment(seconds(connection))
 
 
@@ -726,7 +704,7 @@ def _count_as_done(connection: Connection, exported: Run, identity: RunIdentity,
 
 
 def _move_claims(connection: Connection, before: str, now: str) -> None:
-    """Assign the claims to the table: forgetting a row looks for them there."""
+    """Assign claims to the table, where forgetting a row looks for them."""
     number = _number_of(connection, now)
     connection.execute(delete(claim).where(claim.c.table_number == number))
     here = claim.c.table_number == _number_of(connection, before)
@@ -734,7 +712,6 @@ def _move_claims(connection: Connection, before: str, now: str) -> None:
 
 
 def _number_of(connection: Connection, table_id: str) -> int:
-    """The number for the table's id; assigned with the first claim."""
     query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
     while (number := connection.execute(query).scalar()) is None:
         connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
@@ -742,7 +719,6 @@ def _number_of(connection: Connection, table_id: str) -> int:
 
 
 def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-    """The owner of each digest after the free ones are claimed."""
     stored: dict[bytes, str] = {}
     # On PostgreSQL a claim may be released between the two statements; it is then free for the next try.
     while missing := [pair for pair in chunk if pair[0] not in stored]:

@@ -1,4 +1,4 @@
-"""Live change of a source that cannot store our tables: its counter of tickets and its marks, in the journal."""
+"""The ticket counter and marks in the journal, for a source that cannot store our tables."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class JournalTickets(OfJob):
 
     @repeatable
     def install(self, connection: Connection) -> None:
-        """Start a new installation. The counter continues: no ticket is ever drawn twice."""
+        """Start an installation. The counter continues: no ticket is ever drawn twice."""
         new = uuid.uuid4().hex
         before = COUNTERS.lock(connection, self.job) or Counter(new)
         self._put(connection, replace(before, installation=new, version=VERSION))
@@ -123,7 +123,7 @@ _BLANK: Mapping[str, Any] = {
 
 
 class JournalMarks(OfJob):
-    """Marks of one job. Each take begins at the first mark: unlike in a source, no long transaction of a service delays the
+    """Each take begins at the first mark: unlike in a source, no long transaction of a service delays the
     cleanup of processed marks.
     """
 
@@ -231,7 +231,6 @@ class JournalMarks(OfJob):
 
     @reading
     def by_table(self, connection: Connection) -> dict[str, int]:
-        """Number of marks per table, ripe or not; '' for marks that are not of a table."""
         counted = select(source_mark.c.table_name, func.count()).where(self._own)
         rows = connection.execute(counted.group_by(source_mark.c.table_name)).all()
         return {str(name or ""): int(count) for name, count in rows}

@@ -50,7 +50,7 @@ _CLOSED = KeptRecords[bool]("fast_path", bool)
 
 
 class SqlWriters(InDatabase):
-    """model.live.Writers of one table. `enter` and `fence` exclude each other by a lock on the table's record."""
+    """`enter` and `fence` exclude each other by a lock on the table's record."""
 
     def __init__(self, database: Database, table_id: str) -> None:
         super().__init__(database)
@@ -106,7 +106,6 @@ class SqlWriters(InDatabase):
 
     @reading
     def now_s(self, connection: Connection) -> float:
-        """The journal's time, in seconds since 1970."""
         return seconds(connection)
 
     def _selected(self, connection: Connection, *conditions: Any) -> list[Writer]:
@@ -124,8 +123,6 @@ INSTANCES = KeptRecords[Instance]("instance", Instance)
 
 
 class SqlInstances(OfJob):
-    """model.instances.Instances of one job."""
-
     def enter(self, instance: Instance) -> Instance:
         return self._enter(instance, secrets.token_hex(8))
 
@@ -184,7 +181,7 @@ NEVER = 0.0
 
 
 class _RevisionText(Struct, frozen=True):
-    """The mapping of a revision, kept to compute what it made of a row. `since`: when it last became the newest."""
+    """A revision's mapping, kept to compute items of a row. `since`: when it last became the newest."""
 
     text: str
     since: float
@@ -196,9 +193,7 @@ _CHANGES = KeptRecords[tuple[RevisionChange, ...]]("revision_change", tuple[Revi
 
 
 def keep_text(connection: Connection, job: str, mapping: str, text: str, since: float | None) -> None:
-    """Store the text of a revision as currently written. `since`: when it became the newest, used if that is not stored
-    yet; None for now, replacing the stored time.
-    """
+    """Store a revision's text. `since`: used if no time is stored yet; None for now, replacing the stored time."""
     if not text:
         return
     before = _TEXTS.lock(connection, job, mapping)
@@ -218,13 +213,12 @@ class SqlChanges(OfJob):
     """The changes of one job, and the texts of its revisions."""
 
     def last(self) -> RevisionChange | None:
-        """The last one begun, done or not."""
         changes = _CHANGES.read(self.database, self.job)
         return changes[-1] if changes else None
 
     @once_only
     def begin(self, connection: Connection, before: str, after: str, *, goes_back: bool) -> RevisionChange:
-        """Begin a change and return it. One that goes back from an unfinished change replaces it; if no writer used the
+        """Begin a change. One that goes back from an unfinished change replaces it; if no writer used the
         abandoned revision, only its indexes have to be removed.
 
         Raises: SettingsError if another change is in progress.
@@ -243,7 +237,6 @@ class SqlChanges(OfJob):
 
     @repeatable
     def advance(self, connection: Connection, change: RevisionChange, step: ChangeStep) -> None:
-        """`step`: the next one to be done."""
         changes = _CHANGES.lock(connection, self.job) or ()
         advanced = (
             replace(entry, step=step) if entry.number == change.number else entry for entry in changes
@@ -251,7 +244,6 @@ class SqlChanges(OfJob):
         _CHANGES.put(connection, self.job, tuple(advanced))
 
     def is_left(self, mapping: str) -> bool:
-        """Whether the job's last change from this revision went back."""
         changes = _CHANGES.read(self.database, self.job) or ()
         return next((change.goes_back for change in reversed(changes) if change.before == mapping), False)
 
@@ -261,24 +253,20 @@ class SqlChanges(OfJob):
         return _was_newest(connection, self.job, mapping)
 
     def text(self, mapping: str) -> str | None:
-        """The mapping of a revision as written; None for an unknown revision."""
         kept = _TEXTS.read(self.database, self.job, mapping)
         return None if kept is None else kept.text
 
     def before(self, mapping: str) -> str | None:
-        """The newest revision before this one, of those with stored text; None for none."""
         kept = _TEXTS.read_all(self.database, self.job)
         since = {name: text.since for name, text in kept.items() if name != mapping and text.since > NEVER}
         return max(since, key=lambda name: since[name], default=None)
 
     @repeatable
     def keep(self, connection: Connection, mapping: str, text: str) -> None:
-        """Store the text of a revision that is not the newest yet."""
         keep_text(connection, self.job, mapping, text, NEVER)
 
 
 def _was_newest(connection: Connection, job: str, mapping: str) -> bool:
-    """True if unknown."""
     kept = _TEXTS.get(connection, job, mapping)
     return kept is None or kept.since > NEVER
 
@@ -298,9 +286,7 @@ _WRITER_REVISIONS = KeptRecords[str]("writer_revision", str)
 
 
 class SqlRevisions(OfJob):
-    """model.instances.Revisions of one job. `own`: the caller's revision. `enter` and `register` exclude each other by a
-    lock on the job's record.
-    """
+    """`own`: the caller's revision. `enter` and `register` exclude each other by a lock on the job's record."""
 
     def __init__(self, database: Database, job: str, own: Revision) -> None:
         super().__init__(database, job)
@@ -310,12 +296,13 @@ class SqlRevisions(OfJob):
         return self.newest_and_standing()[1]
 
     def newest_and_standing(self) -> tuple[Newest | None, Standing]:
-        """Both read at one moment: a writer may register a newer revision at any time."""
+        """Both, read at one moment: a writer may register a newer revision at any time."""
         registered = REVISIONS.read(self.database, self.job)
         return (None if registered is None else registered.newest), self._standing(registered)
 
     def refuse_old(self) -> None:
-        """Called before capture is checked: an old mapping finds new triggers stale and would wrongly advise an install.
+        """Called before capture is checked: an old mapping finds new triggers stale and would wrongly advise an
+        install.
 
         Raises: OldRevisionError.
         """
@@ -388,7 +375,6 @@ class SqlRevisions(OfJob):
         return "old" if is_known else "new"
 
     def _register(self, connection: Connection, before: _Registered | None) -> _Registered:
-        """Register the caller's revision. For the first revision, earlier runs and answers are unknown."""
         since, runs_before = 0.0, 0
         if before is not None:
             runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
@@ -419,11 +405,9 @@ OLD = (
 
 
 def newest_of(database: Database, job: str) -> Newest | None:
-    """The revision that the job's writers use; None if none is registered."""
     registered = REVISIONS.read(database, job)
     return None if registered is None else registered.newest
 
 
 def digests_of(database: Database, job: str) -> dict[str, str]:
-    """The revisions that the job's writers use, by writer id."""
     return _WRITER_REVISIONS.read_all(database, job)
