@@ -29,7 +29,6 @@ def amount(count: int, what: str, of_many: str = "") -> str:
 
 
 def verb(count: int, of_many: str) -> str:
-    """A verb that agrees with a count: `wait` for many rows, `waits` for one."""
     return of_many if count != 1 else _OF_ONE.get(of_many, f"{of_many}s")
 
 
@@ -143,9 +142,9 @@ class RowError(MigratorError):
 
 
 class TwinRowsError(MigratorError):
-    """Several rows have one key, so one item would represent them all; nothing of theirs was written.
+    """Several rows have one key, so one item would represent them all; none was written.
 
-    The message contains no key; `keys` are these, as source keys, with the number of rows.
+    The message contains no key. `keys`: source keys, with the number of rows.
     """
 
     def __init__(self, where: str, entity: str, keys: Sequence[tuple[str, int]]) -> None:
@@ -160,13 +159,13 @@ class UnmarkedError(MigratorError):
 
 
 def reason_of(error: Exception) -> str:
-    """The loggable part: the message of our own errors, the type of any other, which may quote a value."""
+    """The message of our own errors, the type of any other, which may quote a value."""
     return str(error) if isinstance(error, MigratorError) else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault in a file: where it is, what it is and how to fix it."""
+    """One fault in a file: its place, and how to fix it."""
 
     file: str
     line: int
@@ -190,7 +189,7 @@ class MappingError(MigratorError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """'; did you mean 'x'?' for the nearest known name, or the known names if they are few, or ''."""
+    """Return '; did you mean 'x'?' for the nearest known name, or the known names if they are few, or ''."""
     choices = sorted(set(known))
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
     if not near:

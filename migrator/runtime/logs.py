@@ -35,7 +35,7 @@ _SECRETS = (
 
 
 def configure(*, json: bool, level: str = "info", file: Path | None = None) -> None:
-    """Configure this process's lines: JSON or plain, from `level` up; appended to `file` if given.
+    """`level`: the lowest; `file`: appended to.
 
     Raises: SettingsError if the file cannot be written.
     """
@@ -48,8 +48,10 @@ def configure(*, json: bool, level: str = "info", file: Path | None = None) -> N
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry `room`: the logging package. In a service it uses the service's structlog configuration;
-    without one, warnings go to standard error, since standard output belongs to the service.
+    """A logger whose lines carry `room`: the logging package.
+
+    In a service it uses the service's structlog configuration; without one, warnings go to standard error,
+    since standard output belongs to the service.
     """
     return cast("FilteringBoundLogger", _Room(name))
 
@@ -65,12 +67,10 @@ class _Room:
 
 
 def noting(log: FilteringBoundLogger, event: str) -> Callable[[Exception], None]:
-    """A handler for an error in a thread that the next call may not have: logs its type."""
     return lambda error: log.warning(event, reason=type(error).__name__)
 
 
 def name_job(job: str) -> None:
-    """Add the job to each further line of this process."""
     _jobs[job] = None
 
 
@@ -82,7 +82,6 @@ def _version() -> str:
 
 
 def _origin(room: str) -> dict[str, Any]:
-    """Fields for lines collected from many processes; empty for text read by a person."""
     if _look["is_text"]:
         return {}
     named = {"job": ",".join(_jobs)} if _jobs else {}
@@ -90,7 +89,6 @@ def _origin(room: str) -> dict[str, Any]:
 
 
 def bind_run(number: int) -> None:
-    """Add the run to each further line of this thread."""
     import structlog
 
     _set_up()
@@ -98,7 +96,6 @@ def bind_run(number: int) -> None:
 
 
 def _bound_logger(room: str) -> Any:
-    """A structlog logger as configured by this process or the service; else warnings to standard error."""
     import structlog
 
     _set_up()
@@ -179,7 +176,7 @@ class _Lines(Struct, frozen=True, weakref=True):
 
 
 def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Fields without anything that looks like a password in a URL or a connection string: a second line of defence."""
+    """Hide passwords in URLs and connection strings: a second line of defence."""
     return {name: _cut(value) for name, value in event.items()}
 
 

@@ -1,4 +1,4 @@
-"""A process's own measurements since it began: labelled histograms and counters, for its metrics."""
+"""A process's own measurements for its metrics: labelled histograms and counters."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ class Histogram:
 
 
 class Histograms:
-    """One histogram for each observed combination of labels."""
-
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._by_labels: dict[Labels, Histogram] = {}
@@ -86,7 +84,7 @@ class Counts:
 
 @dataclass
 class Answers:
-    """Number of calls, their time, and failures; `answered_at`: the last success."""
+    """Calls, their time, and failures. `answered_at`: the last success."""
 
     took: Histogram = field(default_factory=lambda: Histogram(ANSWER_S))
     failures: int = 0
@@ -94,7 +92,6 @@ class Answers:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the block as one call."""
         began = time.monotonic()
         try:
             yield

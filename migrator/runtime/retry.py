@@ -31,7 +31,6 @@ _tried: dict[int, str] = {}
 
 
 def tried_now() -> str:
-    """One of the calls that this process is retrying now; '' for none."""
     return next(iter(list(_tried.values())), "")
 
 
@@ -57,7 +56,7 @@ _END: ContextVar[tuple[float, str]] = ContextVar("end", default=(math.inf, ""))
 
 @contextmanager
 def ending_at(end: float, why: str) -> Iterator[None]:
-    """Within the block, and in its threads, no retry starts after `end` (seconds of time.monotonic).
+    """In the block, and in its threads, no retry starts after `end` (seconds of time.monotonic).
 
     `why`: the reason in the resulting error.
     """
@@ -76,19 +75,18 @@ def refuse_late(made: type[StoppedError] = StoppedError) -> None:
 
 
 def cut_to_end(timeout_s: float | None) -> float | None:
-    """The timeout, cut to the time left of `ending_at`."""
     left_s = _END.get()[0] - time.monotonic()
     return timeout_s if math.isinf(left_s) else max(0.001, min(timeout_s or left_s, left_s))
 
 
 def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
-    """`work` for another thread, under the same time limit."""
     context = copy_context()
     return lambda *words: context.run(work, *words)
 
 
 class Backoff(Struct, frozen=True):
-    """Limits of a retry: `attempts` tries and `limit_s` seconds, with waits of 0 to min(cap, base · 2^n) seconds.
+    """Limits of a retry: `attempts` tries and `limit_s` seconds, with waits of 0 to min(cap, base · 2^n)
+    seconds.
 
     Source of full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
     """
@@ -100,7 +98,7 @@ class Backoff(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Retries errors that can pass. Calls `stop` while waiting, so that Ctrl-C interrupts a long wait."""
+    """Calls `stop` while waiting, so that Ctrl-C interrupts a long wait."""
 
     backoff: Backoff = Backoff()
     stop: Callable[[], bool] = lambda: False
@@ -114,7 +112,7 @@ class Retry(Struct, frozen=True):
         can_pass: Callable[[BaseException], bool],
         gave_up: Callable[[BaseException, str], MigratorError] | None = None,
     ) -> Result:
-        """The result of `work`, retried while its error can pass.
+        """Retry `work` while its error can pass.
 
         `gave_up`: makes the error at the limit from the last one and the time tried, in words.
         Raises: the error itself if it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
@@ -142,15 +140,12 @@ class Retry(Struct, frozen=True):
             _tried.pop(get_ident(), None)
 
     def pause(self) -> None:
-        """A first, short wait after partial success."""
         self.wait(random.uniform(0, self.backoff.base_s))
 
     def wait(self, seconds: float) -> None:
-        """Sleep in short intervals, calling `stop` between them."""
         nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
 
     def _tell(self, what: str, state: RetryCallState, began: float) -> None:
-        """Record a wait that has lasted for some time; for many waiting calls, log one now and then."""
         global _logged_at
         now = time.monotonic()
         tried_s = self.clock() - began
@@ -196,7 +191,6 @@ def _why(error: BaseException | None) -> str:
 
 
 def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
-    """`work`, except that its first call raises the given failure."""
     failure = [failed]
 
     def again() -> Result:
@@ -227,7 +221,7 @@ def running_s() -> float:
 
 
 def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
-    """A clock that continues from `now_s`, independent of this machine's clock and its changes."""
+    """A clock that continues from `now_s`, independent of changes of this machine's clock."""
     then, before = now_s(), running_s()
     return lambda: then + running_s() - before
 
@@ -241,8 +235,8 @@ _NO_DEBT_ROWS = 1e-6
 class RateLimit:
     """An average limit of `rows_per_s` over all callers; None: unlimited. Thread-safe.
 
-    The number of a page's rows is known only after reading: it is deducted afterwards, and the next caller waits until the
-    bucket, which holds at most one second's rows, is out of debt.
+    A page's rows are known only after reading, and are deducted then. The next caller waits until the bucket,
+    which holds at most one second's rows, is out of debt.
     """
 
     def __init__(
@@ -262,7 +256,6 @@ class RateLimit:
         self._filled_at = clock()
 
     def share(self, parts: int) -> None:
-        """Keep one of so many equal parts of the limit; other processes use the others."""
         if self._of_all is not None:
             self._debt_s(self._rows_per_s or self._of_all)
             self._rows_per_s = self._of_all / parts
@@ -272,10 +265,7 @@ class RateLimit:
         return self._of_all is not None
 
     def wait(self) -> None:
-        """Wait until the next page may be read.
-
-        Raises: Interrupted when the run is stopped.
-        """
+        """Raises: Interrupted when the run is stopped."""
         if self._rows_per_s is None:
             return
         while (debt_s := self._debt_s(self._rows_per_s)) > 0:

@@ -88,7 +88,6 @@ def takes_no_writes(error: BaseException) -> bool:
 
 
 def refuses_login(error: BaseException) -> bool:
-    """Whether the server was reachable but rejected this user or password."""
     if getattr(error, "sqlstate", None) in ("28P01", "28000") or mysql_number(error) in (
         1045,
         1698,
@@ -109,8 +108,8 @@ _UNDEFINED_OBJECT = "42704"
 
 
 def own_reason(error: BaseException) -> str:
-    """The server's message in parentheses, for a refused connection (without names), and for a type, role or trigger that
-    PostgreSQL does not find; '' for any other error.
+    """The server's message in parentheses, for a refused connection (without names), and for a type, role or
+    trigger that PostgreSQL does not find; or ''.
 
     Before a login it cannot quote a statement or a row; for an object it contains only kind and name.
     """
@@ -131,7 +130,6 @@ def _told(words: str) -> str:
 
 
 def mysql_number(cause: BaseException) -> int:
-    """The error number of PyMySQL; 0 for any other error."""
     number = cause.args[0] if type(cause).__module__.startswith("pymysql") and cause.args else 0
     return number if isinstance(number, int) else 0
 
@@ -156,7 +154,7 @@ _MYSQL: Mapping[int, re.Pattern[str]] = {
 
 
 def denial(error: BaseException) -> str:
-    """What the user may not do, with the GRANT that fixes it; '' for other errors and unknown messages."""
+    """The denied action, with the GRANT that fixes it; '' for other errors and unknown messages."""
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) == _DENIED:
         message = getattr(getattr(cause, "diag", None), "message_primary", None) or ""
@@ -195,7 +193,6 @@ _WORDS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
 
 
 def _right(kind: str, statement: str) -> str:
-    """The missing right, by the kind of statement; reading if unknown."""
     words = statement.upper().split()
     first = words[0] if words else ""
     if kind in _RIGHTS:
@@ -208,7 +205,6 @@ def _right(kind: str, statement: str) -> str:
 
 
 def _qualified(name: str, statement: str) -> str:
-    """The name with its schema, if the statement contains it: of the object itself, or of a sequence's table."""
     for written in (name, name.rsplit("_", 2)[0]):
         if match := re.search(rf'("[^"]+"|[\w$]+)\."?{re.escape(written)}\b', statement):
             return f"{match[1]}.{_quoted(name)}"

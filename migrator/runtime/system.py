@@ -26,10 +26,10 @@ FOLDER_MODE = 0o700
 
 
 def small_text(path: Path) -> str:
-    """The text of a file of at most MOST_BYTES.
+    """A file of at most MOST_BYTES.
 
-    Raises: SettingsError if it is larger, or not a regular file (reading a pipe waits for its writer, and a device may
-    never end); OSError, UnicodeDecodeError.
+    Raises: SettingsError if it is larger, or not a regular file (reading a pipe waits for its writer, and a
+    device may never end); OSError, UnicodeDecodeError.
     """
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -43,7 +43,7 @@ def small_text(path: Path) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder and its parents if missing, for the owner only.
+    """Create the folder with missing parents, for the owner only.
 
     Raises: OSError.
     """
@@ -56,7 +56,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Create the file if missing, for the owner only; an existing file of ours becomes private.
+    """Create the file for the owner only; an existing file of ours becomes private.
 
     SQLite gives its -wal and -shm the mode of the database. Raises: OSError.
     """
@@ -73,7 +73,7 @@ def make_private(path: Path) -> None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Non-blocking: opening a pipe would otherwise wait for its writer."""
+    """Opening a pipe would otherwise wait for its writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -93,7 +93,7 @@ _REGISTERED: list[ref[Forked]] = []
 
 
 def tell_of_forks(forked: Forked) -> None:
-    """Register `forked`; its hooks are called at every fork as long as it lives.
+    """Call the hooks at every fork while `forked` lives.
 
     Order matters: the user of a connection must register later than the connection's owner.
     """
@@ -102,7 +102,7 @@ def tell_of_forks(forked: Forked) -> None:
 
 
 class Places(Forked):
-    """Limits something to `at_most` at once: acquire and release `free`.
+    """At most `at_most` at once: acquire and release `free`.
 
     A request acquires before it is signed, so that no signature expires while waiting.
     """
@@ -145,7 +145,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def birth(pid: int) -> str:
-    """When the process began, as this system counts it; '' if it does not exist, has ended, or is not accessible.
+    """When the process began, as this system counts it; '' if it does not exist, has ended, or is not
+    accessible.
 
     On Linux in ticks since boot, which a change of the clock does not affect (proc_pid_stat(5)).
     """
@@ -169,10 +170,10 @@ def elsewhere(pid: int) -> str:
 
 
 def visible_processes() -> str:
-    """The scope of pids that this process can see; '' if the system does not provide it.
+    """The scope of pids that this process can see; '' if unknown.
 
-    The running kernel, and its pid namespace: two containers, or two machines, may have the same host name, and each counts
-    its processes from 1 (pid_namespaces(7), random(4)).
+    The running kernel, and its pid namespace. Two containers, or two machines, may have the same host name,
+    and each counts its processes from 1 (pid_namespaces(7), random(4)).
     """
     with suppress(OSError):
         # A /proc of another namespace counts other processes.
@@ -184,20 +185,17 @@ def visible_processes() -> str:
 
 
 def has_ended(sees: str, pid: int, born: str) -> bool:
-    """Whether a process that sees these processes and began at `born` is known to be gone; False if it is not visible from
-    here.
-    """
+    """Whether it is known to have ended; False if the process is not visible from here."""
     return bool(sees and born) and sees == visible_processes() and not is_alive(pid, born)
 
 
 def is_alive(pid: int, born: str) -> bool:
-    """Whether the process that began at `born` is still running; True if the system does not reveal it."""
+    """Whether the process that began at `born` is still running; True if unknown."""
     began_at = birth(pid)
     return began_at == born if began_at else _is_hidden(pid)
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process of that pid exists, but belongs to another user and is not accessible."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.AccessDenied:
@@ -223,11 +221,11 @@ def _is_known_to_kernel(pid: int) -> bool:
 
 
 class Ticker:
-    """Calls `work` every `interval_s()` seconds in its own thread, from `start` to `stop`; the first time after one
-    interval. It never keeps a process from ending.
+    """Calls `work` every `interval_s()` seconds in its own thread, after a first interval. Never keeps a process
+    from ending.
 
-    An error of a call is passed to `failed`, and the next call comes in its time; an error of `failed` ends the thread. A
-    ticker runs once; `anew` returns the next one, also for a forked child, whose parent keeps the thread.
+    An error is passed to `failed`, and the next call follows; an error of `failed` ends the thread. A ticker
+    runs once; `anew` returns the next one, also for a forked child, whose parent keeps the thread.
     """
 
     def __init__(
@@ -250,12 +248,11 @@ class Ticker:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was ended, possibly during a call."""
         return self._done.is_set()
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, in this process or before a fork in the parent, and not stopped since."""
+        """Whether it was started (also in the parent, before a fork) and not stopped since."""
         return self._thread.ident is not None and not self._done.is_set()
 
     def start(self) -> None:
@@ -272,7 +269,6 @@ class Ticker:
             self._thread.join(patience_s)
 
     def anew(self) -> Ticker:
-        """A new, unstarted ticker for the same work."""
         return Ticker(self.name, self.work, self.failed, self.interval_s)
 
     def _go_on(self) -> None:
@@ -288,9 +284,7 @@ class Ticker:
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs an extra, from any index. By its library's name, not ours: on a package index, anyone may
-    register our name.
-    """
+    """The command by the library's name, not ours: on a package index, anyone may register our name."""
     asked = (text.partition(";") for text in requires("single-table-migrator") or ())
     wanted = [
         text.strip()

@@ -1,7 +1,8 @@
-"""Changes and dictionaries of values: msgspec structs and dataclasses.
+"""Changes and dictionaries of msgspec structs and dataclasses.
 
-A plain value is a frozen `msgspec.Struct`: its class is made 40 times as fast as a dataclass (msgspec's benchmark), and a
-command loads some 500 of them. What needs more than fields (a lock, an uncompared field) is a dataclass.
+A plain value is a frozen `msgspec.Struct`: its class is made 40 times as fast as a dataclass (msgspec's
+benchmark), and a command loads some 500. Types with more than fields (a lock, an uncompared field) are
+dataclasses.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
 else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
-        """A copy with these fields changed."""
         change = structs.replace if isinstance(value, Struct) else dataclasses.replace
         return change(value, **changes)
 
     def asdict(value: Any) -> Any:
-        """Fields by name, nested values included."""
         if isinstance(value, Struct):
             return {name: asdict(getattr(value, name)) for name in value.__struct_fields__}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -49,5 +48,4 @@ class Counts(Struct, frozen=True):
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """Some attributes by name, in asdict()'s form."""
     return {name: asdict(getattr(value, name)) for name in names}
