@@ -1,4 +1,4 @@
-"""The definition of a mapping's table: its creation requests, and the differences of an existing table."""
+"""Definition of a mapping's table: creation requests, and differences of an existing table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ Request = tuple[str, dict[str, Any]]
 
 
 def creation_request(design: TableDesign, options: TableOptions | None = None) -> dict[str, Any]:
-    """CreateTable's parameters: all indexes at once, and every option that CreateTable takes."""
     wanted = options or TableOptions()
     throughput = _throughput(wanted)
     request: dict[str, Any] = {
@@ -42,7 +41,6 @@ def creation_request(design: TableDesign, options: TableOptions | None = None) -
 
 
 def later_requests(design: TableDesign, options: TableOptions | None = None) -> list[Request]:
-    """Requests for options that CreateTable does not take, to be sent when the table is ACTIVE."""
     wanted, name = options or TableOptions(), {"TableName": design.name}
     requests: list[Request] = []
     if design.ttl:
@@ -75,7 +73,6 @@ def import_parameters(design: TableDesign, options: TableOptions) -> dict[str, A
 def requests_after_import(
     design: TableDesign, options: TableOptions, arn: str, missing: Collection[str]
 ) -> Iterator[Request]:
-    """One for each option of CreateTable that ImportTable does not take. `missing`: options that the table lacks."""
     settings, table = _settings(options), {"TableName": design.name}
     words = {
         "deletion_protection": "DeletionProtectionEnabled",
@@ -92,7 +89,6 @@ def requests_after_import(
 
 
 def definition(design: TableDesign, options: TableOptions) -> dict[str, Any]:
-    """The whole table as parameters of CreateTable, including those set by other operations."""
     request = creation_request(design, options)
     for _, later in later_requests(design, options):
         request |= later
@@ -127,7 +123,6 @@ def _settings(options: TableOptions) -> dict[str, Any]:
 
 
 def _throughput(options: TableOptions) -> dict[str, Any]:
-    """Provisioned capacity, the same for the table and each global index; {} on demand."""
     return (
         {"ProvisionedThroughput": _units(options.provisioned, "CapacityUnits")} if options.provisioned else {}
     )
@@ -158,7 +153,9 @@ _ON = ("ENABLED", "ENABLING")
 def option_differences(
     options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """(option, sentence). `description`: of DescribeTable; `answers`: of the operations in `wanted_answers`."""
+    """Return (option, sentence). `description`: of DescribeTable; `answers`: of the operations in
+    `wanted_answers`.
+    """
     for name, wanted, there in _pairs(options, description, answers):
         if wanted != there:
             yield name, f"{name} is {wanted} in the job and {there} in the table"
@@ -177,7 +174,6 @@ def wanted_answers(options: TableOptions) -> list[str]:
 def _pairs(
     options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
-    """(option, requested, actual); options that the job does not set are skipped."""
     backups = answers.get("describe_continuous_backups", {}).get("ContinuousBackupsDescription", {})
     pitr = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     yield "pitr", _switch(options.pitr), _switch(pitr in _ON)
@@ -211,7 +207,7 @@ def _stream(description: dict[str, Any]) -> str:
 
 
 def _warm(units: Units, throughput: dict[str, Any]) -> tuple[str, str]:
-    """The requested value if the table is as warm or warmer: AWS never lowers it."""
+    """The requested value if the table is at least as warm: AWS never lowers it."""
     there = (int(throughput.get("ReadUnitsPerSecond", 0)), int(throughput.get("WriteUnitsPerSecond", 0)))
     wanted = (units.read, units.write)
     shown = there if there[0] < wanted[0] or there[1] < wanted[1] else wanted
@@ -235,7 +231,6 @@ class IndexChanges(Struct, frozen=True):
 
 
 def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChanges:
-    """The changes that turn the table's indexes into the design's."""
     there = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes") or []}
     local = {index["IndexName"] for index in description.get("LocalSecondaryIndexes") or []}
     wanted = {index.name: index for index in design.indexes}
@@ -324,7 +319,6 @@ def indexes_of(description: dict[str, Any]) -> list[dict[str, Any]]:
 def table_differences(
     design: TableDesign, description: dict[str, Any], ttl: str | None
 ) -> Iterator[tuple[str, str]]:
-    """(part, sentence): differences of the table from the mapping."""
     types = {
         definition["AttributeName"]: definition["AttributeType"]
         for definition in description.get("AttributeDefinitions", [])
@@ -348,7 +342,9 @@ def table_differences(
 
 
 def extra_indexes(design: TableDesign, description: dict[str, Any]) -> Iterator[str]:
-    """Indexes that no item of the mapping needs; another revision may. A local one limits each item collection's size."""
+    """Indexes that no item of the mapping needs; another revision may. A local one limits each item collection's
+    size.
+    """
     wanted = {index.name for index in design.indexes}
     for index in description.get("GlobalSecondaryIndexes") or []:
         if index["IndexName"] not in wanted:

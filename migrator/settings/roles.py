@@ -1,7 +1,7 @@
-"""The rights of each role on the table and in the source: those that its commands or its service need, and no others.
+"""The rights of each role on the table and in the source: only those that it needs.
 
-Written by hand: tests run each role's commands with exactly these rights, and with each of them removed. Source of the
-names: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB".
+Written by hand: tests run each role's commands with exactly these rights, and with each one removed. Source
+of the names: Service Authorization Reference, "Actions, resources, and condition keys for Amazon DynamoDB".
 """
 
 from __future__ import annotations
@@ -32,14 +32,11 @@ class Role(Struct, frozen=True):
     """The rights of a role on AWS.
 
     `does`: its commands or service.
-    `table`: its rights on the table.
-    `asks`: whether it reads the mapping's access patterns, which adds Query, GetItem and BatchGetItem as needed.
-    `objects`: its rights on the job's bucket.
+    `asks`: it reads the mapping's access patterns, which adds Query, GetItem and BatchGetItem as needed.
+    `objects`: on the job's bucket.
     `files`: on the location of exported items.
     `logs`: on the log of imports.
-    `stream`: on the table's stream.
-    `old_tables`, `old_streams`: for a source of old DynamoDB tables, on each of them and on its stream; `asks` adds the
-    patterns' rights there.
+    `old_tables`, `old_streams`: of a source of old DynamoDB tables; `asks` adds the patterns' rights there.
     """
 
     does: str
@@ -130,12 +127,11 @@ ROLES = {
 class Rights(Struct, frozen=True):
     """The rights of a role.
 
-    `table`, `indexes`: rights on the table, and the indexes that it queries, both sorted.
-    `objects`, `files`: rights of S3 on the job's bucket, and on the location of exported items.
+    `table`, `indexes`: on the table, and the indexes that it queries, both sorted.
+    `objects`, `files`: of S3 on the job's bucket, and on the location of exported items.
     `logs`: of CloudWatch on the log of imports.
-    `stream`: on the table's stream.
     `old_tables`, `old_streams`: on each old table of the source, and on its stream.
-    `old_indexes`: (table by the mapping's name, index or * for any) of the old indexes that it queries.
+    `old_indexes`: (table by the mapping's name, index or * for any) of queried old indexes.
     """
 
     table: Sequence[str]
@@ -149,12 +145,11 @@ class Rights(Struct, frozen=True):
     old_streams: Sequence[str] = ()
 
     def named(self) -> list[tuple[str, str]]:
-        """(right, index or '' for the table) of those on the table."""
         return [*((right, "") for right in self.table), *(("Query", index) for index in self.indexes)]
 
 
 def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> Rights:
-    """`keeps`: items have attributes of services, which are read before an item is put."""
+    """The role's rights. `keeps`: items have attributes of services, which are read before an item is put."""
     asked = [pattern for pattern in patterns if role.asks]
     rights = {_READ_BY[pattern.operation] for pattern in asked if pattern.index is None}
     indexes = {pattern.index for pattern in asked if pattern.index is not None}
@@ -165,7 +160,7 @@ def rights_of(role: Role, patterns: Iterable[Pattern], *, keeps: bool) -> Rights
 
 
 def with_old_rights(rights: Rights, role: Role, mapping: MappingModel) -> Rights:
-    """The rights with those on the old tables that the mapping declares; unchanged for a database.
+    """Add rights on the mapping's old tables; unchanged for a database.
 
     The mapping names the indexes of its patterns; those for children and parents depend on the tables.
     """
@@ -192,13 +187,12 @@ class SqlRole(Struct, frozen=True):
     """The rights of a role in an SQL source.
 
     `does`: its commands or service.
-    `rows`: whether it reads the tables that items are made of.
-    `asks`: whether it reads the tables in the SQL of access patterns.
-    `ticket`, `mark`: rights on our tables.
-    `installs`: whether it creates them, and triggers.
-    `looks`: whether it checks that triggers exist.
-    `counts`: whether it reads the total number of marks.
-    `writes`: whether it makes rows from items.
+    `rows`: it reads the tables that items are made of.
+    `asks`: it reads the tables in the SQL of access patterns.
+    `ticket`, `mark`: on our tables; `installs`: it creates them, and triggers.
+    `looks`: it checks that triggers exist.
+    `counts`: it reads the total number of marks.
+    `writes`: it makes rows from items.
     """
 
     does: str
@@ -243,10 +237,10 @@ _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov", "eusc-": "aws-eusc"}
 class TablePlace(Struct, frozen=True):
     """The location of the table.
 
-    `account`: 12 digits, or * for any, which is the role's own.
-    `bucket`: of the job, with the prefix of its objects; '' if it has none.
-    `items_at`: bucket and prefix of exported items, as bucket/prefix; '' if they are in a folder.
-    `old`: the location of each old table by its name in the mapping.
+    `account`: 12 digits, or * for the role's own.
+    `bucket`: of the job, with the prefix of its objects.
+    `items_at`: of exported items, as bucket/prefix; '' in a folder.
+    `old`: of each old table by its name in the mapping.
     """
 
     table: str
@@ -306,7 +300,6 @@ def _named(rights: Sequence[str]) -> list[str]:
 def _of_bucket(
     what: str, rights: Sequence[str], place: TablePlace, path: str
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`path`: bucket/prefix; '' for no bucket."""
     if not path:
         return
     bucket = f"arn:{place.partition}:s3:::{path.partition('/')[0]}"

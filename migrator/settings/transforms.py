@@ -51,7 +51,7 @@ _IMPURE_NAMES = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "open", "
 
 
 def read_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file, its faults included.
+    """Parse a mapping, faults included.
 
     Raises: SettingsError if the file cannot be read as text.
     """
@@ -69,7 +69,7 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 
 def sound_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file. Raises: as read_mapping does; MappingError if its form has faults."""
+    """Raises: as read_mapping does; MappingError if the form has faults."""
     parsed = read_mapping(path)
     if parsed.faults:
         raise MappingError(parsed.faults)
@@ -77,7 +77,6 @@ def sound_mapping(path: Path) -> ParsedMapping:
 
 
 def table_of(job: Job) -> str:
-    """The name of the job's table; '' if neither job nor mapping sets it."""
     with suppress(MigratorError):
         return job.target.table or sound_mapping(job.mapping).mapping.table.name
     return ""
@@ -85,15 +84,14 @@ def table_of(job: Job) -> str:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, file: str) -> ParsedMapping:
-    """Parsed once for all parts of a command: the same text of the same file is the same mapping."""
     return examine_mapping(text, file)
 
 
 def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Transform]]:
     """The mapping with a revision that includes the functions' code, and the functions by module:function.
 
-    Modules are looked up on Python's path, then next to the mapping's file. A function that cannot be loaded, or is not
-    pure, is a fault of the mapping.
+    Modules are looked up on Python's path, then next to the mapping's file. A function that cannot be loaded,
+    or is not pure, is a fault of the mapping.
     """
     named = {
         entity.transform: entity.written for entity in parsed.mapping.entities.values() if entity.transform
@@ -113,7 +111,6 @@ def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Tra
 
 
 def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
-    """The function, or the fault in its name."""
     module_name, _, name = text.partition(":")
     if str(folder) not in sys.path:
         # At the end: a file next to the mapping must not replace one of Python's own modules.
@@ -160,7 +157,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
-    """The mapping's revision, changed if the text of a module with a transform has changed."""
+    """The revision, which also changes with the text of a module that has a transform."""
     if not functions:
         return parsed.mapping.revision
     digest = hashlib.sha256(parsed.mapping.revision.encode())
@@ -181,7 +178,6 @@ _ONCE = ("import", "glue_worker", "emr_worker")
 
 
 def price_of(region: str | None, table_class: str | None = None) -> Price | None:
-    """The prices of a region for tables of a class (None: standard); None if the file has none."""
     table = _read()
     prices = table["regions"].get(region)
     if region is None or prices is None:
@@ -216,9 +212,10 @@ def _read() -> Any:
 
 
 def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFacts | None = None) -> Checked:
-    """The mapping checked against an open source, its transforms loaded. `facts`: its schema, if already read.
+    """Check the mapping against an open source, with its transforms. `facts`: its schema, if already read.
 
-    Raises: MappingError with every fault, including those that the source finds in the SQL of computed columns.
+    Raises: MappingError with every fault, including those that the source finds in the SQL of computed
+    columns.
     """
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts or source.facts(), transforms)
@@ -252,11 +249,9 @@ _VOLATILE = (
 
 
 def with_writes(checked: Checked, names: Sequence[str], keep: Collection[str] = ()) -> Checked:
-    """The checked mapping with the named entities moved to `direct`, so that no stage reads or writes them.
+    """Move the named entities to `direct`, so that no stage reads or writes them.
 
-    `keep`: attributes that services set themselves.
-
-    Raises: SettingsError with every fault of the names.
+    `keep`: attributes that services set themselves. Raises: SettingsError with every fault of the names.
     """
     entity_names = list(checked.mapping.entities)
     faults = [
