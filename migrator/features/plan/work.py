@@ -93,7 +93,7 @@ def _print_collection(console: Console, view: View, found: ShownCollection) -> N
             for line in _item_lines(view, items):
                 console.print(Text(plain(line)), soft_wrap=True)
     if found.more:
-        console.print(Text(f"    and {found.more:,} more of the rows that were read", style="dim"))
+        console.print(Text(f"    and {found.more:,} more from the rows read", style="dim"))
 
 
 def _items_table(view: View, type_: str, columns: Sequence[str], items: Sequence[SampleItem]) -> Table:

@@ -37,7 +37,7 @@ the table: PK · SK
            "O#2"  7.50   –
     User  SK         name
           "PROFILE"  "Ann"
-    and 4 more of the rows that were read
+    and 4 more from the rows read
   9 more item collections of the rows that were read
 """
 
