@@ -73,6 +73,25 @@ def test_single_few_and_nested_items_answer_as_sql_does(
     assert (text.count("filter: "), text.count("one: true"), ended.data["indexes"]) == (3, 1, 0)
 
 
+def test_a_pattern_of_empty_tables_is_asked_once(here: Callable[[str], Project], tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT);"
+            "CREATE TABLE notes (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), text TEXT);"
+            "INSERT INTO users VALUES (1, 'Ann'), (2, 'Bob');"
+        )
+    statements = (
+        "-- user 1/s\nSELECT name FROM users WHERE id = ?;\n-- note 1/s\nSELECT text FROM notes WHERE id = ?;\n"
+        "-- notes 1/s\nSELECT u.name, n.text FROM users u JOIN notes n ON n.user_id = u.id WHERE u.id = ?;"
+    )
+    (tmp_path / "log.sql").write_text(statements, encoding="utf-8")
+    project = here(f"sqlite:///{tmp_path / 'source.db'}")
+    ended = proposed(project, "--statements", "log.sql", "--json", prove=True)
+    assert ended.code == 0, ended.out
+    asked = {name: one["questions"] for name, one in ended.data["proof"]["patterns"].items()}
+    assert asked == {"user": 25, "note": 1, "notes": 25}
+
+
 def test_a_row_that_makes_no_item_is_told(here: Callable[[str], Project], tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
         connection.executescript(SHOP + "UPDATE orders SET placed_at = 'yesterday' WHERE id = 43;")

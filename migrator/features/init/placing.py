@@ -563,6 +563,12 @@ class Access(Struct, frozen=True):
         last = self.parts[-1] if self.parts else self.question
         return replace(self.question, outputs=last.outputs, joins=last.joins)
 
+    @property
+    def tables(self) -> set[str]:
+        """Of all rows that its statements read."""
+        own = [self.question, *self.parts]
+        return {name for one in own for name in (one.table, *(join.table for join in one.joins))}
+
 
 class PlacedTables(Struct, frozen=True):
     """`homes` and numbered `entries` by table; tables without a key have neither."""

@@ -620,7 +620,8 @@ def proof_of(url: str, mapping: Path, design: PlacedTables, figures: Figures) ->
         if session is None:
             return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
         large = {name for name in design.homes if _is_large(name, figures)}
-        return _Proving.of(until, session, design).proof(large)
+        empty = {name for name in figures.exact if not figures.rows.get(name)}
+        return _Proving.of(until, session, design).proof(large, empty)
 
 
 def _is_large(table: str, figures: Figures) -> bool:
@@ -642,8 +643,11 @@ class _Proving(Struct, frozen=True):
         run = RunEdges(journal, target.store, state.table_id, sends_nothing, target.objects, target)
         return cls(session, run, design)
 
-    def proof(self, large: set[str]) -> Proof:
-        """`large`: tables of which only some rows are moved, so that answers would lack the others."""
+    def proof(self, large: set[str], empty: set[str]) -> Proof:
+        """`large`: tables of which only some rows are moved, so that answers would lack the others.
+
+        `empty`: tables without rows; a pattern that reads no others has the same answer for all parameters.
+        """
         entities, names = self.session.checked.entities, {self.design.names.entities[name] for name in large}
         refused = self._moved([entity for entity in entities if entity.name not in names], None)
         refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)
@@ -652,8 +656,16 @@ class _Proving(Struct, frozen=True):
             for access in self.design.accesses
             if access.question.table in large
         }
-        asked = [access.name for access in self.design.accesses if access.name not in apart]
-        return Proof(self._replayed(asked), apart, {name: count for name, count in refused.items() if count})
+        asked = {
+            access.name: access.tables <= empty for access in self.design.accesses if access.name not in apart
+        }
+        once, often = ([name for name in asked if asked[name] is same] for same in (True, False))
+        replays = self._replayed(once, 1) | self._replayed(often, questions_each(len(often)))
+        return Proof(
+            {name: replays[name] for name in asked},
+            apart,
+            {name: count for name, count in refused.items() if count},
+        )
 
     def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
         journal = self.run.journal
@@ -670,9 +682,9 @@ class _Proving(Struct, frozen=True):
             result = stage.run(journal.start_run(identity), entities)
         return {name: tally.refused for name, tally in result.entities.items()}
 
-    def _replayed(self, names: Sequence[str]) -> dict[str, PatternReplay]:
+    def _replayed(self, names: Sequence[str], each: int) -> dict[str, PatternReplay]:
         mapping = self.session.checked.mapping
-        options = ReplayOptions(questions_each(len(names)), _SEED, settle_s=0, workers=_WORKERS)
+        options = ReplayOptions(each, _SEED, settle_s=0, workers=_WORKERS)
         shown = replay_progress()
         stage = Replay(
             mapping,
