@@ -38,9 +38,7 @@ class SentRequests(Protocol):
 
 
 class Family(Struct, frozen=True):
-    """A metric of one process.
-
-    `labels`: names besides those of job and process.
+    """`labels`: names besides those of job and process.
     `samples`: with values of these labels; the number of a histogram is a histogram.
     """
 

@@ -87,8 +87,7 @@ _asking = Event()
 
 @contextmanager
 def stopped_says(what: Callable[[], str]) -> Iterator[None]:
-    """If stopped inside, raise Interrupted with what was done and what was not, which the stages do not
-    know."""
+    """If stopped inside, raise Interrupted with the done and missing work, which the stages do not know."""
     try:
         yield
     except Interrupted:
@@ -270,15 +269,15 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuse a command if its journal does not belong to the table. It receives the job with the checked
+    """Refuse a command if its journal does not belong to the table; else it receives the job with the
     journal.
 
     `applies`: whether the passed options need the check.
     `older`: also refuse a journal that went back.
     `keeps`: the command may change what the table keeps of the journal.
     `tells`: the command receives `table_away`, why the table is unreachable ('' if it answered).
-    `begins`: the command may be the journal's first for a job with an already captured source (by a migration
-      file), as long as the table is empty.
+    `begins`: the command may be the journal's first for a job whose source is captured (by a migration file),
+      as long as the table is empty.
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:

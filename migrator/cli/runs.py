@@ -30,8 +30,7 @@ from migrator.stages.session.session import JobSession
 
 
 class RunEnd:
-    """Records by `end` how a run ended, for any reason; log lines carry the run. `hooks`: called for a
-    failure."""
+    """Records by `end` how a run ended; log lines carry the run. `hooks`: called for a failure."""
 
     def __init__(self, end: Callable[[Run, RunState], None], run: Run, hooks: Sequence[Hook] = ()) -> None:
         self.end = end

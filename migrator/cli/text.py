@@ -95,7 +95,7 @@ class FittedTable(Table):
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: Any) -> FittedTable:
-    """Column names that end in a blank mark numbers. Cells are text, never markup. `look`: as in rich's
+    """Column names that end in a blank mark numbers. Cells are text, never markup. `look`: as rich's
     Table."""
     table = FittedTable(box=None, pad_edge=False, **look)
     for name in columns:

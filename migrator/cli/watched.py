@@ -54,8 +54,8 @@ KNOWN_FOR_S = 2.0
 class Readiness:
     """Whether each store answers now. `asks`: by store name, a query that raises if it fails.
 
-    Answers are kept for KNOWN_FOR_S. A query longer than ANSWER_S no longer blocks callers, and is not
-    repeated until it ends.
+    Answers are kept for KNOWN_FOR_S. A query longer than ANSWER_S no longer blocks callers, and does not
+    overlap itself.
     """
 
     def __init__(self, asks: Mapping[str, Callable[[], object]], answer_s: float = ANSWER_S) -> None:
@@ -98,8 +98,7 @@ class Readiness:
 
 
 class Monitored(Struct, frozen=True):
-    """`phases`: the document of all patterns' phases. `held`: why the process waits on purpose; '' if it does
-    not."""
+    """`phases`: the document of all phases. `held`: why the process waits on purpose; '' if it does not."""
 
     metrics: Collector
     signs: Signs
@@ -113,8 +112,7 @@ class Monitored(Struct, frozen=True):
         return {"/healthz": self.healthz, "/readyz": self.readyz, "/phases": lambda: (200, self.phases())}
 
     def healthz(self) -> tuple[int, dict[str, object]]:
-        """503 only if the process is stuck, so that a restart helps. An unreachable store is not a reason for
-        one."""
+        """503 only if the process is stuck, so that a restart helps; not for an unreachable store."""
         fault = self.signs.fault()
         return (503 if fault else 200), {"status": "stuck" if fault else "ok", "reason": fault}
 
@@ -259,9 +257,7 @@ class KnownPhases:
 
 
 class Watched(Struct, frozen=True):
-    """A process before its work.
-
-    `signs`: of its workers.
+    """`signs`: of its workers.
     `address`: of its monitoring, None for none.
     `own`: its part of budgets; None if it spends none.
     """

@@ -142,8 +142,9 @@ _HALF = (
 
 
 def register(session: JobSession, *, go_back: bool, take_back: bool) -> Standing:
-    """The mapping's former standing in the job. Registered before triggers change: relays by the former
-    mapping cannot read all marks of new triggers."""
+    """The mapping's former standing in the job. Registered before triggers change, whose marks relays by the
+    former mapping cannot all read.
+    """
     newest, own = session.newest(), session.own_revision()
     # An entity that stops or starts being direct returns the job to a former state; another mapping than the
     # newest does not.

@@ -101,8 +101,7 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
 def _all_back(
     stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
 ) -> tuple[list[MovedPattern], int]:
-    """The moves, and the exit code of the others: a pattern moved elsewhere meanwhile does not stop the
-    rest."""
+    """The moves, and the exit code of the others, which a pattern moved elsewhere meanwhile does not stop."""
     moved, code = [], CLEAN
     for _, phase in sorted(phases.items()):
         if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
@@ -116,8 +115,7 @@ def _all_back(
 
 
 def _phases_moved_back(after: State | None) -> set[str]:
-    """Phases affected by a rollback of all: those answered by the table, and compared ones if all go to
-    off."""
+    """Phases in a rollback of all: those answered by the table, and compared ones if all go to off."""
     return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
 
 
@@ -151,7 +149,7 @@ class BackOptions(Struct, frozen=True):
     drops: bool
 
     def need_stopped(self, names: Collection[str]) -> None:
-        """Confirm that services have stopped: the journal cannot know it of services that write only
+        """Confirm that services have stopped, which the journal cannot know of those that write only
         DynamoDB.
 
         Raises: RefusedError; SettingsError without a terminal.

@@ -60,8 +60,7 @@ class ProcessStanding(Struct, frozen=True):
 
 
 def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> ProcessStanding:
-    """`is_dead`: ended, as this machine knows. A slow process does something; a stalled one has work and does
-    nothing."""
+    """`is_dead`: ended, as this machine knows. A slow process does something; a stalled one only has work."""
     heard_s = now_s - process.alive_at
     if is_dead:
         return ProcessStanding(process, "dead", f"{_ended(process, now_s)}; start it again")
@@ -374,9 +373,7 @@ def is_dead(process: ProcessState) -> bool:
 
 
 class JobStatus(Struct, frozen=True):
-    """State of a job.
-
-    `revision`: of its mapping file, if requested and readable.
+    """`revision`: of the mapping file, if requested and readable.
     `table_away`: why DynamoDB is unreachable, '' if it is not.
     """
 

@@ -41,8 +41,7 @@ class Checkup:
         self.checks.append(Check(name, state, what, mend))
 
     def ask(self, name: str, work: Callable[[], Answer], fine: str = "") -> Answer | None:
-        """Report the result of `work` as `fine` unless that is empty. An error is a failed check, and gives
-        None."""
+        """Report the result of `work` as `fine` unless that is empty. An error is a failed check: None."""
         try:
             answer = work()
         except MigratorError as error:
@@ -219,7 +218,7 @@ def check_capture(
 ) -> bool:
     """Return whether capture is installed.
 
-    `ask_refusals`: reasons why it cannot be installed.
+    `ask_refusals`: reasons why it cannot be.
     `ask_marking`: number of live service instances that mark changes.
     """
     try:

@@ -1,4 +1,4 @@
-"""Start of a run by a command: its edges, resuming and joining, its share of the budgets, its write path."""
+"""Start of a run by a command: its edges, resuming and joining, its share of budgets, its write path."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ DRY_TABLE = "dry-run"
 
 
 class RunEdges(Struct, frozen=True):
-    """Edges of a run's writes.
-
-    `check`: raises when the run has lost its lease.
+    """`check`: raises when the run has lost its lease.
     `is_shared`: the table contains, or may contain, other jobs' items.
     """
 
@@ -240,8 +238,7 @@ def processes_of(job: Job, rows: int, limits: Sequence[float | None]) -> int:
 
 
 def divided(job: Job, processes: int, *, writes: bool = True) -> Job:
-    """Return the job as one of `processes` sees it. Raises: SettingsError if its limits are too low for so
-    many."""
+    """Return the job as one of `processes` sees it. Raises: SettingsError if its limits are too low."""
     least = least_connections(job)
     limit = job.source.max_connections
     if limit is not None and limit < processes * least:
@@ -454,8 +451,7 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
 def need_unanswered(session: JobSession, tell: Tell, *, goes_back: bool, force: bool) -> None:
     """Check before the job changes to this mapping. With `force`, objections are only reported.
 
-    Raises: RefusedError if the change would mix a pattern's old and new answers until all items are
-    rewritten;
+    Raises: RefusedError if a pattern would mix old and new answers until all items are rewritten;
     MappingError if writers of both mappings cannot share a table.
     """
     revisions = session.revisions

@@ -146,8 +146,7 @@ class Publication(Struct, frozen=True):
     told: Callable[[PartFile], None] = _nothing
 
     def publish(self, entities: Sequence[CompiledEntity], about: Mapping[str, Any]) -> Manifest:
-        """`about`: the manifest's fields besides run and parts. Repeatable: the same pages make the same
-        bytes.
+        """`about`: the manifest's fields besides run and parts. Repeatable, with the same bytes.
 
         Raises: SettingsError for more parts than one import takes, or a missing page.
         """
@@ -208,8 +207,11 @@ class Publication(Struct, frozen=True):
                 yield self._current(entity, decompress(data).splitlines(keepends=True))
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
-        """Drop items of rows that gave up their key to another row during the run. Otherwise the files would
-        contain both items under one key. That change left a mark."""
+        """Drop items of rows that gave up their key to another row during the run: one key would have two
+        items.
+
+        That change left a mark.
+        """
         types = self.unproved.get(entity.name)
         if not types:
             return lines

@@ -111,8 +111,9 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
 
 
 def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
-    """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began: its
-    items are not in the files, and the marks are gone."""
+    """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began, whose
+    items are not in the files.
+    """
     if ticket > state_of(journal, export.run).get("ticket", 0):
         what = "a relay or a service has made items of changed rows since the export began, so their changes are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
@@ -156,8 +157,7 @@ class Import:
         """Import, or resume the run's import.
 
         Raises: RefusedError, with findings, if DynamoDB did not import all; TargetError for a table of
-        another run;
-        Interrupted, StoppedError: the same run continues later.
+        another run; Interrupted, StoppedError: the same run continues later.
         """
         admin, session, export = self.target.admin, self.session, self.export
         state = self._begun(run)
@@ -267,8 +267,9 @@ class Import:
 
 
 def need_absent(latest: Run | None, there: TableState | None, table: str) -> None:
-    """`latest`: the last import into a table of that name. Raises: TargetError if no import of migrator can
-    have made the existing table."""
+    """`latest`: the last import into a table of that name. Raises: TargetError if an existing table is not an
+    import of migrator.
+    """
     if there is not None and (latest is None or latest.state == "done"):
         raise _exists(table)
 

@@ -322,8 +322,7 @@ def maps_of(model: Model) -> dict[str, str]:
 
 
 class Input(Struct, frozen=True):
-    """A value in keys. `name`: of an item's attribute, or of one that the caller must add. `stored`: items
-    contain it."""
+    """`name`: of an item's attribute, or of one that the caller must add. `stored`: items contain it."""
 
     name: str
     kind: Kind
@@ -498,8 +497,7 @@ _OPERATORS: Mapping[Operator, str] = {
 
 
 class PatternFunction(TypeScript):
-    """A pattern's function. `records`: by part, the type of its records. `cut`: by parameter, the unit that a
-    key holds."""
+    """`records`: by part, the type of its records. `cut`: by parameter, the unit that a key holds."""
 
     def __init__(self, model: Model, asked: PatternModel, names: Identifiers) -> None:
         super().__init__(model, star="each" if asked.many else "every")

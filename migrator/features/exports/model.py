@@ -134,8 +134,7 @@ class RowModel(Struct, frozen=True):
 
 
 class AnswerAttribute(Struct, frozen=True):
-    """An answer's attribute. `restored`: the type of its text (a time, a UUID), or a number's kind; None:
-    unchanged."""
+    """`restored`: the type of its text (a time, a UUID), or a number's kind; None: unchanged."""
 
     name: str
     kind: Kind | None
@@ -149,9 +148,7 @@ class PartModel(Struct, frozen=True):
 
 
 class PatternModel(Struct, frozen=True):
-    """A pattern whose templates name its parameters.
-
-    `index`: the queried one; the table has no name.
+    """`index`: the queried one; the table has no name.
     `pages`: whether its answer can be paged.
     """
 
@@ -377,8 +374,7 @@ class UnsaidError(Exception): ...
 
 
 class Piece(Struct, frozen=True):
-    """Code of a value. `guards`: conditions under which it has none. `element`: code of one value of a
-    list."""
+    """Code of a value. `guards`: conditions under which it has none. `element`: of one value of a list."""
 
     code: str
     kind: Kind

@@ -65,8 +65,7 @@ class KeyPiece(Struct, frozen=True):
 def equal_form(
     column: Column, span: NumberSpan | None, *, several: bool, lowered: bool = False
 ) -> str | None:
-    """Form of a value compared by equality; None if its type has none. `several`: it shares the key with
-    others."""
+    """Form of a value compared by equality; None if its type has none. `several`: it shares the key."""
     kind = column.kind.name
     if kind == "text":
         alike = ("case", *column.alike) if lowered else column.alike
@@ -83,8 +82,7 @@ def equal_form(
 
 
 def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False) -> str | None:
-    """Form of a value whose texts sort as the values do, or backwards (`reverse`); None if its type has
-    none."""
+    """Form of a value whose texts sort as values do, or backwards (`reverse`); None if its type has none."""
     kind = column.kind.name
     backwards = "|desc" if reverse else ""
     if kind == "timestamp":
@@ -522,9 +520,7 @@ class IndexKeys(Struct, frozen=True):
 
 
 class AccessPart(Struct, frozen=True):
-    """One table's items in an answer of several tables.
-
-    `on`: columns and the parameters they equal.
+    """`on`: columns and the parameters they equal.
     `joins`: other parents of columns.
     `one`: a single item.
     """
@@ -829,8 +825,7 @@ class _Placing:
         return None
 
     def _few(self, table: str, columns: set[str]) -> str:
-        """A note if a query may read and filter all rows with equal values in the columns (with none: all
-        rows).
+        """A note if a query may read and filter all rows with equal values in the columns (or all rows).
 
         '' if they are many, or not counted, or the table is too small to be representative.
         """
@@ -908,8 +903,7 @@ class _Placing:
         needs: Sequence[tuple[StatementQuestion, Need]],
         shared: Dict[int, tuple[Need, dict[str, Any]] | None],
     ) -> None:
-        """Index entries for questions the base table does not answer: equal ones once, the most frequent
-        first.
+        """Index entries for questions the base table does not answer: equal ones once, by frequency.
 
         `shared`: by id of the question, a wider need and a filter in place of its own.
         """
@@ -1046,8 +1040,7 @@ def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]
 
 
 def _range(entry: IndexKeys, ranges: Dict[Bound, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """First and last key of the range: keys continue after a value with '#', and '~' sorts after all of
-    them."""
+    """First and last key of the range: keys continue after a value with '#', and '~' sorts last."""
     word, pieces = entry.sort
     low, high = f"{word}#", f"{word}#~"
     for bound, params in ranges.items():

@@ -480,12 +480,9 @@ def _table_name(stem: str) -> str:
 
 
 class _Asking(Struct, frozen=True):
-    """A proposal's questions to a source.
-
-    `file`: the mapping's name.
+    """`file`: the mapping's name.
     `table`: its own name for its table.
     `statements`: a file of SQL, auto or none.
-    `listed`: a list of questions.
     `nulls`: whether rows decide that a column has no NULL.
     `written`: names of the replaced mapping.
     """

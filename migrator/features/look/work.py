@@ -68,11 +68,8 @@ _FIRST_ROWS = 20
 
 
 class ComparedItem(Struct, frozen=True):
-    """Made and stored item at one base key.
-
-    `root`: the row that makes the item, else the one in the stored item.
+    """`root`: the row that makes the item, else the one in the stored item.
     `owner`: set if the stored item is another row's.
-    `differing`: attributes.
     `reason`: verify's words.
     """
 

@@ -485,8 +485,7 @@ def _plain(value: Any) -> Any:
 def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None) -> str:
     """The page, without network or script. Values of rows in it are text, never markup.
 
-    `collections`: an unescaped fragment of sample item collections; only templates that escape texts may make
-      it.
+    `collections`: an unescaped fragment of sample item collections, from templates that escape texts.
     """
     environment = page.environment_of_pages()
     environment.filters |= {

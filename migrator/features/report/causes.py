@@ -21,8 +21,7 @@ _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 
 def value_cause(pairs: Sequence[Pair]) -> str:
-    """A sentence true for every pair; UNKNOWN if none is, or values are redacted, nested too deep or too
-    large."""
+    """A sentence true for every pair; UNKNOWN if none is, or values are redacted, deeply nested or very large."""
     try:
         read = [_read(pair) for pair in pairs]
         readable = [pair for pair in read if pair is not None]

@@ -335,8 +335,7 @@ class ReportRecords(Struct, frozen=True):
 
 
 class ReportSides(Struct, frozen=True):
-    """The mapping and both sides; `source` and `store` are None if unreachable.
-
+    """`source`, `store`: None if unreachable.
     `table`: with the job's name for it.
     `capacity`: measured on rows of the source, or None.
     `notes`: why a side is missing.

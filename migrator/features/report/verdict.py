@@ -155,7 +155,7 @@ _UNSETTLED = 0.003
 
 
 class Standings(Struct, frozen=True):
-    """Results for the verdict. `runs`: the last of each kind. `job`: as the user named it.
+    """`runs`: the last of each kind. `job`: as the user named it.
 
     `comparisons_min`: answers that a move needs.
     """

@@ -1,5 +1,4 @@
-"""`migrator mapping diff`: two revisions of a mapping compared by meaning, the older one from a file or
-git."""
+"""`migrator mapping diff`: two revisions of a mapping compared by meaning, the older from a file or git."""
 
 from __future__ import annotations
 
@@ -210,8 +209,7 @@ def _all(totals: TypeTotals) -> float:
 
 
 def _rewritten(one: TypeDifference, old: TypeTotals, new: TypeTotals, *, tries_inserts: bool) -> float:
-    """An item takes the units of its larger version; an entry with a changed key is deleted and put, so it
-    takes both.
+    """An item takes the units of its larger version; an entry with a changed key is deleted and put: both.
 
     While a relay runs, a backfill first tries an insert, which takes the existing item's units.
     Source: AWS Developer Guide, "DynamoDB capacity unit consumption for write operations" (conditional writes

@@ -158,7 +158,7 @@ class Revising:
     """One change of a job.
 
     `session`, `old`: by the new and by the former mapping.
-    `bill`: the allowed one for its items; None if none will be written.
+    `bill`: the allowed one; None if no items will be written.
     `is_first`: the job never used the newer mapping.
     `left`: indexes that stay for lack of a request to remove them.
     `findings`: of the last verify, those that stay.
@@ -217,8 +217,8 @@ class Revising:
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
-        """Register as a writer once no fast run and no writer by another mapping is active; yield the check
-        before each write."""
+        """Register as a writer once no fast run and no other mapping's writer is active; yield the write
+        check."""
         edges = self.edges
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes
@@ -626,7 +626,7 @@ _WHAT: dict[ChangeStep, str] = {
 
 
 class _Result(Struct, frozen=True):
-    """The command's result in every case. `rows`: read for writing, done or planned.
+    """`rows`: read for writing, done or planned.
 
     `units`: write units this call took or will take; `usd`: their cost, None if unknown.
     """

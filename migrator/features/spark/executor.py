@@ -1,5 +1,4 @@
-"""An executor's part: one process of a run per task slot, kept between tasks, which processes slices of its
-pages."""
+"""An executor's part: one process of a run per task slot, which processes slices of its pages."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class JobText(Struct, frozen=True):
         )
 
     def opened(self) -> Job:
-        """The job with this host's variables, from the driver's path if its texts are the same, else
+        """The job with this host's variables: from the driver's path if its texts are the same, else
         unpacked.
 
         Referenced files may be next to the driver's path. Raises: MappingError if a variable is not set here.
@@ -95,10 +94,7 @@ def _unpacked(text: JobText) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInput(RunWork):
-    """A task's input. `who`: the driver's name in the journal.
-
-    `connections`: to the source, per process; 0 if the job sets no limit.
-    """
+    """`who`: the driver's name in the journal. `connections`: to the source, per process; 0: no limit."""
 
     text: JobText
     who: str = ""

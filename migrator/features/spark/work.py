@@ -332,8 +332,8 @@ class SparkPages:
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """Yields nothing; returns when all pages are done, or left open for good. The results are in the
-        journal."""
+        """Yields nothing; returns when all pages are done, or left open for good. The journal has the
+        results."""
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
         while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():
@@ -375,8 +375,7 @@ class Failures:
     rounds: int = 0
 
     def judge(self, outcomes: Sequence[SliceOutcome], *, has_advanced: bool) -> None:
-        """Raises: a task's error, if it would come again, or has come in three rounds without a finished
-        page."""
+        """Raises: a task's error, if it is final, or has come in three rounds without a finished page."""
         failed = [outcome for outcome in outcomes if outcome.error]
         for outcome in failed:
             _log.warning("task_failed", host=outcome.host, reason=outcome.error)
@@ -387,8 +386,7 @@ class Failures:
 
 
 def _raised(outcome: SliceOutcome) -> MigratorError:
-    """The executor's error. A class that takes more than a text becomes another one with the same exit
-    code."""
+    """The executor's error. A class that takes more than a text becomes another one of the same exit code."""
     known = getattr(errors, outcome.kind, StoppedError)
     text = f"executor on {outcome.host}: {outcome.error}" if outcome.host else outcome.error
     if issubclass(known, MigratorError) and known.__init__ is Exception.__init__:

@@ -1,5 +1,4 @@
-"""Backfill: every row of the source as items in the table, page by page, resumable at any moment; its
-estimate."""
+"""Backfill: every row of the source as items in the table, resumable at any moment; its estimate."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class PageWork(Struct, frozen=True):
 
     `who`: the claimant of the pages.
     `begin`: returns when the next page may begin.
-    `unwritten_before`: item keys that an earlier attempt could not write.
+    `unwritten_before`: item keys of failed earlier writes.
     """
 
     source: Rows
@@ -215,7 +214,6 @@ class Backfill:
     `path`: how pages are written, with the check before each write.
     `begin`: returns when the next page may begin.
     `who`: the process's unique name.
-    `is_shared`: whether other processes work on the run.
     `pages`: opens the workers for the run's pages.
     """
 

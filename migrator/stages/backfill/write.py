@@ -33,9 +33,7 @@ def none_had() -> RootKeys:
 
 
 class Only(Struct, frozen=True):
-    """The part of a page to write.
-
-    `types`: of the items to send; None for all.
+    """`types`: of the items to send; None for all.
     `is_new`: their keys are expected to be free.
     `had`: reads the page's keys by an older mapping; those no longer made become tombstones.
     """
@@ -65,10 +63,10 @@ def only_changed(
 ) -> Callable[[Page], Only]:
     """Return the part to write for each page of the entity.
 
-    `former`: the entity in the older mapping, with rows that `source` reads; None for a new one. If it was
-      renamed, tombstones replace its old items before the new ones are put.
+    `former`: the entity in the older mapping; None for a new one. If it was renamed, tombstones replace its
+      old items before the new ones are put.
     `together`: item types written in one transaction.
-    `is_first`: the job never used the newer mapping. If it did, it left tombstones, and each insert would
+    `is_first`: the job never used the newer mapping. If it did, it left tombstones, so that inserts would
       fail.
     """
     effects = {difference.type: difference.effect for difference in changed.types}
@@ -203,8 +201,7 @@ def follow(
 
 
 def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Root]:
-    """Return the refused rows. They have no items (rule 4), so reading them again replaces old items with
-    tombstones."""
+    """Return the refused rows. They have no items (rule 4), so their next read leaves tombstones."""
     return {(entity.name, finding.source_key) for finding in refused if finding.source_key}
 
 
@@ -254,8 +251,7 @@ class Claims:
     def sift(
         self, entity: CompiledEntity, items: Sequence[EncodedItem]
     ) -> tuple[Sequence[EncodedItem], list[Finding]]:
-        """Return (items that own their key, a finding for each other item). The first row to claim a key
-        keeps it."""
+        """Return (items that own their key, a finding for each other item). The first claim wins."""
         types = self.unproved.get(entity.name, frozenset())
         claiming = [item for item in items if item.type in types]
         if not claiming:

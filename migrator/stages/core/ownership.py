@@ -312,8 +312,7 @@ class Keeping(Struct, frozen=True):
     def look(self) -> tuple[ControlState, OnRecord]:
         """Return the records of table and journal.
 
-        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table contradict each
-        other.
+        Raises: RestoredError, AnotherJournalError, OlderError if source, journal and table are in conflict.
         """
         # In this order: each value only grows, so the one read later covers at least those read before.
         seen = self.identity.seen(self.table_id)
@@ -354,8 +353,8 @@ class Keeping(Struct, frozen=True):
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
     def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
-        """Return whether the table has no records, though an earlier table of its name was written: it has
-        items or answers patterns."""
+        """Return whether the table lacks records, though it has items or answers patterns, from an earlier
+        one."""
         if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
             return False
         is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())
@@ -405,9 +404,8 @@ _ADVICE = (
 def pinned_columns(
     source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
 ) -> Iterator[None]:
-    """Check the source's columns if a SELECT misses one, and again at the end.
+    """Check the source's columns if a SELECT misses one, and at the end, since new columns stop no SELECT.
 
-    The final check covers changes that stop no SELECT: new columns are never read.
     Raises: SourceError with the changes of columns that are read; other changes become findings.
     """
     try:

@@ -33,8 +33,7 @@ def in_parallel(
 ) -> Iterator[Result]:
     """Yield results in the order of completion, with at most `workers` pieces running.
 
-    The first failure, or `stop`, ends it after the running pieces. Raises: that failure; Interrupted after
-    `stop`.
+    The first failure, or `stop`, ends it after the running pieces. Raises: that failure; Interrupted.
     """
     waiting = iter(pieces)
     with ThreadPoolExecutor(workers) as executor:
@@ -65,7 +64,7 @@ PageCall: TypeAlias = Callable[[Page], Worked]
 
 
 class RunPages(Protocol):
-    """Works on the pages of a run: in this process, or in a cluster. A context manager around the whole run."""
+    """Works on the pages of a run: in this process, or in a cluster. A context manager."""
 
     def __enter__(self) -> RunPages: ...
 

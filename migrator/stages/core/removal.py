@@ -80,8 +80,7 @@ class Undo(OwnItems):
         return self._all(lambda items: 0)
 
     def delete(self) -> UndoCounts:
-        """Delete the job's items. An item whose `_src` changes first stays, so `gone` can be lower than the
-        count.
+        """Delete the job's items. An item whose `_src` changes first stays and is not in `gone`.
 
         Raises: StoppedError, Interrupted; the same call again deletes the rest.
         """
@@ -116,9 +115,7 @@ _GONE, _OTHERS = ("", "gone"), ("", "others")
 
 
 class StripCounts(Struct, frozen=True):
-    """Counts of a strip.
-
-    `items`: those with our attributes; `stripped` of them lost these.
+    """`items`: those with our attributes; `stripped` of them lost these.
     `own`: tombstones and the control item; `removed` of them were deleted.
     `others`: untouched items.
     """

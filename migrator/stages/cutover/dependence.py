@@ -30,9 +30,7 @@ class Tombstones(Struct, frozen=True):
 
 
 class Dependence(Struct, frozen=True):
-    """State of a job before its end.
-
-    `tables`: those that entities read; `unread`: the source's other tables.
+    """`tables`: those that entities read; `unread`: the source's other tables.
     `looks`: two counts of changes, `apart_s` seconds apart.
     `waiting`: marks by table.
     `confirmed`: versions of phases by instance and pattern.
@@ -101,8 +99,7 @@ def _complete(dependence: Dependence) -> Iterator[Line]:
 
 
 def _confirmed(dependence: Dependence) -> Iterator[Line]:
-    """Readers that have not seen a move still use the phase before; readers of another mapping have other
-    patterns."""
+    """Readers that missed a move still use the phase before; those of another mapping have other patterns."""
     readers = [instance for instance in dependence.service_registry.living if instance.reads]
     late = []
     for reader in readers:
@@ -124,8 +121,8 @@ def _shortened(words: Sequence[str], between: str = ", ") -> str:
 
 
 def _services(dependence: Dependence) -> Iterator[Line]:
-    """A service that loads a `Migration` checks the mapping against the source, and fails to start without
-    its tables."""
+    """A service with a `Migration` checks the mapping against the source: without its tables it fails to
+    start."""
     living = dependence.service_registry.living
     observed = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "restart them without `Migration`, reading the table (docs/after.md)"
@@ -135,8 +132,7 @@ def _services(dependence: Dependence) -> Iterator[Line]:
 
 
 def _silent(dependence: Dependence) -> Iterator[Line]:
-    """Once all patterns are complete, no move removes a silent instance, and no heartbeat forgets it after a
-    day."""
+    """Once all patterns are complete, no move removes a silent instance, and no heartbeat forgets it."""
     service_registry = dependence.service_registry
     recent = tuple(
         instance for instance in service_registry.known if service_registry.age_s(instance) < FORGOTTEN_S
@@ -345,9 +341,7 @@ def _tombstones(dependence: Dependence) -> Iterator[Line]:
 def may_be_direct(
     dependence: Dependence, reading: Sequence[str], writing: Sequence[str], revision: str
 ) -> list[Line]:
-    """Evidence for direct writes.
-
-    `dependence.tables`: those that only direct entities read.
+    """`dependence.tables`: those that only direct entities read.
     `reading`: patterns that return their items.
     `writing`: kinds of our live writers.
     """

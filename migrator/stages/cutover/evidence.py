@@ -34,9 +34,7 @@ from migrator.stages.patterns.latencies import Latencies
 
 
 class Aggregate(Struct):
-    """Sums of windows.
-
-    `unsettled`: differing calls not compared again, for lack of time or an error; not in `compared`.
+    """`unsettled`: differing calls not compared again, for lack of time or an error; not in `compared`.
     `ended`: the same, because the process ended.
     `newest_at`: start of the newest window; None without windows.
     """
@@ -103,7 +101,7 @@ def chance_of_fewer(count: int, of: int, share: float) -> float:
 def _tail(count: int, of: int, share: float, *, step: int) -> float:
     """Sum of the binomial's terms from `count` on in one direction; 1 if that direction contains the mean.
 
-    Such a tail is at least about one half, which proves nothing, and slow to sum.
+    Such a tail proves nothing, and is slow to sum.
     """
     middle = of * share
     if (count - middle) * step <= 0:
@@ -173,8 +171,7 @@ class Facts(Struct, frozen=True):
         return [instance for instance in self.service_registry.living if instance.reads]
 
     def counts(self, limits: CutoverSettings, *, since_move: bool) -> Aggregate:
-        """Sums of recent windows that compared this mapping's answer. `since_move`: only those since the last
-        move.
+        """Sums of recent windows of this mapping's answer. `since_move`: only those since the last move.
 
         A replay's calls count like a service's only until the table answers the pattern.
         """

@@ -1,5 +1,4 @@
-"""Moves of patterns from phase to phase: forward on evidence, back at any time; the watch; and write
-ownership."""
+"""Moves of patterns: forward on evidence, back at any time; the watch; and write ownership."""
 
 from __future__ import annotations
 
@@ -87,8 +86,7 @@ class Cutover(Struct, frozen=True):
     ) -> PatternPhase:
         """Move the pattern back, without evidence; by default to the phase where SQL answers again.
 
-        A phase edited by hand is first restored from its audit, and only restored if no rollback from it
-        exists.
+        A phase edited by hand is first restored from its audit; that is all if it has no rollback.
         Raises: MovedError; SettingsError if you cannot roll back.
         """
         was_edited = bool(current.fault)
@@ -140,9 +138,7 @@ FORCE = "pass --force if the service has not written to the table yet"
 
 
 class WriteOwnership(Struct, frozen=True):
-    """Write ownership of a job's items.
-
-    `direct`: entities the service writes itself, by the job file.
+    """`direct`: entities the service writes itself, by the job file.
     `direct_on_record`: the same, by the journal.
     """
 
@@ -365,8 +361,7 @@ def passed_by(
 
 
 def _lasting(counts: Aggregate) -> int:
-    """Estimate of lasting differences among the unsettled ones: the settled ones' share, or all if none is
-    settled.
+    """Estimate of lasting differences among the unsettled ones, by the settled ones' share; all if none is.
 
     Differences cut off by a process's end do not count: deploying relay and service at once would move
     patterns back.

@@ -231,8 +231,7 @@ class Quiet(Struct, frozen=True):
 class GoingBack(Struct, frozen=True):
     """Makes SQL the truth of some entities again. Their services must write neither side until it has ended.
 
-    Each step may run twice: after a crash the same command safely repeats earlier ones. The order is what
-    keeps data:
+    Each step may run twice: after a crash the same command safely repeats earlier ones. The order keeps data:
     rows are whole (`drain`, `compare`) before anything else is made from them; changes leave marks
     (`capture`) and items are adopted (`own`) before the journal lets services and relays write by rows
     (`keep`); right before it a check shows that no one has written meanwhile (`look`); readers turn to SQL
@@ -257,7 +256,9 @@ class GoingBack(Struct, frozen=True):
 
     def run(self) -> int:
         """Return the number of adopted items. Raises: RefusedError if a row waits, a service still writes, or
-        rows and items differ."""
+        rows
+        and items differ.
+        """
         self.check()
         if self.drain is not None:
             _refuse_undrained(self.drain())

@@ -89,7 +89,7 @@ class Showing:
         return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """Every attribute except the type and our own, as text; redacted ones, and keys made from them, are
+        """All attributes except the type and our own, as text; redacted ones, and keys made from them, are
         masked.
 
         All values of an unknown type are masked.
@@ -200,8 +200,8 @@ class Counted:
 class Windows(Struct, frozen=True):
     """Windows of one report.
 
-    Windows of another answer than the mapping's (`answers`: digests by pattern) do not count. Those before
-    their pattern's last move are counted separately, since the next move is judged without them.
+    Windows of another answer (`answers`: digests by pattern) do not count. Those before their pattern's last
+    move are counted separately, since the next move is judged without them.
     `phases`: of patterns moved at least once.
     `verified_s`: start of the last verify if it found nothing, else 0; earlier differences are history.
     `samples`: of differences; they show when a replay ended.

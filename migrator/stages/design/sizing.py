@@ -246,8 +246,7 @@ class Sizing:
     # ── patterns ──
 
     def _calls(self, pool: RowSample, rows: Mapping[str, int], sampled: set[str]) -> list[_Called]:
-        """Calls of every pattern with parameters of real rows. Those that no chosen row can answer need no
-        items."""
+        """Calls of every pattern with parameters of real rows. Those that no row can answer need no items."""
         designs, called = Designs(pool.plans), []
         filled = {name.partition("@")[0] for name, number in rows.items() if number}
         for pattern in self.mapping.patterns.values():

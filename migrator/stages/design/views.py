@@ -93,9 +93,7 @@ def _typed(attribute: KeyAttribute, text: str) -> Value:
 
 @dataclass
 class RowItems:
-    """Items with their entities.
-
-    `expired`: items past their TTL.
+    """`expired`: items past their TTL.
     `refused`: rows that may belong to the collection.
     `notes`: entities whose rows were not all read.
     """
@@ -196,8 +194,7 @@ class Views:
         return [self._view(index, items, _Bounds()) for index in self._indexes()]
 
     def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
-        """Collections of one partition key, in the table and each index that has it, and notes on unread
-        parts.
+        """Collections of one partition key, in table and indexes, and notes on unread parts.
 
         Raises: SourceError if rows cannot be read.
         """

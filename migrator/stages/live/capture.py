@@ -156,8 +156,7 @@ class CaptureStage(Struct, frozen=True):
         return installation
 
     def need_captured(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
-        """Check that capture covers all tables the mapping reads. `installation`: as just read from the
-        source.
+        """Check that capture covers all tables the mapping reads. `installation`: just read from the source.
 
         Raises: SettingsError if nothing is installed, if it is another job's, or if a table is not captured.
         """

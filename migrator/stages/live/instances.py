@@ -70,8 +70,8 @@ def _plain(text: str) -> str:
 class ServiceRole:
     """One role of a service in a job. `look`: called with each beat; raises if the role no longer fits.
 
-    An unreachable server (exit code 3) is not a fault, and is logged once a minute: a service must not fail
-    because the journal is down.
+    An unreachable server (exit code 3) is logged once a minute and is not a fault, so that a service survives
+    its journal.
     """
 
     name: Literal["dual_write", "read"]
@@ -118,7 +118,7 @@ class Heartbeat:
 
     @contextmanager
     def playing(self, role: ServiceRole) -> Iterator[None]:
-        """Hold the role until the block ends. Raises: the error of its look, and the journal's if it is
+        """Hold the role until the block ends. Raises: the error of its look; the journal's if it is
         unreachable."""
         self._begin(role)
         try:
@@ -127,8 +127,8 @@ class Heartbeat:
             self._end(role)
 
     def check(self, role: ServiceRole) -> None:
-        """Called before every write. Raises: the fault of the role's last look; StoppedError if the looking
-        thread has ended."""
+        """Called before every write. Raises: the fault of the last look; StoppedError if the thread has
+        ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: its state is old, and others may have continued without it.
             self.aside(self._look_anew)

@@ -122,8 +122,8 @@ class Ahead:
         }
 
     def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
-        """Return the marks whose parts are all read and stored. `taken`: ids of marks that a take finishes
-        anyway."""
+        """Return the marks whose parts are all read and stored. `taken`: ids of marks that the take
+        finishes."""
         finished: list[Mark] = []
         if self._pending and self.generation() != self._generation:
             self.clear()
@@ -327,8 +327,8 @@ class Relay:
     def _walked(
         self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
     ) -> Sequence[_Work]:
-        """Add all pages of a mark that others wait for, within their leases: its roots are then read later
-        than any mark of this take."""
+        """Add all pages of a mark that others wait for, within their leases, so that its roots are read
+        last."""
         if not any(work.waits for work in works):
             return works
         ends_at = self.clock() + self.options.lease_s / 4
@@ -433,8 +433,8 @@ class Relay:
         return reach
 
     def _ahead_reach(self, mark: Mark) -> Reach | None:
-        """None also for a mark of a whole table, and for one refreshed in pages: only its cursor knows the
-        next page."""
+        """None also for a mark of a whole table, and for one refreshed in pages, whose cursor knows the
+        next."""
         reach = None if mark.cursor or mark.is_of_whole_table else self._reach(mark)
         return reach if isinstance(reach, Reach) else None
 

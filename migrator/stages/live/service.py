@@ -320,8 +320,7 @@ class Flush:
     def or_raise(self, changes: Sequence[Change]) -> None:
         """Like __call__, for an old side without transactions, which already has the change.
 
-        Raises: StoppedError if the items are not written. If another mapping is the newest, a relay makes
-        them.
+        Raises: StoppedError if the items are not written. Under another mapping, a relay makes them.
         """
         try:
             why = "" if self.left.rest.is_on else self._why_not(changes)

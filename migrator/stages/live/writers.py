@@ -42,8 +42,7 @@ class WriterLease:
     is_old: bool = False
 
     def beat(self, *, begins: bool = False) -> None:
-        """Renew the heartbeat, unless another revision is the newest: others must not wait forever for this
-        writer.
+        """Renew the heartbeat, unless another revision is the newest, whose writers must not wait forever.
 
         `begins`: all later reads are newer than now.
         """
@@ -59,8 +58,8 @@ class WriterLease:
         return self.writer.alive_at + self.clock() - self.seen_at
 
     def check(self) -> None:
-        """Raises: OldRevisionError if a newer revision is registered; StoppedError if the writer was fenced,
-        or silent for too long."""
+        """Raises: OldRevisionError if a newer revision is registered; StoppedError if fenced, or silent too
+        long."""
         if self.is_old:
             raise OldRevisionError(
                 "while this writer was running, the job switched to another mapping (or to other columns): what it"
@@ -184,17 +183,15 @@ class WriterHeartbeats(Forked):
     def now_s(self) -> float:
         """Time by the clock of the writers' registrations, so that tombstones have their true age.
 
-        By this machine's clock if none of its writers ever registered: its time is then compared with
-        nothing.
+        By this machine's clock if no writer ever registered: it is then compared with nothing.
         """
         with self._lock:
             newest = self._here[-1] if self._here else self._left
         return time.time() if newest is None else newest.now_s()
 
     def enter(self, kind: WriterKind) -> WriterLease:
-        """Register a writer.
-
-        Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers run;
+        """Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers
+        run;
         OldRevisionError if this process's revision is not the newest.
         """
         before = self.clock()
@@ -280,8 +277,7 @@ class LeaseSlot:
 
 @dataclass(eq=False)
 class SharedLeases(Forked):
-    """A lease is left when it is `TURN_S` old and its last turn has ended, so that purge need not wait
-    forever.
+    """A lease is left when it is `TURN_S` old and its last turn has ended, for purge to go on.
 
     `guard`: raises if source, journal and table no longer belong together; called before each lease.
     """

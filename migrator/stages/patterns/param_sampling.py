@@ -158,8 +158,7 @@ class SampledParams(Struct, frozen=True):
 
 
 def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
-    """Draw up to `samples` parameter sets. Without parameters the same set repeats, since a move counts
-    answers.
+    """Draw up to `samples` parameter sets. Without parameters the same set repeats: a move counts answers.
 
     Raises: the source's errors.
     """

@@ -142,8 +142,8 @@ class Partition:
     def _sized(self) -> Mapping[str, Any]:
         """The query, limited to the missing items.
 
-        DynamoDB counts items before it filters them. With a filter each page doubles, so that no unneeded 1
-        MB page is paid for, and not every item costs a request.
+        DynamoDB counts items before it filters them. With a filter each page doubles: no unneeded 1 MB page
+        is paid for, and not every item costs a request.
         """
         query = self.scope.query
         if self.limit is None:
@@ -304,8 +304,8 @@ class Question:
         self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
-        """Raises: SettingsError for parameters that make no request, on both sides, so that a move of phase
-        refuses nothing new."""
+        """Raises: SettingsError for invalid parameters on both sides, so that a move of phase refuses nothing
+        new."""
         self.requests.refuse_unfit(params)
         schema_of(self.mapping, self.pattern, params)
 

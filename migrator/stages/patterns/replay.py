@@ -414,8 +414,8 @@ class ReplayRecord(Struct, frozen=True):
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
     def begin(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> int:
-        """Wait for the journal's next whole second, and return it: comparisons are then younger than any
-        earlier move.
+        """Wait for the journal's next whole second, and return it: comparisons are younger than earlier
+        moves.
 
         Raises: StoppedError, Interrupted.
         """
@@ -425,8 +425,7 @@ class ReplayRecord(Struct, frozen=True):
         return begun_at
 
     def keep(self, result: ReplayResult, begun_at: int) -> None:
-        """Record the comparisons, dated at the replay's start, so that they do not count for a pattern moved
-        since.
+        """Record the comparisons, dated at the replay's start: they do not count for a pattern moved since.
 
         A control run records nothing, since it reads no items.
         Raises: StoppedError if the journal is unreachable.

@@ -24,8 +24,7 @@ from migrator.stages.patterns.question import Question
 
 
 class Bounds:
-    """Bounds of one question. `at_most`: rows of a statement, or items read for a request. `late`: past its
-    deadline."""
+    """`at_most`: rows of a statement, or items read for a request. `late`: past its deadline."""
 
     def __init__(self, at_most: int, late: Callable[[], bool]) -> None:
         self.at_most = at_most
@@ -106,7 +105,7 @@ class LoopGoneError(MigratorError):
 
 def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
     """The side at fault, and why. An error of a service's function may contain values: only its type is
-    named."""
+    shown."""
     if isinstance(error, SideError):
         return error.side, str(error)
     if isinstance(error, MigratorError):

@@ -31,8 +31,7 @@ class RoutedPattern:
     """Replaces a service's function: the current phase's side answers a call.
 
     Shadows call both functions again in other threads, so they must change nothing.
-    `reads`: returns the router; called at the first call, so that a module can be imported before anything is
-      open.
+    `reads`: returns the router at the first call, so that a module can be imported before anything is open.
     """
 
     def __init__(
@@ -66,8 +65,7 @@ class RoutedPattern:
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the side's function; returns a coroutine if the functions are async.
 
-        Raises: SettingsError for parameters that are unknown, missing or of another type; the function's
-        errors.
+        Raises: SettingsError for parameters that are unknown, missing or mistyped; the function's errors.
         """
         if self._asynchronous:
             return self._awaited(args, named)
@@ -166,8 +164,7 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """Our own threads: the loop's belong to the service, and one that waits for a database would be missing
-    there."""
+    """Our own threads: the loop's belong to the service, which would miss one that waits for a database."""
 
     def __init__(self, at_once: int) -> None:
         self.at_once = at_once

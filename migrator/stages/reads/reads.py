@@ -1,5 +1,4 @@
-"""Reads of a service: calls answered by SQL or by the table, by the pattern's phase; and answers page by
-page."""
+"""Reads of a service: answers by SQL or by the table, by the pattern's phase; and page by page."""
 
 from __future__ import annotations
 
@@ -289,8 +288,8 @@ class PhaseCache:
             self._confirmed, self._confirmed_at = seen, time.monotonic()
 
     def __enter__(self) -> PhaseCache:
-        """Raises: as `renew`; SettingsError if a phase was edited by hand: a service must not start without
-        knowing which side answers."""
+        """Raises: as `renew`; SettingsError if a phase was edited by hand: the answering side is then
+        unknown."""
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))
@@ -347,9 +346,7 @@ AnyQuestion = TypeVar("AnyQuestion", bound=Question)
 
 
 class PatternCall(Struct, frozen=True):
-    """One call of a pattern.
-
-    `values`: parameters as from `checked_params`.
+    """`values`: parameters as from `checked_params`.
     `shadowed`: its shadow's call; None without one.
     `compares`: the answer as its shadow compares it, a copy if the caller could change it.
     """
@@ -451,8 +448,7 @@ class MappedReads:
     def read(self, name: str, given: Mapping[str, Any]) -> Answer:
         """Answer in the form of `handed`.
 
-        Raises: SettingsError for a pattern or parameters outside the mapping; the errors of the answering
-        side.
+        Raises: SettingsError for a pattern or parameters outside the mapping; the answering side's errors.
         """
         question = question_named(self.questions, name)
         values = checked_params(question.pattern, given)

@@ -198,8 +198,8 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class RowState:
-    """The intended row by its current items: `values`, or none with the reason. `is_there`: the row makes
-    these items."""
+    """The intended row by its items: `values`, or none with the reason. `is_there`: the row makes these
+    items."""
 
     values: Row | None = None
     waits: Waits | None = None
@@ -327,8 +327,8 @@ class Reverse:
     # ── their intended state ──
 
     def _settle(self, rows: Mapping[RowId, Collection[ItemKey]], check: Check, looks: _Looks) -> None:
-        """Write the rows from their items, then read the items again: another process may have written older
-        values.
+        """Write the rows from their items, then read the items again, as another process may have written
+        older values.
 
         The last one to write reads the current ones. A deleted row's keys go after that read, which needs
         them.

@@ -186,8 +186,7 @@ class RowVerify:
         return doubts
 
     def _of_items(self, items: Sequence[Item]) -> Doubts:
-        """Doubts of a page of the table: missing rows, and rows that do not make the item in its current
-        state."""
+        """Doubts of a page of the table: missing rows, and rows that do not make the current item."""
         doubts: Doubts = {}
         stored: dict[ItemKey, Item] = {}
         keys: dict[str, set[SourceKey]] = defaultdict(set)

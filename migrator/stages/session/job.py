@@ -414,8 +414,7 @@ def open_live(
     source: JobSource | None = None,
     answer_within_s: float | None = None,
 ) -> Iterator[Live]:
-    """`source`: its connections read capture; None for an own connection. Write connections open at the first
-    write.
+    """`source`: its connections read capture; None for an own one. Write connections open at the first write.
 
     `answer_within_s`: timeout of a statement, and then of a silent server; None: the job's.
     """

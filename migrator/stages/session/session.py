@@ -147,8 +147,7 @@ class JobSession:
         own_live: bool = False,
         gone: Collection[str] = (),
     ) -> Iterator[JobSession]:
-        """A session of the job, or of a changed `job`, with this session's journal but its own source and
-        table.
+        """A session of the job, or of a changed `job`, with this session's journal, but its own other edges.
 
         Raises: as checked_on.
         """

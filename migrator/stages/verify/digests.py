@@ -1,5 +1,4 @@
-"""Stored items compared with the items of rows as JSON, by digest first and by attribute only without a
-match.
+"""Stored items compared with the items of rows as JSON, by digest first, then by attribute.
 
 One scan leaves 64 bits per stored item. An item of a row is equal if its digest is among them; any other is
 read by its key and compared by attribute. Stored items whose digest no row has are scanned again and traced
@@ -312,7 +311,7 @@ class DigestScan(TableScan):
         return [page, *[None] * (len(texts) - 1)] if texts else []
 
     def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
-        """Result of a page. Totals count a row's items by type alone: they only matter if each equals one of
+        """Result of a page. Totals count a row's items by type: they only matter if each equals one of
         a row."""
         ticket, begin, none = self._ticket
         if whole.count(begin) == len(texts) != whole.count(none):
@@ -493,9 +492,7 @@ def _begin_of_number(name: str) -> bytes:
 
 
 class StoredDigests(Struct, frozen=True):
-    """Result of one scan of the table.
-
-    `encoders`: by entity, if it has one.
+    """`encoders`: by entity, if it has one.
     `is_shared`: the run's other processes have the same digests, and receive the matches.
     """
 

@@ -1,4 +1,4 @@
-"""One page of a verify: rows read, made into items, compared with stored ones, and checkpointed; on any host."""
+"""One page of a verify: rows read, made into items, compared with stored ones, and checkpointed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from migrator.stages.verify.digests import Places, StoredDigests, match_rows
 
 
 class PageCheck(Struct, frozen=True):
-    """Work on the pages of one entity of a run. Called by many threads and processes at once.
+    """Check of the pages of one entity of a run. Called by many threads and processes at once.
 
-    `check`: raises when the run has lost its lease.
     `begin`: returns when the next page may begin.
     `look`: digests of the stored items; without it each item is read by its key.
     """

@@ -340,9 +340,8 @@ def check_keys(
 ) -> list[NotCompared]:
     """Write a finding for each entity with several rows of the same key; return the entities left out.
 
-    In one snapshot, the source counts distinct keys as texts, which items carry, and as values, by which rows
-    are found;
-    a declared uniqueness is not relied on.
+    In one snapshot, the source counts distinct keys as texts (as in items) and as values (as rows are found).
+    It does not rely on a declared uniqueness.
     """
     left_out = []
     for entity in entities:

@@ -224,8 +224,7 @@ def _by_chance(
 
 
 def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
-    """Random keys; if the source finds less than half of them, equally spaced ones by one walk through the
-    index."""
+    """Random keys; if the source finds less than half of them, equally spaced ones by one index scan."""
     seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)
     keys = source.random_keys(plan, places, rows, seed)
     if 2 * len(keys) >= places:
@@ -264,7 +263,6 @@ def begin(
 ) -> Run:
     """Resume the stopped run if it is recent enough, or begin a new one; with `again` always a new one.
 
-    `newest`: the current revision of the job's writers.
     `idle_s`: seconds since a run was last active.
     `tell`: reports that a stopped run continues, or why not.
     """
@@ -284,8 +282,7 @@ def begin(
 
 
 def keep_look(look: Callable[[], ActivityCounts], keep: Callable[[ActivityCounts], None]) -> None:
-    """Record the source's change counts as a verify begins, so that later changes are noticed before SQL is
-    removed.
+    """Record the source's change counts as a verify begins, to notice later changes before SQL is removed.
 
     If the source cannot count them, the verify continues; the move to complete then reports them as unknown.
     """
@@ -318,13 +315,11 @@ _Scanned: TypeAlias = tuple[
 class Verify:
     """One process of a verify.
 
-    `check`: raises when the run has lost its lease.
     `confirm`: re-checks differences, if the source is live.
     `is_quiet`: nothing has changed since the run began, so that totals of two moments are comparable.
     `direct`: items that are not compared.
     `begin`: returns when the next page may begin.
     `who`: the process's unique name.
-    `is_shared`: others may work on the run.
     `pages`: opens the workers for the run's pages.
     """
 
@@ -349,8 +344,7 @@ class Verify:
     _matched: set[int] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
-        """Compare the open pages; return when all processes together have compared all. Findings go to the
-        journal.
+        """Compare the open pages; return when all processes together are done. Findings go to the journal.
 
         Raises: StoppedError, SourceError, Interrupted; the same run continues later.
         """
@@ -445,8 +439,8 @@ class Verify:
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
     ) -> tuple[StoredDigests | None, StoredRead]:
-        """Digests of the stored items, None if each item is read by its key; and how they are read, as
-        planned."""
+        """Digests of the stored items, None if each item is read by its key; and the planned way of
+        reading."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
