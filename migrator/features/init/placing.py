@@ -562,7 +562,7 @@ class Access(Struct, frozen=True):
     @property
     def tables(self) -> set[str]:
         """Of all rows that its statements read."""
-        own = [self.question, *self.parts]
+        own: list[StatementQuestion | AccessPart] = [self.question, *self.parts]
         return {name for one in own for name in (one.table, *(join.table for join in one.joins))}
 
 
