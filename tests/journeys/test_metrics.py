@@ -224,8 +224,8 @@ def test_prometheus_answers_every_query_of_this_run(texts: Mapping[str, str], tm
         until(lambda: health() == ["ok"] * 9, "each rule was evaluated without an error")
 
 
-def test_the_page_of_operations_names_every_metric(texts: Mapping[str, str]) -> None:
-    page = (ROOT / "docs" / "operations" / "README.md").read_text()
+def test_the_page_of_metrics_names_every_metric(texts: Mapping[str, str]) -> None:
+    page = (ROOT / "docs" / "operations" / "metrics.md").read_text()
     named = set(re.findall(r"`(migrator_\w+)`", page))
     named |= {f"migrator_{of}_{end}" for of, end in _shortened(page)}
     families = {

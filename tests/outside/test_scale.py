@@ -1,4 +1,4 @@
-"""docs/scale.md and the definitions of jobs/spark: figures follow from their formulas, and what they name is there."""
+"""docs/scale.md, docs/spark.md and the definitions of jobs/spark: figures follow from their formulas, and named things exist."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.outside.cloudformation import template_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+SPARK_PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 SPARK = ROOT / "jobs" / "spark"
 ITEMS_OF_SLOT = 2_500
 DPU_HOUR = 0.44
@@ -116,7 +117,7 @@ def test_wheel_has_this_version_and_the_drivers_of_its_extras() -> None:
     modules = glue["Resources"]["Migration"]["Properties"]["DefaultArguments"]["--additional-python-modules"]
     extras = project["optional-dependencies"]
     assert modules.split(",")[1:] == [*extras["postgres"], *extras["mysql"]]
-    assert set(re.findall(r"single_table_migrator-[\w.-]+?\.whl", PAGE)) == {wheel}
+    assert set(re.findall(r"single_table_migrator-[\w.-]+?\.whl", SPARK_PAGE)) == {wheel}
 
 
 def words_named() -> list[str]:
@@ -125,9 +126,9 @@ def words_named() -> list[str]:
     argument = glue["Resources"]["Migration"]["Properties"]["DefaultArguments"]["--words"]
     return [
         argument.replace("${JobFile}", "shop.yaml"),
-        *re.findall(r'"--words\W+": \W*"((?:backfill|verify) [^"\\]+)', PAGE),
-        *re.findall(r"^    migrator (.+?)$", PAGE, re.MULTILINE),
-        re.sub(r'[",]', "", re.findall(r'"entryPointArguments": \[(.+?)\]', PAGE)[0]),
+        *re.findall(r'"--words\W+": \W*"((?:backfill|verify) [^"\\]+)', SPARK_PAGE),
+        *re.findall(r"^    migrator (.+?)$", SPARK_PAGE, re.MULTILINE),
+        re.sub(r'[",]', "", re.findall(r'"entryPointArguments": \[(.+?)\]', SPARK_PAGE)[0]),
     ]
 
 

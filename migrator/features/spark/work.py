@@ -192,7 +192,7 @@ def open_cluster(job: Job, kind: str, master: str) -> Iterator[Cluster]:
     if "PYSPARK_GATEWAY_PORT" not in os.environ and "pyspark" not in sys.modules:
         if master == SUBMIT:
             what = "--spark submit: found no session; name a master, such as local[4] or spark://host:7077"
-            raise SettingsError(f"{what}, or start it by spark-submit (docs/scale.md)")
+            raise SettingsError(f"{what}, or start it by spark-submit (docs/spark.md)")
         need_java()
     pyspark = spark_module()
     active = pyspark.SparkContext._active_spark_context
@@ -219,7 +219,7 @@ def _begun(pyspark: Any, name: str, master: str) -> Any:
         context = pyspark.SparkContext.getOrCreate(conf)
     except Exception as error:  # of py4j and of Spark, which share no class
         why = reason_of(str(error))
-        raise SettingsError(f"--spark: Spark does not start ({why}); see docs/scale.md") from error
+        raise SettingsError(f"--spark: Spark does not start ({why}); see docs/spark.md") from error
     # A killed process is not a fault, but the JVM would print a stack trace.
     context.setLogLevel("FATAL")
     return context
