@@ -219,8 +219,6 @@ def _log_options() -> list[click.Parameter]:
 
 @dataclass
 class CommandLine:
-    """A command line as given. `context`: its command's, once known."""
-
     words: Sequence[str]
     context: click.Context | None = None
 
@@ -308,7 +306,6 @@ def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
 
 
 def whole(text: str) -> str:
-    """Complete the text's commands, as in the running command line."""
     context = click.get_current_context(silent=True)
     command_line = None if context is None else context.find_object(CommandLine)
     return text if command_line is None else command_line.whole(text)
@@ -371,12 +368,10 @@ def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> flo
 
 
 def duration(name: str, help_text: str, dest: str, **settings: Any) -> Callable[[Any], Any]:
-    """An option with a duration, passed on in seconds."""
     return option(f"{name} DURATION", help_text, dest, callback=seconds, **settings)
 
 
 def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A duration above 0 s."""
     duration_s = seconds(ctx, param, text)
     if duration_s == 0:
         raise click.BadParameter(f"'{text}' is not a positive duration; {ADVICE}")

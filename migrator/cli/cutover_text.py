@@ -237,7 +237,6 @@ def marking_line(service_registry: ServiceRegistry) -> str:
 
 
 def instances_data(service_registry: ServiceRegistry, revision: str | None) -> list[dict[str, Any]]:
-    """`revision`: of the job's mapping; None if unreadable."""
     return [
         {name: value for name, value in asdict(instance).items() if name not in _NOT_PRINTED}
         | {

@@ -321,7 +321,6 @@ class Lag(Struct, frozen=True):
         }
 
     def warnings(self, revision: str | None) -> Iterator[str]:
-        """`revision`: of the job's mapping file now; None if unreadable."""
         if self.reason:
             yield f"changes: {self.reason}"
         if self.slot is not None:

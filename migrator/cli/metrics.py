@@ -185,7 +185,6 @@ def backfill_part(copied: CountedProgress) -> Iterator[Family]:
 
 
 def reads_part(totals: Callable[[], ReadTotals | None]) -> Iterator[Family]:
-    """A service's reads and comparisons; empty before its first read."""
     counted = totals()
     if counted is None:
         return

@@ -356,7 +356,6 @@ def _warn(error: MigratorError, what: str) -> None:
 
 
 def adopt_repaired(session: JobSession) -> None:
-    """Continue from the restored state after marking the differences. Raises: AnotherJournalError."""
     try:
         guard(session)
     except OlderError:

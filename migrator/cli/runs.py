@@ -68,7 +68,6 @@ def known_revision(job: Job) -> str | None:
 
 
 def kept_mapping(session: JobSession, revision: str) -> ParsedMapping:
-    """A revision in the journal. Raises: SettingsError if it is missing."""
     text = session.changes.text(revision)
     if text is None:
         what = f"journal: the text of mapping {revision} is missing"
@@ -110,7 +109,6 @@ def print_found(
     *,
     whole_keys: bool,
 ) -> None:
-    """A run's first findings, one line each, and the number of others."""
     findings = findings_of(result.run, SHOWN)
     printed = cli.findings_to_print(findings, mapping, whole_keys=whole_keys)
     for finding in printed:

@@ -151,8 +151,6 @@ class _DrawnProgress(_Progress):
 
 
 class Unshown(_Progress):
-    """For a process whose work another one shows."""
-
     def page_planned(self, entity: str, number: int) -> None: ...
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
@@ -270,8 +268,6 @@ class Lines(_Progress):
 
 
 class SampleBars(_DrawnProgress):
-    """A bar per pattern. A context manager."""
-
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn())
         self._bars = Progress(*columns, TimeRemainingColumn(), console=console)
@@ -288,8 +284,6 @@ class SampleBars(_DrawnProgress):
 
 
 class SampleLines(_Progress):
-    """One line per pattern through the log, with --verbose."""
-
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
 

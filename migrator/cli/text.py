@@ -178,7 +178,6 @@ SHOWN = 20
 
 
 def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
-    """Mask the finding's keys, also in its reason. `templates`: of the mapping's keys."""
     integers = integers_of(finding.source_key)
     return replace(
         finding,

@@ -80,7 +80,6 @@ def install(
     take_back: bool = False,
     go_back: bool = False,
 ) -> int:
-    """`take_back`, `go_back`: as in `migrator recover`."""
     with cli.stop_on_signals(session.stop), session.another("capture install") as session:
         plans = session.plans
         stage = replace(session.capture, marked_by=marked_by or session.live.marked_by())

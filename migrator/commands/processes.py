@@ -168,8 +168,6 @@ class Children:
 
 
 def end_with_parent(stop: Event) -> None:
-    """Set `stop` when the parent process has ended, or closes the pipe."""
-
     def wait() -> None:
         with suppress(OSError):
             while os.read(0, 1024):
@@ -211,8 +209,6 @@ class Others(Struct, frozen=True):
         *,
         again: bool = False,
     ) -> Children:
-        """`ended`: receives the journal's name of a process that ended before this one."""
-
         def gone(who: str) -> None:
             ended(who)
             self.session.processes.ended(who)
@@ -401,7 +397,6 @@ def stage_of(
     confirm: Confirm | None,
     is_quiet: Callable[[], bool],
 ) -> Verify:
-    """`confirm` confirms differences; `is_quiet`: nothing has changed meanwhile."""
     return Verify(
         *(session.source, session.target.store, session.journal, shown),
         check=lease.check,

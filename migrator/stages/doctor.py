@@ -309,5 +309,4 @@ def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
 
 
 def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
-    """Return the journal's name; None if it is unusable."""
     return checkup.ask("journal", try_it, "it can be written")

@@ -120,7 +120,6 @@ def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list
 
 
 def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
-    """Raises: SettingsError if attributes belong in S3 and the job has no bucket."""
     keeping = [entity.name for entity in entities if entity.contents]
     if keeping and job.target.bucket is None:
         what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
@@ -192,7 +191,6 @@ def pages_of(journal: SqlJournal, run: Run) -> tuple[int, int]:
 
 
 def joined_run(journal: SqlJournal, identity: RunIdentity) -> Run:
-    """Return the active run. Raises: SettingsError if it is another one."""
     run = journal.find_run(identity)
     if run is None or run.state != "running":
         what = f"the current run is not a {identity.kind} by this mapping with these options"
@@ -532,7 +530,6 @@ def _changed(
 
 
 def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: bool) -> None:
-    """`changed`: (pattern, reason). Raises: RefusedError."""
     if not changed:
         return
     lines = [f"pattern {name}: {why}" for name, why in changed]

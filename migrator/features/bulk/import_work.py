@@ -221,7 +221,6 @@ class Import:
         return counted, number
 
     def _record(self, table_id: str) -> None:
-        """Count the export's pages as done for the table, and admit writers."""
         session, opened = self.session, self.opened
         identity = identity_of(
             "backfill", session, table_id, opened.entities, installation=opened.installation

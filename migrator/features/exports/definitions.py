@@ -181,7 +181,6 @@ def terraform(part: str, definition: Definition) -> list[str]:
 
 
 def _text(document: Mapping[str, Any]) -> str:
-    """JSON, escaping Terraform's templates in strings."""
     return json.dumps(document, ensure_ascii=False, indent=2).replace("${", "$${").replace("%{", "%%{")
 
 

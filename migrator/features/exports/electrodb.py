@@ -258,7 +258,6 @@ class TypeScript(Expressions):
         return quoted(unit_of(used))
 
     def text(self, piece: Piece) -> str:
-        """Raises: UnsaidError for kinds whose text may differ in JavaScript."""
         value, kind = piece.code, piece.kind
         if kind.name in _TEXTS:
             return value

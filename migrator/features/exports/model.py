@@ -192,7 +192,6 @@ class Model(Struct, frozen=True):
 
 
 def model_of(mapping: MappingModel, plans: Sequence[EntityPlan], table: TableDesign) -> Model:
-    """`plans`: of all entities. `table`: the mapping's under the job's name for it."""
     rows = tuple(_row(mapping, plan) for plan in plans)
     designs = Designs(plans)
     described = tuple(_pattern(mapping, designs, rows, pattern) for pattern in mapping.patterns.values())
@@ -443,7 +442,6 @@ class Expressions(ABC):
     def value(self, value: Expression) -> str: ...
 
     def template(self, template: Template, up: bool | None = None) -> Piece:
-        """The template's text; no code if a value is missing."""
         if not template.refs:
             return Piece(self.literal("".join(map(str, template.parts))), TEXT)
         texts: list[str] = []

@@ -162,7 +162,6 @@ class TableNames(Struct, frozen=True):
 
     @classmethod
     def of(cls, facts: SchemaFacts, written: Dict[str, EntityNames] = {}) -> TableNames:
-        """`written`: names of the existing mapping, which stay."""
         words: dict[str, str] = {}
         types: dict[str, str] = {}
         entities: dict[str, str] = {}
@@ -990,7 +989,6 @@ def _place(statement: Statement) -> tuple[float, str]:
 
 
 def _asked(question: StatementQuestion) -> set[str]:
-    """The row's own columns that equal a parameter."""
     return {
         condition.path[1]
         for condition in question.of("=", "in")

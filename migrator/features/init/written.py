@@ -67,8 +67,6 @@ def mapping_of(
     quote: Callable[[str], str],
     remarks: Dict[str, str] | None = None,
 ) -> str:
-    """`quote`: quotes a name for SQL. `remarks`: comments by pattern."""
-
     def returns(access: Access) -> str:
         names = attributes_of(access.stored, facts)
         if not access.parts:
@@ -139,7 +137,6 @@ def _joins(
 
 
 def attributes_of(question: StatementQuestion, facts: SchemaFacts) -> dict[Path, str]:
-    """Attribute names for paths that are not the row's own columns."""
     columns = [column.name for column in facts.tables[question.table].columns]
     made: dict[Path, str] = {}
     for path in question.outputs:

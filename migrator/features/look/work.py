@@ -104,8 +104,6 @@ def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
 
 
 class Look(Struct, frozen=True):
-    """Reads both sides of a collection. `items_at_most`: limit of stored ones."""
-
     source: Rows
     store: ItemStore
     mapping: MappingModel
@@ -323,7 +321,6 @@ def _shown(compared: ComparedItem, names: Sequence[str], table: TableDesign, sho
 def _stored_texts(
     compared: ComparedItem, entity: str, table: TableDesign, showing: Showing
 ) -> dict[str, str]:
-    """The stored item's texts, masked like the row's item."""
     assert compared.stored is not None
     type_ = table.type_of(compared.made or compared.stored)
     return showing.item(entity, {**compared.stored, table.type_attribute: type_})
@@ -491,7 +488,6 @@ class Sides(Struct, frozen=True):
     masks: Masks
 
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
-        """One collection, masked. Raises: SettingsError if it does not exist."""
         checked, table = self.session.checked, self.session.target.design
         if not partition:
             refuse_no_key(self.session.job, checked.mapping, table, index)
@@ -520,7 +516,6 @@ class Sides(Struct, frozen=True):
 
 
 def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: str | None) -> None:
-    """Raises: SettingsError with the forms of partition keys, or the table's indexes."""
     design = table.asked(index or None)
     if design is None:
         asked_key(table, index, ())

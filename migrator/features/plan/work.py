@@ -439,7 +439,6 @@ def _side_by_side(first: Capacity, second: Capacity) -> Table:
 
 
 def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
-    """The design as plain values, with any other one under `other`."""
     data = _data(capacities[0])
     return data | {"other": _data(capacities[1])} if len(capacities) > 1 else data
 

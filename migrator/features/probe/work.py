@@ -123,7 +123,6 @@ class Result(Struct, frozen=True):
 
 
 def result_of(assumption: Assumption, probe: Probe) -> Result:
-    """Raises: ExhaustedError; an error that ends the connection."""
     try:
         seen = assumption.seen(probe)
     except UntriedError as error:

@@ -189,7 +189,6 @@ class Standings(Struct, frozen=True):
         return rest.replace("JOB", self.job)
 
     def replay(self, patterns: Sequence[PatternReport]) -> str:
-        """Command for the questions that a move of each pattern still needs."""
         lacking = max((self.comparisons_min - pattern.compared for pattern in patterns), default=0)
         one = f" --pattern {patterns[0].name}" if len(patterns) == 1 else ""
         return f"migrator shadow replay JOB{one} --sample {lacking if lacking > 0 else self.comparisons_min}"

@@ -150,7 +150,6 @@ def run_words(run: RunReport) -> str:
 
 
 def next_steps(model: ReportModel) -> Iterator[str]:
-    """Steps to complete the evidence, besides the verdict's command."""
     if never := [
         pattern.name for pattern in model.patterns if not pattern.compared and not pattern.before_move
     ]:

@@ -83,7 +83,6 @@ class Cluster(Struct, frozen=True):
         return self._collected(worked, f"{given.kind} {name}", stop, rest)
 
     def probed(self, text: JobText, source_url: str) -> list[ExecutorReport]:
-        """Reports of the executors, at least one per slot."""
         tasks = self.context.parallelize(range(self.slots), self.slots)
         probes: list[ExecutorReport] = self._collected(
             tasks.mapPartitions(partial(probe, text, source_url)), "probe", lambda: False, lambda: None
@@ -430,7 +429,6 @@ class Spark:
 def open_spark(
     stack: ExitStack, session: JobSession, job: Job, kind: str, master: str, source_url: str
 ) -> Spark:
-    """Raises: SettingsError if something is missing, before anything starts."""
     need_server_journal(job, session)
     text = JobText.of(job)
     cluster = stack.enter_context(open_cluster(job, kind, master))

@@ -60,8 +60,6 @@ class Installed(Struct, frozen=True):
 
 
 class CaptureStatus(Struct, frozen=True):
-    """`means`: as in Capture."""
-
     installation: Installation | None
     tables: tuple[TableCapture, ...]
     means: str
@@ -117,7 +115,6 @@ class CaptureStage(Struct, frozen=True):
         return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
 
     def limits(self) -> list[str]:
-        """Changes that leave no mark in any case."""
         return self.capture.limits(self.marked_by)
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:

@@ -40,7 +40,6 @@ def this_process(
     revision: str,
     installation: str = "",
 ) -> Instance:
-    """Describe this process, unregistered. Raises: SettingsError if the service has no name."""
     if not service.strip():
         raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())

@@ -87,7 +87,6 @@ class Ahead:
     _spared: int = 0
 
     def look(self, first: int) -> None:
-        """Read on from the last call's end. `first`: the take's lowest id."""
         self._renew()
         for number in [number for number in self._pending if number < first]:
             self._drop(number)
@@ -104,7 +103,6 @@ class Ahead:
             self._upto = page[-1].id
 
     def add(self, marks: Iterable[Mark]) -> None:
-        """Add the take's own marks, before any row is read for them."""
         self._renew()
         for mark in marks:
             self._add(mark)

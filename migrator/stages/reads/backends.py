@@ -50,7 +50,6 @@ class BoundedSource:
         *,
         at_most: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """`at_most`: the caller's limit, below the bound."""
         self._bounds.check()
         most = self._bounds.at_most if at_most is None else min(at_most, self._bounds.at_most)
         rows = self._source.query(statement, params, schema, at_most=most)

@@ -33,8 +33,6 @@ _log = get_logger("reads")
 
 
 class ReadEvent(Struct, frozen=True):
-    """One event of a pattern. Fields that do not apply are None."""
-
     pattern: str
     answered: Side | None = None
     took_ms: float = 0.0
@@ -200,7 +198,6 @@ class ReadMetrics:
         self._held = self._flushing.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """The parent reports its own counts."""
         if not in_child and self._held:
             self._flushing.release()
         elif in_child and self._running:

@@ -413,7 +413,6 @@ class Reads:
 
 
 def _comparable(call: PatternCall, side: Side, answer: Any) -> Any:
-    """Raises: TooManyError; SideError if the answer has no comparable form."""
     try:
         return call.compares(answer)
     except TooManyError:

@@ -217,7 +217,6 @@ class Budget:
         self._lock = Lock()
 
     def take(self) -> bool:
-        """Take one; return whether one was left."""
         with self._lock:
             now = self.clock()
             self._left = min(self._most, self._left + max(0.0, now - self._at) * self.per_s)

@@ -276,7 +276,6 @@ class ReverseDaemon:
         return records, passed_at
 
     def _is_settled(self) -> bool:
-        """Whether only findings wait, which time does not resolve."""
         tables = self.work.stage.tables if self.tables is None else self.tables
         waiting = self.work.stage.journal.waiting(None, (ITEM_ALONE, *tables))
         return all(one.is_finding for one in waiting)

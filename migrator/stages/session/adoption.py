@@ -36,7 +36,6 @@ def try_table(session: JobSession) -> None:
 
 
 def guard(session: JobSession) -> None:
-    """Raises: as try_table, and if the table is another job's."""
     session.refuse_strange(session.target)
     if session.live.capture.installation() is not None:
         session.keeping(session.live.tickets, session.control_of(session.target.fenced(by_condition))).guard()

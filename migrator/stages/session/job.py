@@ -193,7 +193,6 @@ class Target(Struct, frozen=True):
         return (page.items for page in self.store.scan(0, 1))
 
     def stripping(self) -> DynamoStripping:
-        """Context manager that removes migrator's attributes from items."""
         return DynamoStripping(self.store)
 
     def fenced(self, check: Callable[[], None]) -> Target:
@@ -318,7 +317,6 @@ def design_for(job: Job, design: TableDesign) -> TableDesign:
 
 
 def jobs_of(target: Target) -> frozenset[str]:
-    """Captured jobs with records in the table."""
     return frozenset(control_state(target.store).jobs)
 
 

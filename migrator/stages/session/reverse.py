@@ -137,7 +137,6 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return list(unreadable(self.inverse, self.entities, takes_rows=self.session.source.takes_rows))
 
     def two_ways(self) -> list[str]:
-        """Why rows would be written both ways if only these entities are direct."""
         return list(shared_tables(self.session.checked.besides(self.names), self.inverse))
 
     def notes(self) -> list[str]:

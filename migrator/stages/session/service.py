@@ -199,7 +199,6 @@ def marking_role(service: Service, installation: Installation, options: WritingO
 
 
 def _need_rows(session: JobSession) -> None:
-    """Raises: SettingsError if a write to SQL would no longer reach an item."""
     session.ownership.need_rows(_COMPLETE)
 
 

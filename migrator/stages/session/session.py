@@ -277,7 +277,6 @@ class JobSession:
         return RunLease(self.journal, self.job.name, doing=doing)
 
     def joined_lease(self) -> JoinedLease:
-        """The lease of the process that began the run."""
         return JoinedLease(self.journal, self.job.name)
 
     def is_doing(self, doing: str) -> bool:

@@ -49,7 +49,6 @@ def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProvi
 def open_source(
     settings: SourceSettings, parsed: ParsedMapping, work: SourceWork = SourceWork()
 ) -> Iterator[JobSource]:
-    """Raises: SettingsError if the mapping is for another kind of source."""
     mapping = parsed.mapping
     if settings.dynamodb is not None:
         from migrator.source.dynamodb.opening import open_document_source  # only old tables need AWS
@@ -66,7 +65,6 @@ def open_source(
 def open_database(
     settings: SourceSettings, schemas: Sequence[str] = (), work: SourceWork = SourceWork()
 ) -> Iterator[SqlSource]:
-    """`schemas`: in addition to the default one."""
     from migrator.source.reader import SqlSource  # only commands that read rows need it
 
     providers = work.secret_providers or secret_providers(Path())

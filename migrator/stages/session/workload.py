@@ -136,7 +136,6 @@ class Workload(Struct, frozen=True):
         return f"SELECT 1 FROM {place} WHERE {value} {condition} LIMIT 1"
 
     def broken(self) -> list[str]:
-        """Views and foreign tables without a readable row."""
         return [
             table.real
             for table in self.facts.tables.values()

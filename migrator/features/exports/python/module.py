@@ -48,8 +48,6 @@ from migrator.runtime.values import replace
 
 
 class Field(Struct, frozen=True):
-    """`read`: code that reads it from a stored item."""
-
     name: str
     annotation: str
     remark: str = ""
@@ -57,8 +55,6 @@ class Field(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """A class. `function`: makes one from a stored item."""
-
     name: str
     doc: str
     fields: Sequence[Field]
