@@ -62,7 +62,7 @@ def print_views(console: Console, views: Sequence[View]) -> None:
             _print_collection(console, view, found)
         if view.more:
             console.print(
-                Text(f"  {amount(view.more, 'more item collection')} of the rows that were read", style="dim")
+                Text(f"  {amount(view.more, 'more item collection')} from the rows read", style="dim")
             )
 
 
@@ -304,7 +304,7 @@ def print_plan(console: Console, capacities: Sequence[Capacity]) -> None:
     if len(capacities) > 1:
         console.print(_side_by_side(capacities[0], capacities[1]))
     misfits = len(capacity.misfits)
-    console.print(Text(f"\nnot fit: {misfits:,} to fix" if misfits else "\nfit: nothing stands against it"))
+    console.print(Text(f"\ndoes not fit: {misfits:,} to fix" if misfits else "\nfits"))
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -38,7 +38,7 @@ the table: PK · SK
     User  SK         name
           "PROFILE"  "Ann"
     and 4 more from the rows read
-  9 more item collections of the rows that were read
+  9 more item collections from the rows read
 """
 
 
