@@ -33,7 +33,7 @@ _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "
 
 
 class PhaseView(Struct, frozen=True):
-    """A pattern's phase, and the one that readers confirmed. `is_mapped`: the mapping has the pattern."""
+    """`is_mapped`: the mapping has the pattern."""
 
     phase: PatternPhase
     readers: int

@@ -32,7 +32,7 @@ from migrator.stages.session.session import JobSession
 
 @dataclass
 class Signs:
-    """Heartbeats of a process's workers. `stuck_s`: longest silence, above any wait of a worker."""
+    """`stuck_s`: longest silence, above any wait of a worker."""
 
     stuck_s: float
     clock: Callable[[], float] = time.monotonic

@@ -1,5 +1,5 @@
-"""What several commands share: consoles, signals, how keys are given and shown, the refusal of another
-table's journal."""
+"""Shared by commands: consoles, signals, how keys are given and shown, the refusal of another table's
+journal."""
 
 from __future__ import annotations
 

@@ -134,8 +134,6 @@ class Bar(Struct, frozen=True):
 
 
 class BarChart(Struct, frozen=True):
-    """Two lanes: all comparisons above; below, on an own scale, those that differed or failed."""
-
     width: float
     height: float
     middle: float

@@ -144,8 +144,6 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
 
 
 class _Listed(Struct, frozen=True):
-    """Findings listed together, the first of `total`. `about`: their run; empty for live change."""
-
     about: dict[str, Any]
     findings: Sequence[Finding]
     total: int

@@ -68,7 +68,6 @@ def print_backfill_verdict(console: Console, result: BackfillResult, allowed: in
 
 
 def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
-    """The source's plans for an entity's page, with a warning for each full table scan."""
     for plan in plans:
         yield f"{entity}, {plan.what}:"
         yield from (f"  {line}" for line in plan.lines)

@@ -61,7 +61,6 @@ class FittedTable(Table):
         yield from self._rows(texts, _widths(narrowest, widest, room))
 
     def _rows(self, columns: Sequence[Sequence[Text]], widths: Sequence[int]) -> RenderResult:
-        """Draw each row separately, so that its leading name may be wider than its column."""
         yield self._part(widths)
         for at, row in enumerate(self.rows, 1):
             name, *others = (cells[at] for cells in columns)
@@ -84,7 +83,6 @@ class FittedTable(Table):
         return part
 
     def _blocks(self, columns: Sequence[Sequence[Text]]) -> RenderResult:
-        """A row's first cell on its own line; below it the other columns, each after its name."""
         if self.title:
             yield Text(str(self.title), self.title_style or "")
         (_, *names), *others = columns
@@ -368,7 +366,6 @@ def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any
 
 
 def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -> str:
-    """Items of the rows, and their cost on AWS. `unpriced`: why that is unknown."""
     units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
     stored_mb = cost_estimate.stored_bytes / _MB
     amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items and {units}; {stored_mb:,.1f} MB stored"

@@ -322,8 +322,6 @@ def _strains(tuning: Tuning, source: JobSource) -> Iterator[Strain]:
 
 
 def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
-    """Called by a worker before each piece of work; returns when nothing holds the process."""
-
     def rest(seconds: float) -> None:
         signs.give()
         nap(seconds, stop.is_set, time.sleep)

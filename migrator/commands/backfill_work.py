@@ -222,7 +222,6 @@ def _bill(
     after: int,
     rows: Rows,
 ) -> Bill:
-    """Remaining writes and their cost, printed on stderr unless zero. `rows`: the reader of pages."""
     unfinished = edges.journal.find_run(identity)
     if unfinished is not None and ((unfinished.state == "done" and flags.restart) or unfinished.id <= after):
         unfinished = None

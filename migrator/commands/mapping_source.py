@@ -108,8 +108,6 @@ def _hidden(
 
 
 class _Doubt(Struct, frozen=True):
-    """A warning that holds if a row of the column's table fulfils the condition."""
-
     table: TableFacts
     column: Column
     condition: str

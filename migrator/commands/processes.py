@@ -278,8 +278,6 @@ class Joining(Struct, frozen=True):
 
 
 class JoinedProcess(Struct, frozen=True):
-    """A process in another one's run, until its block ends. `call`: the work on pages of one name."""
-
     session: JobSession
     lease: Held
     identity: RunIdentity

@@ -106,7 +106,6 @@ def print_explanation(console: Console, answer: Answer) -> None:
 
 
 def explanation(answer: Answer) -> Iterator[str]:
-    """One line per request (per key of a batch), then one line per side."""
     if not answer.request.sent:
         yield "no request: no item can match these parameters"
     for sent in answer.request.sent:
@@ -219,7 +218,6 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
 
 
 def print_replay(console: Console, result: ReplayResult) -> None:
-    """A line per pattern, its parameters' sources, and one example of each kind of difference."""
     console.print(_counts(result))
     for replay in result.patterns:
         console.print(

@@ -187,7 +187,6 @@ def _left(at_work: Sequence[ProcessStanding]) -> str:
 
 
 def left_text(process: ProcessState) -> str:
-    """Remaining work, and when it will be done at the pace of the last minute."""
     if not process.left:
         return "unknown while it retries" if process.trouble else "has nothing left"
     what = f"has {process.left:,} {process.unit} left"

@@ -105,7 +105,7 @@ def check_server(checkup: Checkup, ask: Callable[[], SourceHealth]) -> None:
 
 
 def check_grants(checkup: Checkup, ask: Callable[[], Mapping[str, str]]) -> None:
-    """`ask`: for each right that a role needs in the source, the missing GRANT, or ''."""
+    """`ask`: the missing GRANT, or '', of each right that a role needs in the source."""
     for name, mend in (checkup.ask("grants", ask) or {}).items():
         checkup.tell(
             name, "the source's user lacks it" if mend else "given", mend, "failed" if mend else "ok"
@@ -125,7 +125,7 @@ def check_hidden_rows(
     entities: Sequence[CompiledEntity],
     hidden_faults: Callable[[Sequence[TableFacts]], list[str]],
 ) -> None:
-    """Check that no row policy of PostgreSQL hides rows of any table behind items."""
+    """Check that no row policy of PostgreSQL hides rows behind items."""
     name = "row level security"
     tables = {table.name: table for entity in entities for table in entity.plan.tables}
     faults = checkup.ask(name, lambda: dict(zip(tables, hidden_faults(list(tables.values())), strict=True)))

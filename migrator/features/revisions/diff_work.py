@@ -44,8 +44,6 @@ from migrator.stages.session.source import SourceWork, open_source, secret_provi
 
 
 class TypeWork(Struct, frozen=True):
-    """Written and removed items of one type. `units`: write units of the table and all indexes."""
-
     entity: str
     type: str
     effect: str

@@ -525,7 +525,6 @@ def _way(file: JobSession, flags: Flags) -> ChangeDirection | There:
 
 
 def _sides(stack: ExitStack, session: JobSession, file: JobSession, way: ChangeDirection) -> _Sides:
-    """Raises: SettingsError if a revision's text is unknown; MappingError if it does not fit the source."""
     is_of_file = way.after == file.checked.mapping.revision or not way.goes_back
     sides = []
     for revision in (way.before,) if is_of_file else (way.before, way.after):

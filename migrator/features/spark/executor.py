@@ -41,8 +41,6 @@ _log = get_logger("executor")
 
 
 class JobText(Struct, frozen=True):
-    """A job's file, its mapping, and their modules. `path`: where the driver read the job."""
-
     path: str
     job: bytes = b""
     mapping_name: str = ""
@@ -254,8 +252,7 @@ def _idle_watch(process: _Process) -> Ticker:
 
 
 class ExecutorReport(Struct, frozen=True):
-    """An executor's report on itself. `ahead_s`: of its clock before the journal's. `error`: why it cannot
-    work."""
+    """`ahead_s`: of its clock before the journal's. `error`: why it cannot work."""
 
     host: str
     version: str

@@ -362,7 +362,6 @@ class SparkPages:
 
 
 def slices_of(numbers: Sequence[int], tasks: int, most: int) -> Iterator[tuple[int, int]]:
-    """First and last number of so many slices, or more if one would have more than `most` pages."""
     size = max(1, min(most, len(numbers) // tasks))
     for start in range(0, len(numbers), size):
         part = numbers[start : start + size]
@@ -400,7 +399,7 @@ _SAME_EXIT: dict[int, type[MigratorError]] = {
 
 @dataclass
 class Spark:
-    """An open cluster whose executors can work on the job. `connections`: per process; 0: no limit."""
+    """`connections`: per process; 0: no limit."""
 
     cluster: Cluster
     text: JobText

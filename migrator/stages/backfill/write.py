@@ -355,8 +355,6 @@ class PagePath(Protocol):
 
 
 class Puts(Protocol):
-    """Table operations of a path that is the only writer, as ItemStore has them."""
-
     def put(self, items: Sequence[EncodedItem]) -> Receipt: ...
 
 

@@ -112,8 +112,6 @@ def keep_direct(
 def take_names(
     job: str, file: str, names: Mapping[NameKind, str], recorded: SqlIdentity, journal: str
 ) -> None:
-    """Check the job's names against the recorded ones, or record them if there are none. Raises:
-    AnotherJobError."""
     names = {kind: name for kind, name in names.items() if name}
     before = {kind: recorded.names(kind) for kind in names}
     _refuse_other_names(job, file, names, before, journal)

@@ -64,7 +64,7 @@ PageCall: TypeAlias = Callable[[Page], Worked]
 
 
 class RunPages(Protocol):
-    """Works on the pages of a run: in this process, or in a cluster. A context manager."""
+    """Works on the pages of a run, in this process or in a cluster. A context manager."""
 
     def __enter__(self) -> RunPages: ...
 
@@ -161,8 +161,7 @@ class TableWalk(Struct, frozen=True):
     stopped: str
 
     def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        """Yield the results of `work` for each segment's number, in the order of completion. Raises: as
-        in_parallel."""
+        """Yield the results of `work` for each segment's number, as they complete. Raises: as in_parallel."""
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
     def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:

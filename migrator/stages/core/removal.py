@@ -76,7 +76,7 @@ class Undo(OwnItems):
     _lock: Lock = field(default_factory=Lock)
 
     def count(self) -> UndoCounts:
-        """Count the items that a delete would remove, per (entity, item type). `gone` is 0."""
+        """Count the items that a delete would remove; `gone` is 0."""
         return self._all(lambda items: 0)
 
     def delete(self) -> UndoCounts:

@@ -94,7 +94,7 @@ class Owning(Struct, frozen=True):
 
 
 class WayBack(Struct, frozen=True):
-    """State of the rollback of some entities. `hindrances`: why rows cannot be restored from their items."""
+    """`hindrances`: why rows cannot be restored from their items."""
 
     hindrances: Sequence[str]
     status: ReverseStatus

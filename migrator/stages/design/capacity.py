@@ -166,7 +166,6 @@ class _Joining:
         )
 
     def _puts_per_s(self, size: TypeSize) -> float:
-        """Puts per second of the type's items, from changes of its own rows and of embedded ones."""
         writes = self.around.writes
         changed = 0.0
         for fan_out in self.around.fan_outs:

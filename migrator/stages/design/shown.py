@@ -187,7 +187,7 @@ Age = Literal["standing", "verified", "moved"]
 
 @dataclass
 class Counted:
-    """Differences of one kind. `until`: when the last of them may have been found."""
+    """`until`: when the last of them may have been found."""
 
     by_origin: Counter[str] = field(default_factory=Counter)
     until: float = 0.0

@@ -231,7 +231,6 @@ class Sizing:
         self._reads.see(item, sizes)
 
     def _sizes(self, item: Item) -> dict[str, int]:
-        """Bytes of the item in the table (''), and of its entry in each of its indexes."""
         whole = item_bytes(item)
         sizes = {"": whole}
         for index in self._table.indexes:
