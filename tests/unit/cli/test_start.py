@@ -16,6 +16,7 @@ import pytest
 
 from migrator.cli.command_line import Leaf
 from migrator.commands import cutover
+from migrator.dynamodb import embedded
 from migrator.main import cli
 from migrator.mapping.model import evidence
 from tests.outside.test_commands import commands
@@ -81,7 +82,10 @@ def test_status_loads_no_sql_parser_and_no_other_engines(tmp_path: Path) -> None
         f"job: 1\nmapping: {MAPPING}\nsource: {{url: 'sqlite:///{tmp_path}/shop.db'}}\n"
         "target: {endpoint: embedded, region: eu-central-1}\n"
     )
-    packages = loaded(tmp_path, ["status", str(job)])
+    try:
+        packages = loaded(tmp_path, ["status", str(job)])
+    finally:
+        embedded.stop(tmp_path / "embedded")
     assert {"sqlalchemy", "botocore"} <= packages
     assert not packages & {"sqlglot", "prometheus_client", "psycopg", "pymysql", "ministack", "pyspark"}
 
