@@ -43,8 +43,10 @@ _CENT = Decimal("0.01")
 
 
 class Host(Struct, frozen=True):
-    """The machine that runs commands. `cores`: usable by processes. `on_server`: several hosts need the journal
-    on a server.
+    """The machine that runs commands.
+
+    `cores`: usable by processes.
+    `on_server`: several hosts need the journal on a server.
     """
 
     cores: int
@@ -52,8 +54,10 @@ class Host(Struct, frozen=True):
 
 
 class Filling(Struct, frozen=True):
-    """Cost of filling a table. `busiest_units`: of the table or the busiest index. `limit`: what sets
-    `units_per_s`.
+    """Cost of filling a table.
+
+    `busiest_units`: of the table or the busiest index.
+    `limit`: what sets `units_per_s`.
     """
 
     plain_items: int

@@ -34,7 +34,10 @@ _HASHES = 2**32
 
 @dataclass(slots=True)
 class ItemCollection:
-    """Items of one partition key. `items`, `bytes`: extrapolated from the rows read. `seen`: items read;
+    """Items of one partition key.
+
+    `items`, `bytes`: extrapolated from the rows read.
+    `seen`: items read.
     `sampled`: of random rows.
     """
 
@@ -47,7 +50,9 @@ class ItemCollection:
 
 
 class Measured(Struct, frozen=True):
-    """`collections`: their number. `exact`: nothing was left out, and every row was read."""
+    """`collections`: their number.
+    `exact`: nothing was left out, and every row was read.
+    """
 
     entries: int
     bytes: int

@@ -408,7 +408,6 @@ class Checked(Struct, frozen=True, dict=True):
 
     @property
     def read(self) -> tuple[CompiledEntity, ...]:
-        """All entities, also those that only the service writes."""
         return (*self.entities, *self.direct)
 
     def named(self, names: Collection[str]) -> tuple[CompiledEntity, ...]:

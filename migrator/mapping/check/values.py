@@ -46,7 +46,6 @@ def _escaped(sql: str) -> str:
 
 
 def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
-    """A warning of more digits than DynamoDB stores; '' if the text is used."""
     if kind.name != "number" or (kind.precision or 0) <= NUMBER_DIGITS:
         return ""
     if ref is not None and keeps_every_value(ref.filters):
@@ -56,7 +55,6 @@ def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
 
 
 def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
-    """The fault of a list or a map where one text is required, or after a filter of a single value; '' for none."""
     if kind.name not in NESTED:
         return ""
     for used in ref.filters:
@@ -291,6 +289,7 @@ def _given_back(ref: Ref, plan: EntityPlan) -> str:
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
+    """Whether the text can never contain the separator."""
     kind = kind_of(ref.paths[0], plan)
     closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
     if closed and kind is not None:

@@ -49,7 +49,9 @@ class PlannedRevision(Struct, frozen=True):
 
 
 class ChangedPart(Struct, frozen=True):
-    """`before`: '' for a new part; `after`: '' for a removed one."""
+    """`before`: '' for a new part.
+    `after`: '' for a removed one.
+    """
 
     name: str
     before: str
@@ -57,8 +59,8 @@ class ChangedPart(Struct, frozen=True):
 
 
 class TypeDifference(Struct, frozen=True):
-    """`moved`: items get other base keys, and tombstones stay at the old ones. `some`: a condition changed for
-    some rows.
+    """`moved`: items get other base keys, and tombstones stay at the old ones.
+    `some`: a condition changed for some rows.
     """
 
     type: str
@@ -76,7 +78,9 @@ class TypeDifference(Struct, frozen=True):
 
 
 class EntityDifference(Struct, frozen=True):
-    """`rows`: changes of its set of rows. `name`: with @schema, if the mapping reads several."""
+    """`rows`: changes of its set of rows.
+    `name`: with @schema, if the mapping reads several.
+    """
 
     name: str
     written: str

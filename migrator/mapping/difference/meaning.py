@@ -41,7 +41,9 @@ TABLE, ROW_KEY = "table", "row key"
 
 @dataclass(frozen=True)
 class Meant:
-    """`form`: equal for equal meanings; `shown`: as written."""
+    """`form`: equal for equal meanings.
+    `shown`: as written.
+    """
 
     form: str
     shown: str = field(compare=False)
@@ -51,8 +53,9 @@ Parts = Mapping[str, Meant]
 
 
 class EntityMeaning(Struct, frozen=True):
-    """`rows`: the entity's rows, and their identity. `types`: meaning of items by type. `reads`: columns of its
-    items.
+    """`rows`: the entity's rows, and their identity.
+    `types`: meaning of items by type.
+    `reads`: columns of its items.
     """
 
     name: str
@@ -128,7 +131,6 @@ def filter_as_written(used: Filter) -> str:
 
 
 def filter_form(mapping: MappingModel, used: Filter) -> str:
-    """The filter with its context: the map's entries, the separator, the time zone."""
     spec, text = FILTERS[used.name], filter_as_written(used)
     if spec.of_map:
         text = f"{used.name}:{json.dumps(mapping.maps.get(used.args[0], {}), sort_keys=True)}"
@@ -297,10 +299,10 @@ JUDGED = ("p99_ms", "calls_per_s", "redact")
 
 
 class PatternDifference(Struct, frozen=True):
-    """`parts`: changed ones of the pattern itself. `answer_changes`: evidence starts again.
-
-    `loses`: item types that it no longer reaches; `old_loses`: that requests of services with the old
-    revision miss among new items.
+    """`parts`: changed ones of the pattern itself.
+    `answer_changes`: evidence starts again.
+    `loses`: item types that it no longer reaches.
+    `old_loses`: the same for requests of services with the old revision on new items.
     """
 
     name: str

@@ -31,8 +31,8 @@ class ChangeBook(Protocol):
 
 
 class Steps(Struct, frozen=True):
-    """`works`: functions by step, each may run twice. `still`: raises if the mapping's file has changed; called
-    before each step.
+    """`works`: functions by step, each may run twice.
+    `still`: raises if the mapping's file has changed; called before each step.
     """
 
     book: ChangeBook
@@ -86,8 +86,10 @@ def refuse_direct(difference: MappingDifference, direct: Sequence[str]) -> None:
 class Asked(Struct, frozen=True):
     """The mapping's file and the options.
 
-    `own`: the file's revision. `standing`: of that one. `is_left`: the job went back from it. `again`: return
-    to it.
+    `own`: the file's revision.
+    `standing`: of that one.
+    `is_left`: the job went back from it.
+    `again`: return to it.
     """
 
     own: str
@@ -98,8 +100,11 @@ class Asked(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """State in the journal. `newest`: '' for none. `before`: the one before it, '' if unknown. `last`: the last
-    begun change.
+    """State in the journal.
+
+    `newest`: '' for none.
+    `before`: the one before it, '' if unknown.
+    `last`: the last begun change.
     """
 
     newest: str
@@ -206,7 +211,9 @@ def _back(asked: Asked, known: Known) -> ChangeDirection | There:
 
 
 class Verified(Struct, frozen=True):
-    """`confirmed`: rows with differing items, with their keys; `left`: findings by kind."""
+    """`confirmed`: rows with differing items, with their keys.
+    `left`: findings by kind.
+    """
 
     items: int
     confirmed: Mapping[Root, set[ItemKey]]

@@ -174,7 +174,6 @@ def linked(table: TableFacts, list_plan: CollectionPlan) -> dict[str, str] | Non
 
 
 def always(conditions: Sequence[Condition], plan: EntityPlan, but: str = "") -> bool:
-    """Whether the conditions hold for every row, or every row with a value in `but`."""
     return all(_implied(condition, plan, but) for condition in conditions)
 
 
@@ -231,7 +230,8 @@ class Lack(Struct, frozen=True):
 class _Place(Struct, frozen=True):
     """A value of an item.
 
-    `beside`: references whose NULL also leaves it out; `when`: other conditions.
+    `beside`: references whose NULL also leaves it out.
+    `when`: other conditions.
     `typed`: a key of DynamoDB's type, not a text.
     `must`: a NULL in it refuses the row.
     `stored`: it may be in S3.
@@ -265,7 +265,6 @@ def _flag(attribute: str, value: bool, item: Any, _: Contents) -> bool:
 
 
 def given_by_each(scope: RowScope, each: Each) -> Iterator[GivenColumn | Lack]:
-    """Columns of one map of an {each}; the key of a map of them has an empty name."""
     for name, value in each.attributes.items():
         yield from _gives(_Place((name,), value), scope)
     if each.key is not None:
@@ -524,8 +523,9 @@ class ChildList(Struct, frozen=True):
 class DesignInverse(Struct, frozen=True, dict=True):
     """The inverse of an item design.
 
-    `present`: every row has such an item. `of`: the column that alone decides it; `otherwise`: its value
-    without the item.
+    `present`: every row has such an item.
+    `of`: the column that alone decides it.
+    `otherwise`: its value without the item.
     """
 
     plan: EntityPlan
@@ -662,7 +662,6 @@ def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[
 
 
 def stored_columns(table: TableFacts) -> list[Column]:
-    """Written columns: not computed by the mapping or the source, except key columns."""
     return [
         column
         for column in table.columns
@@ -868,7 +867,11 @@ def _no_contents(_: str) -> bytes:
 
 @dataclass
 class Told:
-    """A row's part in one item. `types`: of the items read. `is_whole`: every row has such an item."""
+    """A row's part in one item.
+
+    `types`: of the items read.
+    `is_whole`: every row has such an item.
+    """
 
     row: Row = field(default_factory=dict)
     types: tuple[str, ...] = ()

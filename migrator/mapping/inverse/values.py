@@ -377,7 +377,6 @@ def _epoch(used: Filter, _: Undone, kind: Kind, around: FilterContext, __: bool)
 
 
 def read_epoch(kind: Kind, number: Any, per_s: int = 1) -> date:
-    """The date or timestamp of so many seconds, or parts of one, since 1970 in UTC."""
     try:
         moment = datetime(1970, 1, 1) + timedelta(seconds=1) / per_s * int(number)
     except (OverflowError, TypeError, ArithmeticError):

@@ -62,7 +62,9 @@ def _operation(operation: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Encoder(Struct, frozen=True):
-    """`program`: or why items_for() makes all items. `native`: the program's executor, if installed."""
+    """`program`: or why items_for() makes all items.
+    `native`: the program's executor, if installed.
+    """
 
     entity: CompiledEntity
     program: Program | str

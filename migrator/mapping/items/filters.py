@@ -254,8 +254,8 @@ class FilterSpec(Struct, frozen=True):
     `takes`: kinds (none: every kind).
     `values`: how many.
     `null`: it is called with NULL, for which it returns its argument (otherwise NULL stays NULL).
-    `of_list`: it reduces a list's values to one; `of_array`: also those in one value that is a list, with a
-    whole attribute as result.
+    `of_list`: it reduces a list's values to one.
+    `of_array`: also those in one value that is a list, with a whole attribute as result.
     `nested`: it accepts lists and maps.
     `undecodable`: it accepts values without a form in their kind.
     `of_bytes`: it accepts bytes, which have no text.
@@ -270,8 +270,8 @@ class FilterSpec(Struct, frozen=True):
     `alphabet`.
     `width`: all its texts have the same length ('fixed'), or none is longer than its input ('given').
     `order`: its texts sort as its input does ('kept') or the other way round.
-    `injective`: two values never give one result; `whole`: with such arguments two values of these kinds do
-    not.
+    `injective`: two values never give one result.
+    `whole`: with such arguments two values of these kinds do not.
     `unit`: the bucket of time that its text names ({0} is its argument).
     `cuts`: to which unit it cuts a time, by its arguments.
     `moment`: its text is the whole time, as ISO 8601.
@@ -310,7 +310,6 @@ class FilterSpec(Struct, frozen=True):
 
     @property
     def writes_time(self) -> bool:
-        """Whether its text is a time: a day begins as its moments do."""
         return self.takes == _TIMES and self.gives.name == "text"
 
     @property
@@ -349,7 +348,6 @@ def kind_after(kind: _Kind, ref: Ref) -> _Kind | Kind:
 
 
 def sample_of(used: Filter, *, zone: bool = False) -> str:
-    """A text of a filter with `width` fixed. `zone`: the time has one."""
     value = datetime(2000, 1, 1, tzinfo=UTC if zone else None)
     return str(FILTERS[used.name].make(used.args, PLAIN)(value))
 
@@ -430,7 +428,6 @@ def _shard(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 
 def shard_text(number: int, count: int) -> str:
-    """A shard's number, as wide as the highest one."""
     return f"{number:0{len(str(count - 1))}}"
 
 

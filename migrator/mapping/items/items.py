@@ -427,8 +427,8 @@ def _row(places: RowPlaces, wanted: Dict[str, Decoder], image: Dict[str, Any]) -
 
 @dataclass
 class Reach:
-    """`roots`: with the item keys that they had or have. `steps`: lookups with their start values.
-
+    """`roots`: with the item keys that they had or have.
+    `steps`: lookups with their start values.
     `blind`: entities with old keys that the images lack.
     """
 

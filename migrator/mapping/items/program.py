@@ -92,8 +92,8 @@ class Entry(Struct, frozen=True):
 class Attribute(Struct, frozen=True):
     """Any other attribute, left out if NULL.
 
-    `kept`: a column under its own name. `key`: of an index with this name, with its limit; then it is not
-    empty and has a type.
+    `kept`: a column under its own name.
+    `key`: of an index with this name, with its limit; then it is not empty and has a type.
     """
 
     name: str
@@ -231,8 +231,8 @@ class Program(Struct, frozen=True):
 
     `raw`: places of a row that are read as the server's own text.
     `key_places`: of the row's key.
-    `may_have_maps`: maps outside of lists, which are in no certain order; `names_in_lists`: those of the maps
-    of lists, by type and list.
+    `may_have_maps`: maps outside of lists, which are in no certain order.
+    `names_in_lists`: those of the maps of lists, by type and list.
     """
 
     entity: str
@@ -246,7 +246,6 @@ class Program(Struct, frozen=True):
 
     @property
     def key_place(self) -> int:
-        """The place of a single integer key; else -1."""
         (place, *others) = self.key_places or (-1,)
         return place if place >= 0 and not others and self.columns[place][0] == "integer" else -1
 

@@ -46,7 +46,6 @@ class NotHeldError(NoFormError):
 
 
 def without_advice(error: RowError) -> str:
-    """The reason without advice that only concerns a mapping."""
     return str(error).partition("; write |text")[0]
 
 
@@ -173,6 +172,7 @@ def _float(kind: Kind, raw: Any) -> Decimal:
 
 
 def _single(raw: float) -> Decimal | None:
+    """The shortest decimal that is this 32-bit float; None if the value is not one, such as a sum."""
     if not _is_single(raw, raw):
         return None
     texts = (f"{raw:.{digits}g}" for digits in _SINGLE_DIGITS)

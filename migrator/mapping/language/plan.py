@@ -60,7 +60,8 @@ _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 class Scope:
     """Aliases of one row (the root's or a child's) with their tables, and the requested columns.
 
-    `transformed`: paths from the entity's transform, if any. `faulty`: aliases with a fault.
+    `transformed`: paths from the entity's transform, if any.
+    `faulty`: aliases with a fault.
     """
 
     tables: dict[str, TableFacts]
@@ -69,7 +70,6 @@ class Scope:
     faulty: set[str] = field(default_factory=set)
 
     def want(self, path: str) -> str:
-        """Add the column to the slots; return '' or the path's fault."""
         if path in self.slots:
             return ""
         alias, name = self._split(path)
@@ -429,9 +429,11 @@ def _real(table: TableFacts, name: str) -> str:
 
 
 class Reference(Struct, frozen=True):
-    """A path as written, without its list. `collection`: the list (None: the row itself).
+    """A path as written, without its list.
 
-    `ref`: None for a bare path (when, ttl). `each`: inside an `each` over that list, it means one row.
+    `collection`: the list (None: the row itself).
+    `ref`: None for a bare path (when, ttl).
+    `each`: inside an `each` over that list, it means one row.
     `in_text`: part of a template, or compared as text.
     """
 

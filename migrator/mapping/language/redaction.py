@@ -34,7 +34,9 @@ _Column: TypeAlias = tuple[str | None, str, str]
 
 
 class Redaction(Struct, frozen=True):
-    """`names`: written in some `redact:`. `columns`: behind them."""
+    """`names`: written in some `redact:`.
+    `columns`: behind them.
+    """
 
     names: frozenset[str]
     columns: frozenset[_Column]

@@ -16,8 +16,9 @@ Weight = Literal["misfit", "warning", "advice"]
 
 
 class TypeSize(Struct, frozen=True):
-    """`units`: write units of one put, with all index entries; `index_units`: by index. `near`: items above
-    eight tenths of DynamoDB's limit.
+    """`units`: write units of one put, with all index entries.
+    `index_units`: by index.
+    `near`: items above eight tenths of DynamoDB's limit.
     """
 
     type: str
@@ -64,8 +65,10 @@ class Spread(Struct, frozen=True):
 
 
 class HotKey(Struct, frozen=True):
-    """A partition key as it may be shown. `share`: of all bytes there. `write_units_per_s`: None if no rate is
-    known.
+    """A partition key as it may be shown.
+
+    `share`: of all bytes there.
+    `write_units_per_s`: None if no rate is known.
     """
 
     key: str
@@ -90,8 +93,8 @@ class PlaceSizes(Struct, frozen=True):
 class FanOut(Struct, frozen=True):
     """`roots`: rows of the entity per row of the table, and their `mean`; None with `why` if they were not
     counted.
-
-    `is_root`: the table is the entity's own. `columns`: only their updates rewrite anything (None: all do).
+    `is_root`: the table is the entity's own.
+    `columns`: only their updates rewrite anything (None: all do).
     """
 
     table: str
@@ -104,8 +107,9 @@ class FanOut(Struct, frozen=True):
 
 
 class Rewrite(Struct, frozen=True):
-    """Rewrites by one change of a row of `table`. `roots`: None with `why` if they were not counted.
+    """Rewrites by one change of a row of `table`.
 
+    `roots`: None with `why` if they were not counted.
     `items`, `units`: 99th percentile of such changes; all on average without percentiles.
     """
 
@@ -159,8 +163,12 @@ class Bills(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """Cost of filling the table. `pages`: SELECTs. `hours`: by write units a second. `json_bytes`: of an
-    import's files. `no_import`: why it is impossible.
+    """Cost of filling the table.
+
+    `pages`: SELECTs.
+    `hours`: by write units a second.
+    `json_bytes`: of an import's files.
+    `no_import`: why it is impossible.
     """
 
     rows: int
@@ -177,9 +185,12 @@ class Load(Struct, frozen=True):
 class Way(Struct, frozen=True):
     """One way to fill the table.
 
-    `hours`: at least. `usd`: once, None if unknown.
-    `bound`: the resource that sets the hours. `against`: requirements and drawbacks.
-    `impossible`: why, or ''. `is_open_ended`: the duration of its last part is unknown.
+    `hours`: at least.
+    `usd`: once, None if unknown.
+    `bound`: the resource that sets the hours.
+    `against`: requirements and drawbacks.
+    `impossible`: why, or ''.
+    `is_open_ended`: the duration of its last part is unknown.
     """
 
     name: str
@@ -193,8 +204,10 @@ class Way(Struct, frozen=True):
 
 
 class Capacity(Struct, frozen=True):
-    """Report of `migrator plan` for one design. `exact`: every row was read. `cheapest`, `fastest`: ways to fill
-    it.
+    """Report of `migrator plan` for one design.
+
+    `exact`: every row was read.
+    `cheapest`, `fastest`: ways to fill it.
     """
 
     table: str
@@ -234,8 +247,11 @@ class Capacity(Struct, frozen=True):
 
 
 class PatternCost(Struct, frozen=True):
-    """Reads of one pattern by DynamoDB; None if unknown. `units`: read units a call, on average. `now_per_s`,
-    `all_per_s`: calls by DynamoDB now, and at most.
+    """Reads of one pattern by DynamoDB; None if unknown.
+
+    `units`: read units a call, on average.
+    `now_per_s`: calls a second that DynamoDB answers.
+    `all_per_s`: with every call answered by it.
     """
 
     pattern: str
@@ -247,7 +263,10 @@ class PatternCost(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """`largest`: item collections. `exact`: all rows were read. `prices`: their origin, or `why` they are missing."""
+    """`largest`: item collections.
+    `exact`: all rows were read.
+    `prices`: their origin, or `why` they are missing.
+    """
 
     patterns: Sequence[PatternCost] = ()
     largest: Sequence[PlaceSizes] = ()

@@ -35,10 +35,10 @@ class RowsSeen(Struct, frozen=True):
 
 
 class SourceHealth(Struct, frozen=True):
-    """`version`: with the product's name. `clock_s`: seconds since 1970; None without a server.
-
-    `timeout`: in the server's notation; '0' for none, '' if unknown. `pooling`: kind of a pooler; '' for
-    none.
+    """`version`: with the product's name.
+    `clock_s`: seconds since 1970; None without a server.
+    `timeout`: in the server's notation; '0' for none, '' if unknown.
+    `pooling`: kind of a pooler; '' for none.
     """
 
     version: str
@@ -228,7 +228,8 @@ class Questions(Protocol):
     ) -> list[tuple[Any, ...]]:
         """Rows of a user's statement. `schema`: of tables without one.
 
-        `at_most`: maximum rows, plus one if there are more. `what`: its name in errors.
+        `at_most`: maximum rows, plus one if there are more; the rest stays in the database. `what`: its name
+        in errors.
         """
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
@@ -249,8 +250,8 @@ class Database(Source, Protocol):
 class Receipt(Struct, frozen=True):
     """Result of a write: requests (with retries), stored bytes, write units.
 
-    `unwritten`: rejected keys, each with the reason. `owned_by_other`: keys of foreign items, each with its
-    source or ''.
+    `unwritten`: rejected keys, each with the reason.
+    `owned_by_other`: keys of foreign items, each with its source or ''.
     """
 
     items: int = 0
@@ -276,8 +277,10 @@ class ScanPage(Struct, Generic[Found], frozen=True):
 class QueryPage(Struct, frozen=True):
     """Result of a read.
 
-    `next_start`: where a Query continues (None: it is done). `requests`: with retries. `read_units`: from the
-    endpoint. `dropped`: items that a filter left out after they were read.
+    `next_start`: where a Query continues (None: it is done).
+    `requests`: with retries.
+    `read_units`: from the endpoint.
+    `dropped`: items that a filter left out after they were read.
     """
 
     items: list[Item]
@@ -338,11 +341,12 @@ class ObjectStore(Protocol):
 
 
 class TableState(Struct, frozen=True):
-    """An existing table. `differences`: sentences about differences from the design. `parts`: their parts (key,
-    ttl, index NAME).
+    """An existing table.
 
-    `unlike`: options that differ from the job's. `extra`: global indexes that the mapping does not have.
-    Neither prevents a run.
+    `differences`: sentences about differences from the design.
+    `parts`: their parts (key, ttl, index NAME).
+    `unlike`: options that differ from the job's, which prevent no run.
+    `extra`: global indexes that the mapping does not have, which prevent none either.
     """
 
     table_id: str
@@ -394,7 +398,8 @@ class KeptPhase(Struct, frozen=True):
 class Kept(Struct, frozen=True):
     """State that a fresh journal of one job must not contradict.
 
-    `journal`: id of the full journal. `phases`: of patterns that are, or were, live or complete.
+    `journal`: id of the full journal.
+    `phases`: of patterns that are, or were, live or complete.
     `direct`: entities that the service writes itself, by run `direct_run` (0: none ever).
     """
 
@@ -407,8 +412,10 @@ class Kept(Struct, frozen=True):
 class ControlState(Struct, frozen=True):
     """The control item.
 
-    `ticket`: the highest known. `table_id`: of the table that it was written into, '' if unknown.
-    `jobs`: kept state by job. `version`: counts changes, 0 if none is kept.
+    `ticket`: the highest known.
+    `table_id`: of the table that it was written into, '' if unknown.
+    `jobs`: kept state by job.
+    `version`: counts changes, 0 if none is kept.
     """
 
     ticket: int = 0
@@ -496,8 +503,9 @@ class PartFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Contents of an export. `revision`: digest of mapping, columns and capture of the run.
+    """Contents of an export.
 
+    `revision`: digest of mapping, columns and capture of the run.
     `table`: the parameters of CreateTable, for people; an import takes the mapping's.
     """
 

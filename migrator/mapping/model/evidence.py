@@ -27,8 +27,9 @@ Member: TypeAlias = tuple[str, str]
 
 
 class Route(Struct, frozen=True):
-    """`answers`: the side of a call outside the ramp's share; `in_share`: of one inside. `compares`: whether the
-    other side runs after the answer is out.
+    """`answers`: the side of a call outside the ramp's share.
+    `in_share`: of one inside.
+    `compares`: whether the other side runs after the answer is out.
     """
 
     answers: Side
@@ -199,9 +200,10 @@ class Window(Struct, frozen=True):
 class Sample(Struct, frozen=True):
     """One difference as texts, redacted already.
 
-    `attributes`: of `row` (SQL's) and `item` (the table's), None if missing. `why`: an error's message.
-    `at`: seconds since 1970. `subject`: a stable mark of its row in the pattern; '' if the row's key is
-    unknown.
+    `attributes`: of `row` (SQL's) and `item` (the table's), None if missing.
+    `why`: an error's message.
+    `at`: seconds since 1970.
+    `subject`: a stable mark of its row in the pattern; '' if the row's key is unknown.
     """
 
     pattern: str
@@ -246,8 +248,8 @@ class MovedError(SettingsError):
 
 
 class PatternPhase(Struct, frozen=True):
-    """`version`: number of moves. `since`: seconds of the journal's clock.
-
+    """`version`: 0 before the first move, and higher with each one.
+    `since`: seconds of the journal's clock.
     `fault`: why the journal's phase must not be used (it was edited by hand), and what to do; state and
     version are then the audit's last ones.
     """
@@ -260,8 +262,11 @@ class PatternPhase(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """One line of the audit. `evidence`: lines as JSON text. `override`: against the evidence. `at`: seconds of
-    the journal's clock.
+    """One line of the audit.
+
+    `evidence`: lines as JSON text.
+    `override`: against the evidence.
+    `at`: seconds of the journal's clock.
     """
 
     pattern: str
@@ -322,7 +327,8 @@ Verdict = Literal["ok", "no", "unknown"]
 class Line(Struct, frozen=True):
     """One piece of evidence: the check, its result, and its age in seconds (None: current).
 
-    `name`: one word for programs. `mend`: what to do, '' for nothing.
+    `name`: one word for programs.
+    `mend`: what to do, '' for nothing.
     """
 
     name: str
@@ -355,7 +361,6 @@ class Judgement(Struct, frozen=True):
 
 
 def lines_of(text: str) -> list[Line] | None:
-    """Lines of an audit; None if the text is not from migrator. Ignores fields of a newer migrator."""
     names = set(Line.__struct_fields__)
     try:
         return [
@@ -375,9 +380,12 @@ DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """One difference. `missing`: the table has no item for the row; `unexpected`: SQL has no row.
+    """One difference.
 
-    `attribute`: '' for a whole row, or the order. `row`: SQL's, `item`: the table's.
+    `missing`: the table has no item for the row.
+    `unexpected`: SQL has no row.
+    `attribute`: '' for a whole row, or the order.
+    `row`: SQL's, `item`: the table's.
     `sign`: an identity that is stable while the rest of the row changes: the row's key, and both values; None
     if the key is unknown.
     `key`: of the row; () if an answer has one row at most.

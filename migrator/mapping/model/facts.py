@@ -54,9 +54,12 @@ Alike = Literal["case", "trailing spaces"]
 class Kind:
     """The values of a column, by its declared type.
 
-    `scale`: decimals of a number. `zone`: a timestamp has one. `length`: maximum characters of a text.
+    `scale`: decimals of a number.
+    `zone`: a timestamp has one.
+    `length`: maximum characters of a text.
     `single`: a 32-bit float that the driver returns with 64 bits.
-    `element`: of a list, and of a map without declared names. `fields`: of a map with them.
+    `element`: of a list, and of a map without declared names.
+    `fields`: of a map with them.
     `distinct`: DynamoDB has the list as a set.
     `precision`: maximum digits of a number, or of a second's fraction, if known.
     `read_as`: the type for a cast, if the source's own text is not exact.
@@ -83,7 +86,6 @@ class Kind:
 @dataclass(frozen=True, slots=True)
 class Column:
     """`name` as in a mapping, `real` and `declared` (the type) as in the source.
-
     `sql`: of a computed column, in the mapping's words.
     `alike`: by its collation.
     `widest`: maximum UTF-8 bytes of one character.
@@ -112,8 +114,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """`deferrable`: a transaction may break it until it commits. `proved`: it holds for all rows, not only for
-    new ones.
+    """`deferrable`: a transaction may break it until it commits.
+    `proved`: it holds for all rows, not only for new ones.
     """
 
     columns: tuple[str, ...]
@@ -126,7 +128,8 @@ class ForeignKey:
 class UniqueConflict(Struct, frozen=True):
     """SQLite SQL that is true for a row `gone` if a row `NEW` meets it in a unique index.
 
-    `columns`: real names. `whole`: the index has only columns, and every row.
+    `columns`: real names.
+    `whole`: the index has only columns, and every row.
     """
 
     sql: str
@@ -137,7 +140,6 @@ class UniqueConflict(Struct, frozen=True):
 class TableFacts(Struct, frozen=True):
     """`unique_conflicts`: on SQLite, of unique indexes that conflict for other rows than those of the same
     values.
-
     `doubts`: why keys of `primary_key` and `unique` do not hold for all rows.
     """
 
@@ -168,10 +170,10 @@ NO_TABLE = TableFacts("", "", (_SINGLE,), ("single",))
 
 @dataclass(frozen=True)
 class SchemaFacts:
-    """`tables`: by written name, with schema.table for other schemas. `schemas`: all existing ones.
-
-    `left_out`: by real name, tables that are unreadable or not the application's, and why. `unread`:
-    unreadable ones with foreign keys, without columns.
+    """`tables`: by written name, with schema.table for other schemas.
+    `schemas`: all existing ones.
+    `left_out`: by real name, tables that are unreadable or not the application's, and why.
+    `unread`: unreadable ones with foreign keys, without columns.
     `loosely_typed`: times and UUIDs are texts, so two texts may be one value.
     """
 
@@ -207,7 +209,11 @@ class SchemaFacts:
 
 
 class Slot(Struct, frozen=True):
-    """A column of a row tree. `alias`: a join's, '' for the row itself. `path`: its name in a mapping."""
+    """A column of a row tree.
+
+    `alias`: a join's, '' for the row itself.
+    `path`: its name in a mapping.
+    """
 
     path: str
     alias: str
@@ -233,8 +239,8 @@ class JoinPlan(Struct, frozen=True):
 
 
 class CollectionPlan(Struct, frozen=True):
-    """`link`: (child's real column, root's real column), of a climb (row's, its parent's). `column`: the
-    aggregate's.
+    """`link`: (child's real column, root's real column), of a climb (row's, its parent's).
+    `column`: the aggregate's.
     """
 
     collection: Collection

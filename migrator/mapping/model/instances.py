@@ -24,10 +24,13 @@ InstanceMode = Literal["outbox", "strict", ""]
 class Instance(Struct, frozen=True):
     """One process of a service.
 
-    `version`: the service's own; `migrator`: this package's. `revision`: of its mapping; `installation`: of
-    capture. `id`, `since`, `alive_at` (last heartbeat): from the journal, in seconds of its clock.
-    `sees`: processes that this one can see by their numbers; `born`: its own start, so that another can
-    detect its end.
+    `version`: the service's own.
+    `migrator`: this package's version.
+    `revision`: of its mapping.
+    `installation`: of capture.
+    `id`, `since`, `alive_at`: from the journal; its last heartbeat in seconds of the journal's clock.
+    `sees`: processes that this one can see by their numbers.
+    `born`: its own start, so that another can detect its end.
     """
 
     service: str
@@ -55,7 +58,11 @@ class Instance(Struct, frozen=True):
 
 
 class ServiceRegistry(Struct, frozen=True):
-    """Instances of a job, the oldest first. `now_s`: journal time. `gone_s`: timeout of heartbeats."""
+    """Instances of a job, the oldest first.
+
+    `now_s`: journal time.
+    `gone_s`: timeout of heartbeats.
+    """
 
     known: tuple[Instance, ...]
     now_s: float
@@ -143,9 +150,10 @@ class MarkedColumns(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """`digest`: of the mapping and the columns that it reads; `mapping`: of the mapping alone.
-
-    `answers`: digests by pattern. `marked`: columns of marks by table; None if unknown.
+    """`digest`: of the mapping and the columns that it reads.
+    `mapping`: of the mapping alone.
+    `answers`: digests by pattern.
+    `marked`: columns of marks by table; None if unknown.
     `meaning`: equal if the same items are made from the same columns, in any wording; '' if unknown.
     """
 
@@ -192,8 +200,9 @@ class Answered(Struct, frozen=True):
 
 
 class Newest(Struct, frozen=True):
-    """The revision of the job's writers. `since`: seconds of the journal's clock, 0 of the first one.
+    """The revision of the job's writers.
 
+    `since`: seconds of the journal's clock, 0 of the first one.
     `runs_before`: the highest run number then; earlier results are useless if an older revision became the
     newest again.
     `answers`: by pattern; comparisons before an answer's `since` do not count.
@@ -222,8 +231,8 @@ _BEATS_A_SILENCE = 6
 
 
 class Lifetimes(Struct, frozen=True):
-    """`request_s`: maximum time of one request, from its signature to its effect. `silent_s`: without a
-    heartbeat for so long a writer sends nothing more.
+    """`request_s`: maximum time of one request, from its signature to its effect.
+    `silent_s`: without a heartbeat for so long a writer sends nothing more.
     """
 
     request_s: float = 60.0
@@ -268,8 +277,8 @@ UNITS: dict[ProcessKind, str] = {"backfill": "rows", "relay": "changes"}
 class Throttle(Struct, frozen=True):
     """The user's limit for all backfills and relays of a job.
 
-    `max_write_units`: per second and process; None: the limit of the job or the command line. `who`, `since`:
-    who set it last, and when.
+    `max_write_units`: per second and process; None: the limit of the job or the command line.
+    `who`, `since`: who set it last, and when.
     """
 
     paused: bool = False
@@ -286,9 +295,11 @@ AS_SET = Throttle()
 class Advance(Struct, frozen=True):
     """Progress of a process.
 
-    `done`, `left`: as in ProcessState. `signs`: grows with each finished unit of work, even a failed one.
-    `trouble`: the retried work. `items`, `write_units`: written since it began. `lag_s`: of the oldest
-    waiting mark.
+    `done`, `left`: as in ProcessState.
+    `signs`: grows with each finished unit of work, even a failed one.
+    `trouble`: the retried work.
+    `items`, `write_units`: written since it began.
+    `lag_s`: of the oldest waiting mark.
     """
 
     done: int = 0
@@ -315,11 +326,15 @@ class WorkMinute(Struct, frozen=True):
 class ProcessState(Struct, frozen=True):
     """One process of a command at its last heartbeat.
 
-    `done`: rows or marks since it began; `left`: waiting ones.
-    `rate`: recently done per second. `fall`: recent decrease of `left` per second, below 0 if it grew.
+    `done`: rows or marks since it began.
+    `left`: waiting ones.
+    `rate`: recently done per second.
+    `fall`: recent decrease of `left` per second, below 0 if it grew.
     `silent_s`: time since it last finished a unit of work.
-    `held`: why it waits on purpose. `trouble`: what it retries.
-    `sees`, `born`: as an Instance's. `id`, `since`, `alive_at`: from the journal, in its clock's seconds.
+    `held`: why it waits on purpose.
+    `trouble`: what it retries.
+    `sees`, `born`: as an Instance's.
+    `id`, `since`, `alive_at`: from the journal, in its clock's seconds.
     """
 
     kind: ProcessKind
@@ -396,7 +411,9 @@ are removed. '': done."""
 
 
 class RevisionChange(Struct, frozen=True):
-    """`before`, `after`: revisions of the mapping. `goes_back`: to one that the job had left."""
+    """`before`, `after`: revisions of the mapping.
+    `goes_back`: to one that the job had left.
+    """
 
     number: int
     before: str

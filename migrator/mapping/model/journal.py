@@ -82,7 +82,8 @@ class Finding(Struct, frozen=True):
 
     Each of these may be '':
     `source_key`: the row.
-    `item_key`: the item's key as JSON text; `item_type`: its type.
+    `item_key`: the item's key as JSON text.
+    `item_type`: its type.
     `owner`: the row that has the item's key, as in `_src`.
     `reason`: for people; programs must not parse it.
     """

@@ -185,9 +185,9 @@ SLOT_MEND = "run `migrator capture install`, which begins again, then `migrator 
 
 class SlotLag(Struct, frozen=True):
     """`slot`: '' if the server keeps its log by age.
-
-    `bytes_behind`: not copied yet. `bytes_kept`: by the server. `bytes_left`: before the slot is lost, None
-    without a limit.
+    `bytes_behind`: not copied yet.
+    `bytes_kept`: by the server.
+    `bytes_left`: before the slot is lost, None without a limit.
     `seconds`: since the moment up to which all is copied.
     `lost`: why changes may be missing, or ''.
     `keeps_s`: how long the log is kept, copied or not; None without a limit, or for a slot.
@@ -239,10 +239,10 @@ def _size(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MarksState:
-    """`oldest_age_s`: of the oldest ripe mark, 0 if none waits. `failed`: marks put back.
-
-    `rows`: named by the marks, of more than MARKS_COUNTED at least; None if nothing counted them. `slot`: of
-    a captured log.
+    """`oldest_age_s`: of the oldest ripe mark, 0 if none waits.
+    `failed`: marks put back.
+    `rows`: named by the marks, of more than MARKS_COUNTED at least; None if nothing counted them.
+    `slot`: of a captured log.
     """
 
     waiting: int = 0
@@ -314,8 +314,11 @@ class TriedMarks(Marks, Protocol):
 
 
 class KeptMark(Struct, frozen=True):
-    """A change that a journal keeps. `before`, `after`: images as text. `changed_at`: reporter's clock, seconds
-    since 1970. `ready_in_s`: delay before it may be taken.
+    """A change that a journal keeps.
+
+    `before`, `after`: images as text.
+    `changed_at`: reporter's clock, seconds since 1970.
+    `ready_in_s`: delay before it may be taken.
     """
 
     table: str
@@ -367,8 +370,10 @@ kept_changed: a service changed attributes of its own since they were read; no c
 
 
 class Outcome(NamedTuple):
-    """Result of one conditional write. `owner`: `_src` of the other row's item or tombstone. `ticket`: of the
-    item in the way, 0 for none.
+    """Result of one conditional write.
+
+    `owner`: `_src` of the other row's item or tombstone.
+    `ticket`: of the item in the way, 0 for none.
     """
 
     item: EncodedItem
@@ -487,7 +492,8 @@ class Writer(Struct, frozen=True):
     """A process that writes items.
 
     `since`: start of its oldest work in progress, `alive_at`: last heartbeat, in seconds of the journal's
-    clock. `fenced`: asked to stop.
+    clock.
+    `fenced`: asked to stop.
     """
 
     id: str
@@ -529,10 +535,12 @@ class ActivityCounts(Struct, frozen=True):
 
     `tables`: by requested names; without those that the engine does not count.
     `whole`: of all tables that triggers capture, by marks; None without capture.
-    `source`: what counts, in words. `blind`: why the engine does not count by table.
+    `source`: what counts, in words.
+    `blind`: why the engine does not count by table.
     `open`: transactions with writes, by the engine's id, with their table ('' if unknown); None without the
     right to see them, which `unseen` names.
-    `who`: their user and program. `may_write`: roles by table, if everybody may read them.
+    `who`: their user and program.
+    `may_write`: roles by table, if everybody may read them.
     """
 
     tables: Mapping[str, str]
@@ -598,8 +606,10 @@ class Shard(Struct, frozen=True):
 
 
 class StreamState(Struct, frozen=True):
-    """A table's stream. `arn`: '' if it never had one; it changes with a new table, or a disabled and enabled
-    stream. `view`: which images records contain.
+    """A table's stream.
+
+    `arn`: '' if it never had one; it changes with a new table, or a disabled and enabled stream.
+    `view`: which images records contain.
     """
 
     arn: str
@@ -613,8 +623,8 @@ class StreamRecord:
     """One change of one item. Images identify rows, and are never applied: the item may be newer (see
     docs/decisions/0029-streams.md).
 
-    `created_at`: whole seconds since 1970 by the service's clock. `old_wired`, `new_wired`: images in
-    DynamoDB's own form, in which sets differ from lists.
+    `created_at`: whole seconds since 1970 by the service's clock.
+    `old_wired`, `new_wired`: images in DynamoDB's own form, in which sets differ from lists.
     """
 
     sequence: str
@@ -813,7 +823,8 @@ class WaitingRow(Struct, frozen=True):
     """A row that is checked again.
 
     `due_at`: journal time; for `gone`, the one that all shards must have passed.
-    `looks`: how often that was so, without an item. `tries`: how often it waited for the same reason.
+    `looks`: how often that was so, without an item.
+    `tries`: how often it waited for the same reason.
     `why`: in words, without values.
     """
 
@@ -893,8 +904,8 @@ class RowDifference(Struct, frozen=True):
 class Unkept(Struct, frozen=True):
     """Attributes that no row keeps, with the number of their items, by (item type, attribute).
 
-    `extra`: that rows do not make, so no column has them. `forms`: with another type or value than the same
-    row makes, such as a set in place of a list.
+    `extra`: that rows do not make, so no column has them.
+    `forms`: with another type or value than the same row makes, such as a set in place of a list.
     """
 
     extra: Mapping[tuple[str, str], int] = {}
@@ -905,8 +916,10 @@ class Unkept(Struct, frozen=True):
 
 
 class RowsVerified(Struct, frozen=True):
-    """`counts`: by table and kind. `differences`: the first ones. `is_cut`: too many differ, the rest was not
-    compared. `unkept`: attributes that are lost when items are made from these rows.
+    """`counts`: by table and kind.
+    `differences`: the first ones.
+    `is_cut`: too many differ, the rest was not compared.
+    `unkept`: attributes that are lost when items are made from these rows.
     """
 
     rows: Mapping[str, int]

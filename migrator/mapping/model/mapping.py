@@ -105,7 +105,10 @@ class Condition(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """A reference in its place. `at`: the mapping's words that lead to it; `collection`: of an `each` around it;
+    """A reference in its place.
+
+    `at`: the mapping's words that lead to it.
+    `collection`: of an `each` around it.
     `in_text`: part of a template.
     """
 
@@ -209,8 +212,10 @@ class Part(Struct, frozen=True):
 
 
 class CompareRules(Struct, frozen=True):
-    """Ignored differences of two values. `tolerance`: of numbers. `normalise`: steps applied to both values
-    before.
+    """Ignored differences of two values.
+
+    `tolerance`: of numbers.
+    `normalise`: steps applied to both values before.
     """
 
     ignore: frozenset[str] = frozenset()
@@ -243,7 +248,8 @@ class Pattern(Struct, frozen=True):
     `atomic`: items of one row are written together.
     `schema`: the parameter that names the SQL schema.
     `redact`: attributes and parameters that are never shown.
-    `p99_ms`: latency budget of DynamoDB's answers. `calls_per_s`: the expected rate.
+    `p99_ms`: latency budget of DynamoDB's answers.
+    `calls_per_s`: the expected rate.
     """
 
     name: str
@@ -336,8 +342,8 @@ class IndexEntry(Struct, frozen=True):
 class Expiry(Struct, frozen=True):
     """The expiry time of an item: a path to a timestamp, plus days.
 
-    `per_s`: units per second of a whole number (1, or 1000). `zero`: the meaning of 0; '' for a moment like
-    any other.
+    `per_s`: units per second of a whole number (1, or 1000).
+    `zero`: the meaning of 0; '' for a moment like any other.
     """
 
     path: str
@@ -379,10 +385,10 @@ class Computed(Struct, frozen=True):
 
 
 class Entity(Struct, frozen=True):
-    """`name`: the mapping's, with @schema if it reads several. `transform`: module:function.
-
-    `changes`: (table, its columns that name the root row) of tables behind a view. `version`: among
-    `attributes`.
+    """`name`: the mapping's, with @schema if it reads several.
+    `transform`: module:function.
+    `changes`: (table, its columns that name the root row) of tables behind a view.
+    `version`: among `attributes`.
     `table`: '' for a single entity: one row that always exists, with collections of all rows of their tables.
     """
 
@@ -424,7 +430,9 @@ class DocumentTable(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole mapping file. `revision`: a digest of its meaning: two equal revisions make equal items.
+    """A whole mapping file.
+
+    `revision`: a digest of its meaning: two equal revisions make equal items.
     `documents`: the old tables of a DynamoDB source.
     """
 

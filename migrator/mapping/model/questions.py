@@ -24,7 +24,8 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "prefix", "is null", "is not nu
 class Statement(Struct, frozen=True):
     """One recorded statement.
 
-    `calls`: in total, or per second if a rate is given. `times`: occurrences with other constants or spacing.
+    `calls`: in total, or per second if a rate is given.
+    `times`: occurrences with other constants or spacing.
     `per_s`: calls per second, None if unknown.
     `words`, `who`, `p99_ms`: question, author and latency budget in a team's list.
     `line`: in a file of SQL, else 0.
@@ -42,8 +43,8 @@ class Statement(Struct, frozen=True):
 
 
 class QuestionCondition(Struct, frozen=True):
-    """`params`: none for a constant `value`. `then`: of a comparison of rows, (a, b) < (?, ?), the further
-    columns, each with a parameter.
+    """`params`: none for a constant `value`.
+    `then`: of a comparison of rows, (a, b) < (?, ?), the further columns, each with a parameter.
     """
 
     path: Path
@@ -118,8 +119,9 @@ TableColumn = tuple[str, str]
 
 
 class OrderTerm(Struct, frozen=True):
-    """One term of an ORDER BY. `is_column`: one column, except for `filters`: functions that the mapping has as
-    filters.
+    """One term of an ORDER BY.
+
+    `is_column`: one column, except for `filters`: functions that the mapping has as filters.
     """
 
     sql: str
@@ -132,8 +134,10 @@ class OrderTerm(Struct, frozen=True):
 class Clauses(Struct, frozen=True):
     """Names in the clauses of a statement of any shape.
 
-    `equal`: columns with one value in all rows. `groups`: a HAVING without a column. `limit`: a number, :name
-    or ''. `once`: tables that are named once.
+    `equal`: columns with one value in all rows.
+    `groups`: a HAVING without a column.
+    `limit`: a number, :name or ''.
+    `once`: tables that are named once.
     """
 
     filters: tuple[TableColumn, ...] = ()
@@ -320,9 +324,10 @@ class NumberSpan(Struct, frozen=True):
 class Figures(Struct, frozen=True):
     """Measurements of a source.
 
-    `totals`: maximum by table, column and grouping columns. `fan_out`: maximum rows of one parent, by table
-    and columns.
-    `exact`: counted tables, the others are estimated. `filled`: nullable columns without NULL.
+    `totals`: maximum by table, column and grouping columns.
+    `fan_out`: maximum rows of one parent, by table and columns.
+    `exact`: counted tables, the others are estimated.
+    `filled`: nullable columns without NULL.
     """
 
     rows: Dict[str, int] = {}
@@ -340,7 +345,9 @@ class Figures(Struct, frozen=True):
 class Wanted(Struct, frozen=True):
     """Measurements that a design needs.
 
-    `spans`: columns by table. `totals`: (table, column, grouping columns). `fan_out`: (table, columns).
+    `spans`: columns by table.
+    `totals`: (table, column, grouping columns).
+    `fan_out`: (table, columns).
     `filled`: nullable columns by table.
     """
 

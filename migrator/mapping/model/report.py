@@ -23,7 +23,9 @@ Found = Literal[
 
 
 class Verdict(Struct, frozen=True):
-    """`reasons`: one sentence each. `command`: the next one to run."""
+    """`reasons`: one sentence each.
+    `command`: the next one to run.
+    """
 
     standing: Standing
     title: str
@@ -45,7 +47,9 @@ class Cell(Struct, frozen=True):
 
 
 class ShownDifference(Struct, frozen=True):
-    """`at`: seconds since 1970, 0 if unknown. `cells`: empty if no values are known."""
+    """`at`: seconds since 1970, 0 if unknown.
+    `cells`: empty if no values are known.
+    """
 
     group: str
     at: float = 0.0
@@ -57,10 +61,12 @@ class ShownDifference(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Differences of one kind. `where`: a pattern or an entity. `cause`: '' if unknown.
+    """Differences of one kind.
 
-    `count`: of all, of which `differences` are some. `rows`: of a pattern, rows in `differences` (0: unknown,
-    or a run found them row by row).
+    `where`: a pattern or an entity.
+    `cause`: '' if unknown.
+    `count`: of all, of which `differences` are some.
+    `rows`: of a pattern, rows in `differences` (0: unknown, or a run found them row by row).
     `before_move`, `before_verify`: found before the pattern's last move, or before the last verify, which
     found nothing; they no longer block.
     `until`: when answers last showed it, seconds since 1970 or 0.
@@ -232,7 +238,9 @@ class Facet(Struct, frozen=True):
 
 
 class SampleItem(Struct, frozen=True):
-    """`key`: of the view that it is shown in. `attributes`: the others, with redacted ones as marks."""
+    """`key`: of the view that it is shown in.
+    `attributes`: the others, with redacted ones as marks.
+    """
 
     type: str
     key: Mapping[str, str]
@@ -283,7 +291,11 @@ class RunReport(Struct, frozen=True):
 
 
 class InstanceReport(Struct, frozen=True):
-    """An instance of a service. `fits`: its mapping is the job's. `silent`: it did not deregister."""
+    """An instance of a service.
+
+    `fits`: its mapping is the job's.
+    `silent`: it did not deregister.
+    """
 
     service: str
     where: str
@@ -308,7 +320,8 @@ class LagReport(Struct, frozen=True):
 
 
 class ReportModel(Struct, frozen=True):
-    """`made_at`: seconds since 1970 by the journal's clock. `since_s`: how far back comparisons are counted.
+    """`made_at`: seconds since 1970 by the journal's clock.
+    `since_s`: how far back comparisons are counted.
     `notes`: missing parts, and why.
     """
 
@@ -372,8 +385,9 @@ FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control
 class LookedItem(Struct, frozen=True):
     """One base key, with texts that may be shown.
 
-    `row`: of `entity`, '' if unknown. `at`: the key of the collection's index. `reason`: verify's words, ''
-    if cells show it.
+    `row`: of `entity`, '' if unknown.
+    `at`: the key of the collection's index.
+    `reason`: verify's words, '' if cells show it.
     """
 
     state: LookState
@@ -387,7 +401,9 @@ class LookedItem(Struct, frozen=True):
 
 
 class ExampleItem(Struct, frozen=True):
-    """`key`: as it may be shown; `base_key`: as it is."""
+    """`key`: as it may be shown.
+    `base_key`: as it is.
+    """
 
     type: str
     entity: str
@@ -399,8 +415,9 @@ class ExampleItem(Struct, frozen=True):
 class LookReport(Struct, frozen=True):
     """An item collection of the table (`index` '') or an index, as it may be shown.
 
-    `refused`: rows that may belong to it and make no item. `is_cut`: more items are stored. `notes`: unread
-    parts, and why.
+    `refused`: rows that may belong to it and make no item.
+    `is_cut`: more items are stored.
+    `notes`: unread parts, and why.
     """
 
     job: str

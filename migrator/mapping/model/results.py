@@ -114,10 +114,11 @@ class StoredRead(Struct, frozen=True):
 
 
 class VerifyResult(Struct, frozen=True):
-    """`scanned`: items of the table. `findings`: by kind. Totals that could not be compared, and why.
-
-    `not_proven`: tables with rows that this user may not see, and why. With a `sample` only its rows were
-    compared, neither the table nor totals.
+    """`scanned`: items of the table.
+    `findings`: by kind.
+    `not_compared`: totals without a comparison, and why.
+    `not_proven`: tables with rows that this user may not see, and why.
+    `sample`: only its rows were compared, neither the table nor totals.
     """
 
     run: Run
@@ -161,9 +162,12 @@ class UndoCounts:
 
 @dataclass(frozen=True)
 class RowTraces:
-    """Traces of a row to forget. `is_there`: in the source.
+    """Traces of a row to forget.
 
-    `waiting`: marks for a relay; `hopeless`: ids of failed ones. `items`: live ones.
+    `is_there`: in the source.
+    `waiting`: marks for a relay.
+    `hopeless`: ids of failed ones.
+    `items`: live ones.
     `kept`: in the journal, by kind; `page_bounds` there stay.
     `seen_s`, `ticket`: the journal's time after source and marks were read, and the highest ticket before.
     """
@@ -184,8 +188,9 @@ class RowTraces:
 
 
 class Forgotten(Struct, frozen=True):
-    """Removed traces by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
+    """Removed traces by kind.
 
+    `young`: tombstones that must stay for `ripe_in_s` seconds.
     `is_late`: a writer still writes a row read before its deletion, or the row has come back: the needed
     traces stay.
     """
@@ -203,8 +208,8 @@ class Forgotten(Struct, frozen=True):
 class PartAnswer(Struct, frozen=True):
     """One part of an answer from both sides, in the order of `part.attributes`.
 
-    `several`: more than one came for a part with `one: true`, which is also a difference. `compared`:
-    attributes in the order of `diffs`' rows.
+    `several`: more than one came for a part with `one: true`, which is also a difference.
+    `compared`: attributes in the order of `diffs`' rows.
     """
 
     part: Part
@@ -226,8 +231,9 @@ class Took(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """A pattern's answer from both sides, with its costs.
 
-    `read_units`: by the sizes of items; `reported_units`: from the endpoint, or 0. `dropped`: items that a
-    filter left out after they were read.
+    `read_units`: by the sizes of items.
+    `reported_units`: from the endpoint, or 0.
+    `dropped`: items that a filter left out after they were read.
     """
 
     pattern: Pattern
@@ -253,7 +259,8 @@ class Refreshed:
 
     `collisions`: roots that want a key of another row.
     `apart`: findings of roots with too many items to be written together.
-    `tickets`: of the last read of each root. `findings`: of all three, when the refresh is done.
+    `tickets`: of the last read of each root.
+    `findings`: of all three, when the refresh is done.
     """
 
     roots: int = 0
@@ -293,8 +300,9 @@ class Hidden(Struct, frozen=True):
 
 
 class Example(Struct, frozen=True):
-    """One difference with the parameters that show it. `compared`: attributes of `diff`'s rows.
+    """One difference with the parameters that show it.
 
+    `compared`: attributes of `diff`'s rows.
     `diff`: None for an error, `why` is its message.
     """
 
@@ -306,14 +314,17 @@ class Example(Struct, frozen=True):
 
 @dataclass
 class PatternReplay:
-    """Result of replaying one pattern. `origins`: sources of parameters, in words.
+    """Result of replaying one pattern.
 
-    `kinds`: samples by optional parameters that were set. `absent`: for keys that do not exist. `empty`:
-    without an answer on both sides.
-    `found`: differences, of which one sample may have many. `examples`: a few of each.
+    `origins`: sources of parameters, in words.
+    `kinds`: samples by optional parameters that were set.
+    `absent`: for keys that do not exist.
+    `empty`: without an answer on both sides.
+    `found`: differences, of which one sample may have many.
+    `examples`: a few of each.
     `failed`: those of `different` with an error on one side, by optional parameters.
-    `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
-    samples than wanted.
+    `histograms`: latencies as text (see stages/patterns/latencies.py).
+    `missing_why`: why there are fewer samples than wanted.
     """
 
     pattern: Pattern
@@ -335,8 +346,8 @@ class PatternReplay:
 
 
 class ReplayResult(Struct, frozen=True):
-    """`control`: SQL was compared with SQL. `lag_s`: age of the oldest pending change when differences were
-    counted.
+    """`control`: SQL was compared with SQL.
+    `lag_s`: age of the oldest pending change when differences were counted.
     """
 
     patterns: Sequence[PatternReplay]
@@ -362,8 +373,11 @@ class ReplayResult(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """Result of trying a proposed mapping on some rows. `apart`: why patterns were not tried. `refused`: rows
-    without items, by entity. `missing`: why nothing was tried, or ''.
+    """Result of trying a proposed mapping on some rows.
+
+    `apart`: why patterns were not tried.
+    `refused`: rows without items, by entity.
+    `missing`: why nothing was tried, or ''.
     """
 
     replays: Mapping[str, PatternReplay] = {}

@@ -107,8 +107,9 @@ class Index(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TableDesign:
-    """The DynamoDB table of a mapping. `ttl`: attribute in epoch seconds.
+    """The DynamoDB table of a mapping.
 
+    `ttl`: attribute in epoch seconds.
     `kept`: attributes that services set themselves and no column has; our writes leave them.
     """
 

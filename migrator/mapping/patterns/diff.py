@@ -36,7 +36,6 @@ class Normalised(Struct, frozen=True):
 def ruled(
     attributes: Sequence[str], rows: Sequence[Row], items: Sequence[Row], rules: CompareRules
 ) -> Normalised:
-    """Apply the rules to both sides; an item's number within the tolerance is replaced by the row's."""
     places = [place for place, name in enumerate(attributes) if name not in rules.ignore]
     kept = tuple(attributes[place] for place in places)
     steps = [_steps(rules.normalise.get(name, ())) for name in kept]

@@ -80,7 +80,6 @@ def matching_keys(mapping: Mapping, wanted: Sequence[Template], index: Index) ->
 
 
 def key_forms(pattern: Pattern) -> tuple[Template, ...]:
-    """The queried partition key, with the first of the copies of an item, any of which a get may read."""
     star = pattern.star
     if star is None or pattern.operation == "query":
         return pattern.key
@@ -148,7 +147,6 @@ def forms_of(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -
 
 
 def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
-    """Whether the templates agree in literals, formats and filters; names may differ."""
     return all(
         form is None or _form(template) == _form(form)
         for template, form in zip(templates, stored, strict=False)
@@ -214,7 +212,11 @@ Role = Literal["equal", "low", "high", "bucket"]
 
 
 class ParamSource(Struct, frozen=True):
-    """A row's value that gives the parameter. `place`: the index in `ref.paths`. `unit`: length of a bucket."""
+    """A row's value that gives the parameter.
+
+    `place`: the index in `ref.paths`.
+    `unit`: length of a bucket.
+    """
 
     ref: Ref
     role: Role = "equal"

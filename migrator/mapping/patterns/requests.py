@@ -410,6 +410,7 @@ def _can_be(pattern: Pattern, test: KeyTest, most: int) -> bool:
 
 
 def _is_set(pattern: Pattern, attribute: str, bounds: Sequence[Expression], values: Sequence[Any]) -> bool:
+    """Whether all bounds have their parameters. Raises: SettingsError if only one of two is set."""
     if None not in values:
         return True
     if any(value is not None and [*paths_in([bound])] for bound, value in zip(bounds, values, strict=True)):
@@ -516,10 +517,13 @@ Start = Item | None
 
 
 class Cursor(Struct, frozen=True):
-    """The state of a read page by page. `given`: items or rows on earlier pages.
+    """The state of a read page by page.
 
-    `asked`: a digest of the parameters. `begun_at`: seconds since 1970, of the first page. `starts`: of the
-    table's partitions. `row`: a digest of SQL's last row.
+    `given`: items or rows on earlier pages.
+    `asked`: a digest of the parameters.
+    `begun_at`: seconds since 1970, of the first page.
+    `starts`: of the table's partitions.
+    `row`: a digest of SQL's last row.
     """
 
     pattern: str
