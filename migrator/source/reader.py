@@ -429,6 +429,7 @@ class SqlSource(SqlTotals):
 
     @property
     def _fetched(self) -> _Fetched:
+        """Inside a service's transaction, rows come as its connection returns them."""
         return _as_usual if self._is_inside else engine_of(self.dialect).connecting.fetched
 
     def _page(

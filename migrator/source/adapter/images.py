@@ -57,7 +57,6 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def returned(self) -> list[int]:
-        """Positions of the key's columns in the returned rows; empty if not all are returned."""
         returned = self.write.returned
         if returned == ("*",):
             returned = tuple(self.fold(name) for name in self.table.columns if name not in self.table.hidden)
@@ -217,6 +216,7 @@ def _test(name: str) -> str:
 
 @contextmanager
 def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
+    """Within the block, set the settings that images need, never longer than the transaction."""
     settings = ", ".join(f"current_setting('{name}')" for name in names)
     before = dict(zip(names, driver.rows(driver.sql(f"SELECT {settings}"))[0], strict=True))
     _set(driver, {name: (TEXTS | _WHOLE)[name] for name in names})

@@ -221,6 +221,7 @@ class StatementOutcome(Struct, frozen=True):
         return keys
 
     def _is_known(self, count: int | None, before: State, after: State) -> bool:
+        """Whether all changed rows were found; False if the statement used another table. Raises: UnmarkedError."""
         statement = self.statement
         if count is None or count <= self._at_most(before, after):
             return True
@@ -333,8 +334,9 @@ def compared(
 
 @dataclass
 class TransactionState:
-    """Changes of one transaction. `begun_at`: start of its first change, in the clock's seconds.
+    """Changes of one transaction.
 
+    `begun_at`: start of its first change, in the clock's seconds.
     `changed`: for writing items at the commit.
     `failed_in`: number of open savepoints when a mark could not be left.
     """

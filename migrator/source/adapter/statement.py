@@ -132,6 +132,7 @@ class StatementValue(Struct, frozen=True):
     many: bool = False
 
     def of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Any:
+        """Raises: UnmarkedError if the parameters do not contain it."""
         return self.value if self.place is None else parameter(parameters, self.place)
 
     def each_of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | None:

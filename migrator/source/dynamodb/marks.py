@@ -236,7 +236,7 @@ class StreamMarks:
             self._drain(self._drain_asked_at, SETTLE_S)
 
     def _drain(self, asked_at: float, settle_s: float) -> None:
-        """Wait until every shard has passed this moment, those of other readers included.
+        """Copy until every shard has passed this moment, those of other readers included.
 
         Their progress reaches the journal within seconds; a dead reader's shards are claimed when its lease
         ends.

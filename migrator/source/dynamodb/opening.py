@@ -240,7 +240,8 @@ _DENIED = (
 
 
 class StreamActivity(Struct, frozen=True):
-    """`real`: table names in the AWS account. `marks`: pending ones, by table.
+    """`real`: table names in the AWS account.
+    `marks`: pending ones, by table.
 
     DynamoDB keeps no transaction open, and does not report who writes.
     """
@@ -275,6 +276,7 @@ class StreamActivity(Struct, frozen=True):
         return +(Counter(self.marks()) + unread)
 
     def _ahead(self, tables: Sequence[str]) -> dict[str, _Ahead]:
+        """Raises: SourceError if a stream is missing or was replaced."""
         try:
             ahead = {name: _ahead_of(self.stream_of(name)) for name in tables}
             for _ in range(_CALLS):
@@ -312,7 +314,11 @@ class StreamActivity(Struct, frozen=True):
 
 
 class AwsCalls(Struct, frozen=True):
-    """Lines for `aws`. `options`: region and profile, each after a space. `endpoint`: None is AWS."""
+    """Lines for `aws`.
+
+    `options`: region and profile, each after a space.
+    `endpoint`: None is AWS.
+    """
 
     options: str = ""
     endpoint: Callable[[], str | None] = lambda: None

@@ -200,6 +200,7 @@ class StreamReader:
         self._valid_until, self._renew_at = asked_at + self.lease_s, asked_at + self.lease_s / 3
 
     def _check(self, shard: str) -> None:
+        """Raises: StoppedError if another reader may have the shard."""
         if self._renew_at <= self.clock() < self._valid_until:
             self._renew()
         if shard not in self._held or self.clock() >= self._valid_until:

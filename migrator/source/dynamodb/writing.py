@@ -50,6 +50,7 @@ class OldDocuments(Struct, frozen=True):
         return keys
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        """Marks equal to a relay's from the stream's records. A change's present document is read here."""
         keys: dict[str, list[WiredItem]] = defaultdict(list)
         for change in changes:
             keys[change.table].append(change.before[0])

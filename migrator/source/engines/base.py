@@ -377,7 +377,8 @@ class Server(Struct, frozen=True):
     `expected`: the estimated rows of a statement.
     `hides_rows`: policies may hide rows from a user.
     `recorded`: None if the server records no statements.
-    `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: the right they need.
+    `strains`: SELECTs of 'load' and 'replica lag'.
+    `strains_need`: the right they need.
     """
 
     health: str
@@ -588,11 +589,15 @@ class Errors(Struct, frozen=True):
 class Engine(Struct, frozen=True):
     """One kind of database.
 
-    `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
+    `name`: of SQLAlchemy's dialect.
+    `also`: other names for it.
+    `title`: for messages.
     `is_file`: a file, not a server: one writer at a time, without schemas, replica, login and `granting`.
-    `queries`: of its catalogue. All engines have `definitions`: (name, text) of functions and views;
-    `changing_triggers`: names of triggers that may change what is written to the table :name in :schema;
-    those with user-defined functions `routines`: why the value of :name in :schema may change over time.
+    `queries`: of its catalogue, by these names and others:
+    - definitions: (name, text) of functions and views
+    - changing_triggers: names of triggers that may change what is written to the table :name in :schema
+    - routines (of engines with user-defined functions): why the value of :name in :schema may change over
+    time
     `functions`: those of its SQL that a mapping may not call, or whose value depends on more than the row.
     """
 

@@ -55,8 +55,8 @@ _SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
 
 
 class Kinds(Struct, frozen=True, dict=True):
-    """`engine`: its package, with a rule for each type in types.toml. `unlisted`: the kind for a name, upper
-    case, without a rule.
+    """`engine`: its package, with a rule for each type in types.toml.
+    `unlisted`: the kind for a name, upper case, without a rule.
     """
 
     engine: str

@@ -59,7 +59,6 @@ def engine_for_scheme(scheme: str) -> DatabaseEngine | None:
 
 
 def extra_for(url: str) -> tuple[str, str] | None:
-    """The extra that a source's URL needs, and its module; None if it needs none, or for an unknown engine."""
     engine = engine_for_scheme(url.partition(":")[0])
     return None if engine is None else engine.connecting.extra
 

@@ -31,7 +31,11 @@ class Trigger(Struct, frozen=True):
 
 
 class ExistingTrigger(Struct, frozen=True):
-    """A trigger of ours in the source. `text`: its body. `calls`: the statement that drops what it calls."""
+    """A trigger of ours in the source.
+
+    `text`: its body.
+    `calls`: the statement that drops what it calls.
+    """
 
     table: str
     name: str

@@ -109,8 +109,8 @@ def of_the_source(connection: Connection) -> None:
 
 
 class Reading:
-    """`place`: the database's name in messages. `retry`: for a server that was reachable before.
-
+    """`place`: the database's name in messages.
+    `retry`: for a server that was reachable before.
     `admit`: checks each connection before it is read from, and raises if it must not be.
     """
 

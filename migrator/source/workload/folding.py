@@ -19,8 +19,8 @@ _OF_ROWS = {"expressions", "from_", "joins", "where", "kind"}
 
 
 class FoldedStatement(Struct, frozen=True):
-    """`asks_existence`: it only tests whether a row exists. `conditional`: tables from a condition, never
-    returned.
+    """`asks_existence`: it only tests whether a row exists.
+    `conditional`: tables from a condition, never returned.
     """
 
     select: exp.Query

@@ -354,7 +354,9 @@ _RULE = re.compile(r"[\s|:-]+")
 
 
 class Listed(Struct, frozen=True):
-    """`statements`: questions given as SQL; `in_words`: the others."""
+    """`statements`: questions given as SQL.
+    `in_words`: the others.
+    """
 
     statements: list[Statement]
     in_words: list[Unserved]

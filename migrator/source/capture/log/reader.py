@@ -61,8 +61,10 @@ class Changed(Struct, frozen=True):
 
 
 class Passed(Struct, frozen=True):
-    """Everything before `position` was received. `at`: commit time there. `is_asked`: a process waits until it
-    is stored.
+    """Everything before `position` was received.
+
+    `at`: commit time there.
+    `is_asked`: a process waits until it is stored.
     """
 
     position: Any
@@ -349,8 +351,8 @@ class LogMarks(SqlMarks):
     """SqlMarks of a source with a log, which is copied before marks are taken, and to its end before they are
     counted.
 
-    `wait`: a pause, which raises Interrupted if the command is to end. `is_over`: whether no relay needs to
-    read.
+    `wait`: a pause, which raises Interrupted if the command is to end.
+    `is_over`: whether no relay needs to read.
     """
 
     def __init__(
@@ -373,6 +375,7 @@ class LogMarks(SqlMarks):
         self._drained_at = float("-inf")
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
+        """Raises: LostRecordsError if the log misses changes."""
         self._drain_where_asked()
         # First: after a failure here, taken marks would wait for the end of their lease.
         now = self._clock()

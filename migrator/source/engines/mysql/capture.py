@@ -532,6 +532,7 @@ def _decode(_: Connection, __: dict[int, int]) -> Decode:
 
 
 def _moment(seconds: str) -> datetime | str:
+    """The value of a TIMESTAMP; 0 seconds is the server's zero date, which the driver leaves as text."""
     number = Decimal(seconds)
     if not number:
         return "0000-00-00 00:00:00" + seconds[1:]

@@ -160,7 +160,9 @@ class _Rows(MySQLResult):  # type: ignore[misc]
 
 
 class _Packets:
-    """`data`: received bytes from `position` on; `text`: the same as Latin-1."""
+    """`data`: received bytes from `position` on.
+    `text`: the same as Latin-1.
+    """
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver

@@ -813,7 +813,7 @@ def _begin_writing(connection: Connection) -> None:
 
 
 def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
-    """SQLite has no statement timeout, but calls its progress handler regularly."""
+    """Abort long statements: SQLite has no statement timeout, but calls its progress handler regularly."""
 
     def watch(connection: _TimedConnection, _: object) -> None:
         connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)

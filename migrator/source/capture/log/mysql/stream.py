@@ -321,7 +321,9 @@ _BLIND = "{}"
 
 
 class BinlogChanges:
-    """`reader`: its name in our row. `home`: the database of our tables."""
+    """`reader`: its name in our row.
+    `home`: the database of our tables.
+    """
 
     waits = False
 
@@ -484,7 +486,9 @@ class BinlogChanges:
 
 @dataclass
 class _Transaction:
-    """`xid`: of an XA transaction, whose `marks` wait for its commit. `is_within`: its end is a separate event."""
+    """`xid`: of an XA transaction, whose `marks` wait for its commit.
+    `is_within`: its end is a separate event.
+    """
 
     gtid: GtidSet = field(default_factory=GtidSet)
     at: float = 0.0

@@ -218,6 +218,7 @@ class SlotCapture(LogCapture):
         }
 
     def _drop_slot(self, step: Step) -> None:
+        """Raises: SettingsError if a relay keeps reading it."""
         self._marks.leave()
         end = time.monotonic() + _RELEASE_S
         while (pid := self._reader_pid()) is not None:

@@ -38,7 +38,10 @@ EPOCH_S = 946_684_800
 
 
 class Begin(Struct, frozen=True):
-    """`commit_lsn`: of the commit record. `at`: commit time, seconds since 1970. `xid`: without its epoch."""
+    """`commit_lsn`: of the commit record.
+    `at`: commit time, seconds since 1970.
+    `xid`: without its epoch.
+    """
 
     commit_lsn: int
     at: float
@@ -294,8 +297,10 @@ class Data(Struct, frozen=True):
 
 
 class Keepalive(Struct, frozen=True):
-    """The log up to `lsn` was sent. `at`: server time, seconds since 1970. `wants_reply`: the server expects a
-    heartbeat.
+    """The log up to `lsn` was sent.
+
+    `at`: server time, seconds since 1970.
+    `wants_reply`: the server expects a heartbeat.
     """
 
     lsn: int
