@@ -244,7 +244,7 @@ class DynamoTableAdmin:
         )
 
     def existing(self, design: TableDesign) -> str:
-        """Raises: TargetError unless a fitting table exists."""
+        """The existing table's id. Raises: TargetError unless it fits the design."""
         state, name = self.state(design), design.name
         if state is None:
             raise TargetError(f"table {name} not found; run `migrator table create` with this job file")
@@ -372,6 +372,7 @@ class DynamoTableAdmin:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
+        """Return options that still differ, possible on an emulator only. Raises: TargetError on AWS."""
         only = replace(design, ttl=None)
         for operation, request in later_requests(only, options):
             with self._unspoken(operation):

@@ -333,7 +333,9 @@ class BrokenFrameError(Exception):
 
 
 class Received(Struct, frozen=True):
-    """`headers`: names in lower case. `ends`: the connection cannot be used again."""
+    """`headers`: names in lower case.
+    `ends`: the connection cannot be used again.
+    """
 
     status: int
     headers: Mapping[str, str]

@@ -43,8 +43,10 @@ EMBEDDED, DYNOXIDE = "embedded", "dynoxide"
 
 
 class AssumedRole(Struct, frozen=True):
-    """A role to assume. `life_s`: of credentials, at least 900 s on AWS. `policy`: session policy, which narrows
-    the role's rights; '' for none.
+    """A role to assume.
+
+    `life_s`: of credentials, at least 900 s on AWS.
+    `policy`: session policy, which narrows the role's rights; '' for none.
     """
 
     arn: str

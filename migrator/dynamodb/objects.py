@@ -78,7 +78,6 @@ class S3Objects(Forked):
         return sizes
 
     def probe(self, *, write: bool) -> list[ActionProbe]:
-        """Probe listing and reading; with `write` also put and delete, under a random name."""
         name = f"migrator-doctor-{secrets.token_hex(8)}"
         listed = _probed("ListBucket", lambda: self._send("list_objects_v2", Prefix=self.prefix, MaxKeys=1))
         read = _probed("GetObject", lambda: self._ask("head_object", name))
@@ -258,8 +257,11 @@ LOG_GROUP = "/aws-dynamodb/imports"
 
 
 class DynamoImports:
-    """Imports by boto3. `request`: ImportTable's parameters without the token. `logs`: client of CloudWatch
-    Logs. `prefix`: of file names in the bucket, not in the manifest.
+    """Imports by boto3.
+
+    `request`: ImportTable's parameters without the token.
+    `logs`: client of CloudWatch Logs.
+    `prefix`: of file names in the bucket, not in the manifest.
     """
 
     def __init__(

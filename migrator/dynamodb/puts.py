@@ -53,8 +53,7 @@ class ConditionalWrite(Protocol):
 
     def request(self) -> Mapping[str, Any]: ...
 
-    def refused(self, error: ClientError) -> list[Outcome] | None:
-        """The items' outcomes if their conditions failed; None for any other error."""
+    def refused(self, error: ClientError) -> list[Outcome] | None: ...
 
 
 class Put(Struct, frozen=True):
@@ -151,8 +150,11 @@ def _codes(error: ClientError) -> list[str]:
 
 
 class FirstTries:
-    """Concurrent first tries of many writes. `answered`: numbers of settled writes. `refused`: outcomes of
-    failed conditions. `failed`: errors of the others.
+    """Concurrent first tries of many writes.
+
+    `answered`: numbers of settled writes.
+    `refused`: outcomes of failed conditions.
+    `failed`: errors of the others.
 
     Respects the write limit: while it has no room for the next write, answers are read.
     """
@@ -250,8 +252,8 @@ _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Pauses(Struct, frozen=True):
-    """`before_s`: seconds until a numbered request may be sent, or is to be asked for again; 0: now. `wait`:
-    sleep, if no answer is pending.
+    """`before_s`: seconds until a numbered request may be sent, or is to be asked for again; 0: now.
+    `wait`: sleep, if no answer is pending.
     """
 
     before_s: Callable[[int], float]

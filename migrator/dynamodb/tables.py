@@ -45,7 +45,10 @@ _THROTTLED = (
 
 
 class DescribedIndex(Struct, frozen=True):
-    """`key`: attribute names. `whole`: contains all attributes of an item. `is_local`: supports consistent reads."""
+    """`key`: attribute names.
+    `whole`: contains all attributes of an item.
+    `is_local`: supports consistent reads.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -54,7 +57,9 @@ class DescribedIndex(Struct, frozen=True):
 
 
 class DescribedTable(Struct, frozen=True):
-    """`key`: each attribute with its type (S, N or B). `items`, `bytes`: up to six hours old."""
+    """`key`: each attribute with its type (S, N or B).
+    `items`, `bytes`: up to six hours old.
+    """
 
     id: str
     key: Mapping[str, str]
@@ -64,7 +69,9 @@ class DescribedTable(Struct, frozen=True):
 
 
 class ReadPage(Struct, frozen=True):
-    """`count`: items read, if only counts were requested. `next_start`: None on the last page."""
+    """`count`: items read, if only counts were requested.
+    `next_start`: None on the last page.
+    """
 
     items: Sequence[WiredItem]
     count: int

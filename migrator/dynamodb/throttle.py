@@ -57,7 +57,7 @@ class _Meter:
 
 class WriteLimit:
     """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads. None: no
-    limit yet.
+    limit until `change` sets one.
 
     A bucket that fills at the rate paces the requests; the window, which counts running requests at twice
     their estimate, keeps the bound. A single request larger than the window's limit passes only if nothing
