@@ -295,7 +295,6 @@ def _put_into(dialect: str, table: Table) -> Insert:
 
 
 def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]]) -> Insert:
-    """INSERT that updates an existing row by `changes`, given the row to be inserted."""
     if dialect == "mysql":
         insertion = mysql.insert(table)
         return insertion.on_duplicate_key_update(changes(insertion.inserted))
@@ -439,7 +438,8 @@ class Database:
     """Transactions on the journal's tables. Thread-safe.
 
     `where`: the URL, or a server's engine with transactions that write, and whose statements each see all
-    earlier commits. `retry`: for a server that is busy, or became unreachable.
+    earlier commits.
+    `retry`: for a server that is busy, or became unreachable.
     """
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:

@@ -42,8 +42,11 @@ _log = get_logger("lease")
 
 
 class Holder(Struct, frozen=True):
-    """A process that holds a lease. `sees`, `born`: as an Instance's. `nonce`: of one lease. `doing`: for
-    `is_doing`.
+    """A process that holds a lease.
+
+    `sees`, `born`: as an Instance's.
+    `nonce`: of one lease.
+    `doing`: for `is_doing`.
     """
 
     host: str
@@ -126,6 +129,7 @@ class RunLease:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command resumes")
 
     def _acquire(self) -> None:
+        """Raises: SettingsError if a live run holds it."""
         before = self.clock()
         with self.journal.database.begin() as connection:
             held, now = LEASES.lock(connection, self.job), seconds(connection)
@@ -258,8 +262,9 @@ _NO_SHARE = Share("", "")
 class _KnownProcess(Struct, frozen=True):
     """A process at its last heartbeat.
 
-    `state`: None if `status` does not list it. `since`: when it took its share. `has_left`: it ended at
-    `alive_at`.
+    `state`: None if `status` does not list it.
+    `since`: when it took its share.
+    `has_left`: it ended at `alive_at`.
     """
 
     holder: Holder

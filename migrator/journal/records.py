@@ -23,7 +23,8 @@ class KeptRecords(Struct, Generic[Value], frozen=True, dict=True):
     """Records of one kind, by scope (a job, or a table's id) and id. Methods with a connection are part of a
     transaction.
 
-    `form`: the type of values for msgspec. `time`: the field that the column `alive_at` repeats.
+    `form`: the type of values for msgspec.
+    `time`: the field that the column `alive_at` repeats.
     """
 
     kind: str

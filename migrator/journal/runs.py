@@ -411,7 +411,6 @@ class SqlJournal(InDatabase):
 
     @reading
     def waiting_pages(self, connection: Connection, run: Run, entity: str, limit: int) -> list[int]:
-        """The first numbers of pages that are neither done nor left open, claimed or not."""
         columns = schema.page.c
         here = (columns.run_id == run.id, columns.entity == entity, columns.done_at.is_(None))
         is_left = and_(page_claim.c.who.is_not(None), page_claim.c.leased_until.is_(None))
