@@ -222,7 +222,9 @@ def _switch(on: bool) -> str:
 
 
 class IndexChanges(Struct, frozen=True):
-    """`under_way`: indexes that DynamoDB is creating or removing. `cannot`: by index, why it cannot be altered."""
+    """`under_way`: indexes that DynamoDB is creating or removing.
+    `cannot`: by index, why it cannot be altered.
+    """
 
     add: tuple[Index, ...]
     remove: tuple[str, ...]

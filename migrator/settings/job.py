@@ -41,7 +41,6 @@ def no_switch(value: Any) -> Any:
 
 
 def duration_s(value: Any) -> Any:
-    """The seconds of a duration in text; other values stay, since a number is seconds."""
     return seconds_of(value) if isinstance(value, str) else no_switch(value)
 
 
@@ -136,7 +135,6 @@ class DocumentSettings(Settings):
 
     @property
     def real_names(self) -> dict[str, str]:
-        """Each table's name in the AWS account, by its name in the mapping."""
         return dict(self.tables) if isinstance(self.tables, dict) else {name: name for name in self.tables}
 
     @property
@@ -193,12 +191,10 @@ class SourceSettings(Settings):
             raise ValueError(f"{what}; leave one of the two out")
 
     def connections(self, wanted: int, *, apart: int = 1) -> int:
-        """How many of `wanted` connections reads may use, next to `apart` other pools."""
         limit = self.max_connections
         return wanted if limit is None else max(1, min(wanted, limit - apart * self._part(limit)))
 
     def connections_apart(self, wanted: int, *, at_least: int = 1) -> int:
-        """How many of `wanted` connections each pool other than the reads' may use."""
         limit = self.max_connections
         return wanted if limit is None else max(at_least, min(wanted, self._part(limit)))
 
@@ -400,7 +396,6 @@ class TargetSettings(Settings):
     session_name: _SessionName | None = None
 
     def prefix_for(self, table: str) -> str:
-        """Prefix of objects' names. `table`: its name."""
         return f"{table}/" if self.prefix is None else self.prefix
 
 
@@ -462,7 +457,6 @@ class Job:
 
     @property
     def pools_apart(self) -> int:
-        """Number of pools that share the source's connection limit with the reads' pool."""
         return 2 if self.journal == IN_SOURCE else 1
 
     def with_sessions(self, sessions: int | None) -> Job:
@@ -626,7 +620,6 @@ def _filled(
     document: Document,
     faults: list[Fault],
 ) -> Any:
-    """`value` with its variables replaced; an unset one is a fault at its line."""
     if isinstance(value, dict):
         return {name: _filled(item, (*path, name), environ, document, faults) for name, item in value.items()}
     if isinstance(value, list):

@@ -189,7 +189,8 @@ class SqlRole(Struct, frozen=True):
     `does`: its commands or service.
     `rows`: it reads the tables that items are made of.
     `asks`: it reads the tables in the SQL of access patterns.
-    `ticket`, `mark`: on our tables; `installs`: it creates them, and triggers.
+    `ticket`, `mark`: on our tables.
+    `installs`: it creates them, and triggers.
     `looks`: it checks that triggers exist.
     `counts`: it reads the total number of marks.
     `writes`: it makes rows from items.
