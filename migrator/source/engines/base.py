@@ -596,8 +596,7 @@ class Engine(Struct, frozen=True):
     `queries`: of its catalogue, by these names and others:
     - definitions: (name, text) of functions and views
     - changing_triggers: names of triggers that may change what is written to the table :name in :schema
-    - routines (of engines with user-defined functions): why the value of :name in :schema may change over
-    time
+    - routines (with user-defined functions): why the value of :name in :schema may change over time
     `functions`: those of its SQL that a mapping may not call, or whose value depends on more than the row.
     """
 
