@@ -1,5 +1,4 @@
-"""How benches measure: alternating ways in one run, medians, peak memory in a separate process; and tables of
-it."""
+"""How benches measure: alternating ways in one run, medians, peak memory in a separate process; and tables of it."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class InTurn:
 
 @dataclass(frozen=True)
 class Alone:
-    """A way in a separate process. `cpu_us` and `us`: per item, without the process's start; `peak_mb`: with
-    it."""
+    """A way in a separate process. `cpu_us` and `us`: per item, without the process's start; `peak_mb`: with it."""
 
     items: int
     cpu_us: float

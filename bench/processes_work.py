@@ -1,5 +1,4 @@
-"""A measured process of a run: opens everything, reports that it is ready, and processes pages once told to
-start.
+"""A measured process of a run: opens everything, reports that it is ready, and processes pages once told to start.
 
 `python -m bench.processes_work KIND SOURCE JOURNAL ENDPOINT [join]` begins a run and ends it, or joins the
 active one. Its last line is its cost, as JSON.

@@ -41,8 +41,7 @@ def recording() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def replay(endpoint: str, requests: Sequence[bytes]) -> None:
-    """Send them on one connection, each after the previous answer; only the end of an answer is looked
-    for."""
+    """Send them on one connection, each after the previous answer; only the end of an answer is looked for."""
     where = urlsplit(endpoint)
     with socket.create_connection((str(where.hostname), where.port or 80)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,5 +1,4 @@
-"""An endpoint that answers every DynamoDB write at once and keeps nothing, which leaves the sender's own
-cost."""
+"""An endpoint that answers every DynamoDB write at once and keeps nothing, which leaves the sender's own cost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An endpoint that keeps items in memory and answers BatchWriteItem, BatchGetItem and Scan with prepared
-pages.
+"""An endpoint that keeps items in memory and answers BatchWriteItem, BatchGetItem and Scan with prepared pages.
 
 Its own operation `Answered` returns the number of requests by operation. It is a separate process, so that a
 bench measures the reader's CPU. Attributes come in another order than sent, as DynamoDB guarantees none.

@@ -1,5 +1,4 @@
-"""Cost of capture for a service: the time of a pgbench transaction with triggers, with the log, and with
-neither."""
+"""Cost of capture for a service: the time of a pgbench transaction with triggers, with the log, and with neither."""
 
 from __future__ import annotations
 

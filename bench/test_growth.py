@@ -1,5 +1,4 @@
-"""How CPU per item and peak memory of a backfill grow with a table: each size in a separate process, into a
-sink.
+"""How CPU per item and peak memory of a backfill grow with a table: each size in a separate process, into a sink.
 
 MIGRATOR_TEST_SIZES=100000,10000000 sets other sizes. The naive script takes up to NAIVE_AT_MOST rows: its
 cost per item is the same at any size.

@@ -65,8 +65,7 @@ def written(endpoint: str) -> list[tuple[str, int, float]]:
 
 
 def lags_s(changes: list[tuple[int, int, float]], writes: list[tuple[str, int, float]]) -> list[float]:
-    """Seconds from each change until its row was written in that or a later state; infinite if it never
-    was."""
+    """Seconds from each change until its row was written in that or a later state; infinite if it never was."""
     of_key: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for key, number, at in writes:
         of_key[key].append((number, at))

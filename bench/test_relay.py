@@ -44,8 +44,7 @@ entities:
 
 @dataclass(frozen=True)
 class Load:
-    """`change`: the statement for a database's URL, which leaves a mark per changed row; run `times`
-    times."""
+    """`change`: the statement for a database's URL, which leaves a mark per changed row; run `times` times."""
 
     mapping: str
     change: Callable[[str], str]

@@ -1,5 +1,4 @@
-"""Items per second into the embedded server, against the same requests sent raw: the difference is ours to
-reduce."""
+"""Items per second into the embedded server, against the same requests sent raw: the difference is ours to reduce."""
 
 from __future__ import annotations
 

@@ -141,8 +141,7 @@ def _words(line: str) -> str:
 
 
 def _base() -> str:
-    """Where this branch left main on the server; one commit back if it is that commit, or without a
-    server."""
+    """Where this branch left main on the server; one commit back if it is that commit, or without a server."""
     merged = _git("merge-base", "HEAD", "origin/main").strip()
     return (
         merged

@@ -1,5 +1,4 @@
-"""The shop's service on a generated module: a customer's questions, and, on the module for the time after, an
-order.
+"""The shop's service on a generated module: a customer's questions, and, on the module for the time after, an order.
 
     migrator export JOB --as python|boto3 --out modules
     SHOP_MODULE=app_table PYTHONPATH=modules python docker/shop/after.py    # later: app_table_after

@@ -127,8 +127,7 @@ class Story:
         return next(word for word in self.answer("local").split() if word.startswith("http://"))
 
     def reported(self, page: str) -> list[str]:
-        """Reasons of the verdict of the report, which is written as a page. Raises: Failed if it is not
-        clean."""
+        """Reasons of the verdict of the report, which is written as a page. Raises: Failed if it is not clean."""
         file = self.home / "report.json"
         say(f"migrator report {self.job} --out {page} --json >{file}")
         *told, report = self.answer("report", self.job, "--out", page, "--json").splitlines()

@@ -324,8 +324,7 @@ def flag(name: str, help_text: str, dest: str | None = None) -> Callable[[Any], 
 
 
 def option(spec: str, help_text: str, dest: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-    """An option with a value. `spec`: its name, and the value's in help: `--region NAME`. `dest`: as
-    flag()."""
+    """An option with a value. `spec`: its name, and the value's in help: `--region NAME`. `dest`: as flag()."""
     name, _, metavar = spec.partition(" ")
     names = (name, dest) if dest else (name,)
     return click.option(*names, metavar=metavar or None, help=help_text, **settings)

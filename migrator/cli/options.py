@@ -1,5 +1,4 @@
-"""Shared by commands: consoles, signals, how keys are given and shown, the refusal of another table's
-journal."""
+"""Shared by commands: consoles, signals, how keys are given and shown, the refusal of another table's journal."""
 
 from __future__ import annotations
 
@@ -269,8 +268,7 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuse a command if its journal does not belong to the table; else it receives the job with the
-    journal.
+    """Refuse a command if its journal does not belong to the table; else it receives the job with the journal.
 
     `applies`: whether the passed options need the check.
     `older`: also refuse a journal that went back.

@@ -186,8 +186,7 @@ class MoveMark(Struct, frozen=True):
 
 
 class Columns(Struct, frozen=True):
-    """One figure over time, each span a column of `column` width. `most`: the highest, which sets the
-    scale."""
+    """One figure over time, each span a column of `column` width. `most`: the highest, which sets the scale."""
 
     name: str
     width: float
@@ -237,8 +236,7 @@ class Tick(Struct, frozen=True):
 
 
 class Curves(Struct, frozen=True):
-    """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards,
-    logarithmic."""
+    """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards, logarithmic."""
 
     width: float
     height: float

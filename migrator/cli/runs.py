@@ -93,8 +93,7 @@ def print_instances(service_registry: ServiceRegistry, revision: str | None) -> 
 
 
 def refuse_living(service_registry: ServiceRegistry) -> None:
-    """Raises: SettingsError, naming them, if live instances have a next write that would fail or leave no
-    mark."""
+    """Raises: SettingsError, naming them, if live instances have a next write that would fail or leave no mark."""
     if living := service_registry.marking:
         named = "\n".join(f"  {instance_label(instance)}" for instance in living)
         what = f"{amount(len(living), 'service instance')} running, with changes captured by it or by triggers:\n{named}"

@@ -1,5 +1,4 @@
-"""Results as text: tables that are never cut, short results as JSON, faults, findings, costs, capture
-scripts."""
+"""Results as text: tables that are never cut, short results as JSON, faults, findings, costs, capture scripts."""
 
 from __future__ import annotations
 
@@ -93,8 +92,7 @@ class FittedTable(Table):
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], **look: Any) -> FittedTable:
-    """Column names that end in a blank mark numbers. Cells are text, never markup. `look`: as rich's
-    Table."""
+    """Column names that end in a blank mark numbers. Cells are text, never markup. `look`: as rich's Table."""
     table = FittedTable(box=None, pad_edge=False, **look)
     for name in columns:
         table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left")

@@ -1,5 +1,4 @@
-"""Surroundings of a running backfill or relay: its pace, presence in the journal, metrics and health over
-HTTP."""
+"""Surroundings of a running backfill or relay: its pace, presence in the journal, metrics and health over HTTP."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The commands under Cut over as click sees them: `cutover` and `reverse`, patterns moved to DynamoDB and
-back."""
+"""The commands under Cut over as click sees them: `cutover` and `reverse`, patterns moved to DynamoDB and back."""
 
 from __future__ import annotations
 

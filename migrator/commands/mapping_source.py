@@ -1,5 +1,4 @@
-"""`migrator mapping` with a source: the mapping against its schema, a row's items, and columns that items
-restore."""
+"""`migrator mapping` with a source: the mapping against its schema, a row's items, and columns that items restore."""
 
 from __future__ import annotations
 

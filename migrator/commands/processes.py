@@ -292,8 +292,7 @@ class JoinedProcess(Struct, frozen=True):
         return self.call(name)
 
     def until_over(self) -> None:
-        """Work on pages until the run is over. Raises: as the stage; StoppedError if the run was cut
-        short."""
+        """Work on pages until the run is over. Raises: as the stage; StoppedError if the run was cut short."""
         self.stage.join(
             self.run, self.entities, partial(runs.is_over, self.session.journal, self.lease, self.identity)
         )

@@ -149,8 +149,7 @@ class BackOptions(Struct, frozen=True):
     drops: bool
 
     def need_stopped(self, names: Collection[str]) -> None:
-        """Confirm that services have stopped, which the journal cannot know of those that write only
-        DynamoDB.
+        """Confirm that services have stopped, which the journal cannot know of those that write only DynamoDB.
 
         Raises: RefusedError; SettingsError without a terminal.
         """

@@ -60,7 +60,8 @@ class ProcessStanding(Struct, frozen=True):
 
 
 def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> ProcessStanding:
-    """`is_dead`: ended, as this machine knows. A slow process does something; a stalled one only has work."""
+    """`is_dead`: ended, as this machine knows. A slow process makes progress; a stalled one has work and
+    makes none."""
     heard_s = now_s - process.alive_at
     if is_dead:
         return ProcessStanding(process, "dead", f"{_ended(process, now_s)}; start it again")

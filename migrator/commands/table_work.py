@@ -386,8 +386,7 @@ def change(job: Path, form: str | None, dry_run: bool, yes: bool, as_json: bool)
 def _changed(
     session: JobSession, job: Job, mapping: MappingModel, target: Target, planned: IndexChanges, *, yes: bool
 ) -> tuple[str, ...]:
-    """Add missing indexes, then remove and return the others; an interrupted command continues when
-    repeated."""
+    """Add missing indexes, then remove and return the others; an interrupted command continues when repeated."""
     admin, design = target.admin, target.design
     revision = (planned.remove and known_revision(job)) or mapping.revision
     if planned.remove:

@@ -234,8 +234,7 @@ def _marked(
     captured: Installation,
     options: Mapping[str, Any],
 ) -> bool:
-    """Return whether rows were marked by --repair: those that differ, and those of open findings of live
-    change."""
+    """Return whether rows were marked by --repair: those that differ, and those of open findings of live change."""
     if not options["repair"]:
         _tell_next(session, result, of_another(captured, session.job.name))
         return False

@@ -1,8 +1,7 @@
 """Page of the designs in mappings/designs, for the site; run as a program, it writes
 mappings/designs/README.md.
 
-Items and requests are made by the product; answers are those of the golden files, which tests check on both
-sides.
+Items and requests are made by the product; answers are those of the golden files, which tests check on both sides.
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ def listed() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """By design, an HTML page of its table and indexes with items of the example rows, as in `migrator
-    plan`."""
+    """By design, an HTML page of its table and indexes with items of the example rows, as in `migrator plan`."""
     environment = environment_of_pages()
     style = Markup(part_of_page(environment, "report.css"))
     template = environment.from_string(_PICTURE)

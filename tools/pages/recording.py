@@ -1,5 +1,4 @@
-"""Makes docs/images/demo.svg: the commands that move the example shop, with their output, typed one after the
-other.
+"""Makes docs/images/demo.svg: the commands that move the example shop, with their output, typed one after the other.
 
     python -m tools.pages.recording
 

@@ -53,8 +53,7 @@ def pages_of(folder: str) -> Iterator[str]:
 
 
 def _linked(name: str, text: str) -> list[str]:
-    """Files of the repository that the page links to. Links to missing files are left for Sphinx to
-    report."""
+    """Files of the repository that the page links to. Links to missing files are left for Sphinx to report."""
     linked = (_file(name, link[1]) for link in _LINK.finditer(text))
     return [file for file in linked if not file.startswith("..")]
 
@@ -64,8 +63,7 @@ def _place(name: str) -> str:
 
 
 def _for_the_site(name: str, text: str) -> str:
-    """The page in Sphinx's syntax; the front page lists all others, and a folder's README.md those of its
-    folder."""
+    """The page in Sphinx's syntax; the front page lists all others, and a folder's README.md those of its folder."""
     text = _ANCHOR.sub(r"(\1)=", text)
     if name not in (FRONT, CONTENTS) and name.endswith("/README.md"):
         folder = Path(name).parent

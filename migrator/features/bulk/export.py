@@ -207,8 +207,7 @@ class Publication(Struct, frozen=True):
                 yield self._current(entity, decompress(data).splitlines(keepends=True))
 
     def _current(self, entity: CompiledEntity, lines: list[bytes]) -> list[bytes]:
-        """Drop items of rows that gave up their key to another row during the run: one key would have two
-        items.
+        """Drop items of rows that gave up their key to another row during the run: one key would have two items.
 
         That change left a mark.
         """
@@ -372,8 +371,7 @@ def export_items(
 
 
 def _run(opened: Opened, *, restart: bool) -> tuple[Run, bool]:
-    """The run, and whether it is still empty. One that ended unpublished starts over, since rows were
-    refused."""
+    """The run, and whether it is still empty. One that ended unpublished starts over, since rows were refused."""
     journal, files = opened.session.journal, opened.files
     identity = identity_of(
         "export", opened.session, opened.place, opened.entities, installation=opened.installation

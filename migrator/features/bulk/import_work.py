@@ -91,8 +91,7 @@ _AGAIN = "export again with `migrator table export JOB --to … --restart`"
 
 
 def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> None:
-    """Read every file. Raises: SettingsError, naming all that differ from the manifest, are missing or
-    excess."""
+    """Read every file. Raises: SettingsError, naming all that differ from the manifest, are missing or excess."""
     there = files.sizes_below(PARTS)
     faults = [
         f"{name} is not of the export" for name in there.keys() - {part.name for part in manifest.parts}
@@ -111,9 +110,8 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
 
 
 def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
-    """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began, whose
-    items are not in the files.
-    """
+    """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began: its
+    items are not in the files, and the marks are gone."""
     if ticket > state_of(journal, export.run).get("ticket", 0):
         what = "a relay or a service has made items of changed rows since the export began, so their changes are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")

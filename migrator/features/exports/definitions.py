@@ -50,8 +50,7 @@ _OF_TEMPLATE = {
 
 
 def cloudformation_file(definition: Definition, head: Sequence[str]) -> str:
-    """The whole template. The table outlives its stack, so that deleting the stack by mistake loses no
-    data."""
+    """The whole template. The table outlives its stack, so that deleting the stack by mistake loses no data."""
     name = construct_name(definition)
     outputs: dict[str, Any] = {"TableName": {"Ref": name}, "TableArn": {"Fn::GetAtt": [name, "Arn"]}}
     if "StreamSpecification" in definition:

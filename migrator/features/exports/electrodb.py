@@ -403,8 +403,7 @@ class ItemCode(TypeScript):
         return f"among({value}, [{', '.join(map(literal, condition.allowed))}])"
 
     def _holding(self, ref: Ref) -> list[tuple[ItemAttribute, int]]:
-        """Attributes with the reference's value after some of its filters; the one after most of them
-        first."""
+        """Attributes with the reference's value after some of its filters; the one after most of them first."""
         found = []
         for attribute in self.made.attributes:
             own = attribute.expression

@@ -161,8 +161,7 @@ def made_up(entities: Iterable[CompiledEntity], table: TableDesign) -> dict[str,
 def real(
     entity: CompiledEntity, rows: Iterable[RowTree], table: TableDesign, redaction: Redaction
 ) -> dict[str, list[Item]]:
-    """Items of rows by type, masking values that a pattern redacts; none of a type whose keys contain
-    them."""
+    """Items of rows by type, masking values that a pattern redacts; none of a type whose keys contain them."""
     found: dict[str, list[Item]] = {}
     for row in rows:
         _add(found, entity, row, table)

@@ -1,2 +1,1 @@
-"""`migrator init`: a mapping proposed from a live database, old tables or statements; and the shipped
-examples."""
+"""`migrator init`: a mapping proposed from a live database, old tables or statements; and the shipped examples."""

@@ -1,5 +1,4 @@
-"""A mapping proposed for old DynamoDB tables: declarations from a sample of their documents, with their
-variations."""
+"""A mapping proposed for old DynamoDB tables: declarations from a sample of their documents, with their variations."""
 
 from __future__ import annotations
 

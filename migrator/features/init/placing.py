@@ -858,8 +858,7 @@ class _Placing:
     def _parts(
         self, question: StatementQuestion, home: Home, params: Dict[str, str]
     ) -> tuple[AccessPart, ...]:
-        """The parent and its children, if the question needs both and their partition has little else; else
-        ()."""
+        """The parent and its children, if the question needs both and their partition has little else; else ()."""
         parent = home.parent
         assert parent is not None
         key, held = dict(zip(parent.columns, parent.referred, strict=True)), self.homes.get(parent.table)
@@ -927,8 +926,7 @@ class _Placing:
     def _shared(
         self, question: StatementQuestion, wider: Iterable[Need]
     ) -> tuple[Need, dict[str, Any]] | None:
-        """Another question's need whose few entries also answer this one, and the filter that drops the
-        others."""
+        """Another question's need whose few entries also answer this one, and the filter that drops the others."""
         for other in wider:
             paths = {piece.path for piece in other.partition}
             rest = [

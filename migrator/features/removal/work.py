@@ -261,8 +261,8 @@ def _own(session: JobSession, chosen: frozenset[str], *, named: bool, force: boo
 
     With `force` also those of another job; unrecorded ones only if `named`, or if the journal has no record:
     consent to one thing is not consent to another.
-    Raises: SettingsError if none is left, or if one that was `named` is missing or was also written by
-    another job.
+    Raises: SettingsError if none is left, if one that was `named` is not among them, or if another job also
+    wrote one.
     """
     job, writers = session.job, session.journal.writers(session.table_id)
     own = chosen & writers.get(job.name, set())
@@ -304,8 +304,7 @@ def _chosen(
 
 
 def _refuse_older_file(session: JobSession, gone: Collection[str]) -> None:
-    """`gone`: entities missing in this mapping. Raises: SettingsError if the job's newest one may have
-    them."""
+    """`gone`: entities missing in this mapping. Raises: SettingsError if the job's newest one may have them."""
     newest, job = session.newest(), session.job
     if gone and newest is not None and newest.revision.mapping != known_revision(job):
         what = (

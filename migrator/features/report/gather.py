@@ -73,8 +73,7 @@ class Pairs:
     failed: str = ""
 
     def cells(self, finding: Finding) -> list[Cell] | None:
-        """The row's and the item's value by attribute; empty if neither exists, None if they cannot be
-        read."""
+        """The row's and the item's value by attribute; empty if neither exists, None if they cannot be read."""
         entity = self.entities.get(finding.entity)
         if entity is None or not finding.item_key or self.failed:
             return None

@@ -273,8 +273,7 @@ def _mending(standings: Standings) -> tuple[str, str]:
 
 
 def _anew(standings: Standings, name: str) -> tuple[str, str]:
-    """(command, purpose) to restart a pattern's counts: its differences count against it until its next
-    move."""
+    """(command, purpose) to restart a pattern's counts: its differences count against it until its next move."""
     pattern = next((pattern for pattern in standings.patterns if pattern.name == name), None)
     phase = "complete" if pattern is None else pattern.phase
     if pattern is None or phase == "complete" or (phase == "off" and standings.lag.waiting is None):
@@ -394,8 +393,7 @@ def _history(patterns: Sequence[PatternReport]) -> str:
 
 
 def found_nothing(run: RunReport) -> bool:
-    """Whether a verify compared everything by the current mapping without a difference. Refused rows have no
-    items."""
+    """Whether a verify compared everything by the current mapping without a difference. Refused rows have no items."""
     return (
         run.state == "done"
         and not run.scope

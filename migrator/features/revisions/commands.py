@@ -1,5 +1,4 @@
-"""`migrator mapping diff` and `migrate-mapping`: compare two revisions of a mapping; bring a job to the newer
-one."""
+"""`migrator mapping diff` and `migrate-mapping`: compare two revisions of a mapping; bring a job to the newer one."""
 
 from __future__ import annotations
 

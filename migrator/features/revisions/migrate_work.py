@@ -116,8 +116,7 @@ class Gone(OwnItems):
         return sum(outcome.verdict == "stored" for outcome in outcomes)
 
     def _refuse(self, outcomes: Sequence[Outcome], ticket: int) -> None:
-        """Raises: StoppedError if the table did not take all of them; RestoredError if the source went
-        back."""
+        """Raises: StoppedError if the table did not take all of them; RestoredError if the source went back."""
         refuse_above(highest_above(outcomes, ticket), self.refresh.tickets, self.refresh.memory)
         if why := next((outcome.why for outcome in outcomes if outcome.verdict == "unwritten"), None):
             raise StoppedError(f"the table did not take every tombstone ({why}); run the same command again")
@@ -217,8 +216,7 @@ class Revising:
 
     @contextmanager
     def _writing(self) -> Iterator[Callable[[], None]]:
-        """Register as a writer once no fast run and no other mapping's writer is active; yield the write
-        check."""
+        """Register as a writer once no fast run and no other mapping's writer is active; yield the write check."""
         edges = self.edges
         edges.guard()
         heartbeats, lifetimes = edges.heartbeats, edges.lifetimes

@@ -62,8 +62,7 @@ class JobText(Struct, frozen=True):
         )
 
     def opened(self) -> Job:
-        """The job with this host's variables: from the driver's path if its texts are the same, else
-        unpacked.
+        """The job with this host's variables: from the driver's path if its texts are the same, else unpacked.
 
         Referenced files may be next to the driver's path. Raises: MappingError if a variable is not set here.
         """

@@ -331,8 +331,7 @@ class SparkPages:
     def each(
         self, name: str, work: PageCall, at_once: int, ahead: int, rest: Callable[[], None]
     ) -> Iterator[Worked]:
-        """Yields nothing; returns when all pages are done, or left open for good. The journal has the
-        results."""
+        """Yields nothing; returns when all pages are done, or left open for good. The journal has the results."""
         most = self.cluster.slots * _TASKS_A_SLOT * TASK_PAGES
         while numbers := self.session.journal.waiting_pages(self.run, name, most):
             if self.stop():

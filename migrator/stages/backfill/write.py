@@ -66,8 +66,7 @@ def only_changed(
     `former`: the entity in the older mapping; None for a new one. If it was renamed, tombstones replace its
       old items before the new ones are put.
     `together`: item types written in one transaction.
-    `is_first`: the job never used the newer mapping. If it did, it left tombstones, so that inserts would
-      fail.
+    `is_first`: the job never used the newer mapping. If it did, it left tombstones, so that inserts would fail.
     """
     effects = {difference.type: difference.effect for difference in changed.types}
     types = frozenset(type_ for type_, effect in effects.items() if effect != "gone")
@@ -339,8 +338,7 @@ NO_TICKET = 0
 
 @dataclass(frozen=True)
 class Copied:
-    """`expired`: items left out because their TTL has passed. `written`: keys of the items now in the
-    table."""
+    """`expired`: items left out because their TTL has passed. `written`: keys of the items now in the table."""
 
     rows: int
     expired: int

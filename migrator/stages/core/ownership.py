@@ -351,8 +351,7 @@ class Keeping(Struct, frozen=True):
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
     def _is_from_before(self, state: ControlState, journal: OnRecord) -> bool:
-        """Return whether the table lacks records, though it has items or answers patterns, from an earlier
-        one."""
+        """Return whether the table lacks records, though it has items or answers patterns, from an earlier one."""
         if self.job in state.jobs or not self.identity.tables_named(self.table) - {self.table_id}:
             return False
         is_asked = any(phase.state.phase in (*LASTING, "ramp") for phase in journal.phases.values())
@@ -372,8 +371,7 @@ class Keeping(Struct, frozen=True):
 def keep_on_record(
     control: Control, job: str, record: Callable[[], OnRecord], table_id: Callable[[], str]
 ) -> None:
-    """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went
-    back."""
+    """Copy the journal's lasting phases and direct entities to a table without them, unless the journal went back."""
     before = control.read_control().jobs.get(job)
     journal = record()
     if before is not None and journal.contradicts(before):

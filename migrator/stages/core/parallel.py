@@ -165,8 +165,7 @@ class TableWalk(Struct, frozen=True):
         yield from in_parallel(work, range(self.segments), self.workers, self.stop)
 
     def pages(self, number: int, start: ItemKey | None = None) -> Iterator[ScanPage[Item]]:
-        """Yield the pages of one segment after `start`. Raises: Interrupted after `stop`, before the next
-        page."""
+        """Yield the pages of one segment after `start`. Raises: Interrupted after `stop`, before the next page."""
         for page in self.store.scan(number, self.segments, start):
             if self.stop.is_set():
                 raise Interrupted(self.stopped)

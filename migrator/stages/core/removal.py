@@ -288,8 +288,7 @@ class Forget:
     # ── writers that may be late ──
 
     def _has_late_writer(self, seen_s: float) -> bool:
-        """Return whether a writer may still use reads from before `seen_s`. Relays soon continue with newer
-        work."""
+        """Return whether a writer may still use reads from before `seen_s`. Relays soon continue with newer work."""
         for _ in range(_LOOKS):
             if all(writer.since > seen_s for writer in self.writers.living(self.lifetimes.late_s)):
                 return False

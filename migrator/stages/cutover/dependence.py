@@ -121,8 +121,7 @@ def _shortened(words: Sequence[str], between: str = ", ") -> str:
 
 
 def _services(dependence: Dependence) -> Iterator[Line]:
-    """A service with a `Migration` checks the mapping against the source: without its tables it fails to
-    start."""
+    """A service with a `Migration` checks the mapping against the source: without its tables it fails to start."""
     living = dependence.service_registry.living
     observed = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "restart them without `Migration`, reading the table (docs/after.md)"
@@ -341,7 +340,9 @@ def _tombstones(dependence: Dependence) -> Iterator[Line]:
 def may_be_direct(
     dependence: Dependence, reading: Sequence[str], writing: Sequence[str], revision: str
 ) -> list[Line]:
-    """`dependence.tables`: those that only direct entities read.
+    """Evidence for direct writes.
+
+    `dependence.tables`: those that only direct entities read.
     `reading`: patterns that return their items.
     `writing`: kinds of our live writers.
     """
@@ -371,8 +372,7 @@ def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator
 
 
 def ours_lines(writing: Sequence[str]) -> Iterator[Line]:
-    """Lines about writers started before the entities became direct, which would overwrite items from old
-    rows."""
+    """Lines about writers started before the entities became direct, which would overwrite items from old rows."""
     observed = ", ".join(writing) or "none"
     mend = "stop them, and start them again afterwards" if writing else ""
     yield Line("ours", "no relay or backfill is alive", observed, verdict(not writing), mend=mend)

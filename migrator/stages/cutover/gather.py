@@ -96,8 +96,7 @@ class EvidenceGatherer(Struct, frozen=True, dict=True):
     stop: Callable[[], bool]
 
     def lines(self, current: PatternPhase, after: State, *, one_way: bool) -> Sequence[Line]:
-        """Evidence for a move to `after`, gathered again in each call. `one_way`: to complete without a
-        rollback."""
+        """Evidence for a move to `after`, gathered again in each call. `one_way`: to complete without a rollback."""
         now = replace(self)
         lines = judge(now.facts(current, is_paused=after.phase == "complete"), self.limits, after)
         if after.phase != "complete":

@@ -385,8 +385,7 @@ def _limit_ms(pattern: Pattern | None, counts: Aggregate, limits: WatchSettings)
 
 @dataclass
 class LagWatch:
-    """Calls `tell` when the relay falls behind, and every five minutes while it stays behind. `clock`:
-    seconds."""
+    """Calls `tell` when the relay falls behind, and every five minutes while it stays behind. `clock`: seconds."""
 
     marks: Callable[[], MarksState]
     lag_max_s: float
@@ -407,8 +406,7 @@ class LagWatch:
 
 
 def keep_watch(looks: Sequence[Callable[[], object]], every_s: float, stop: Event) -> None:
-    """Run the checks until `stop`. A failed check is logged and retried with growing waits; the others
-    continue."""
+    """Run the checks until `stop`. A failed check is logged and retried with growing waits; the others continue."""
     failures = [0] * len(looks)
     waits = [0.0] * len(looks)
     while not stop.is_set():

@@ -112,8 +112,7 @@ _SAY_UNWRITTEN = (
 def stays_open(
     look: Callable[[], WayBack | Unknown], limits: CutoverSettings, *, one_way: bool
 ) -> Iterator[Line]:
-    """Line before `complete`: whether SQL can become the truth again later. `one_way`: the operator waives
-    it."""
+    """Line before `complete`: whether SQL can become the truth again later. `one_way`: the operator waives it."""
     if one_way:
         yield Line("way back", _COMES_BACK, "not required: --one-way", "ok")
         return
@@ -255,9 +254,9 @@ class GoingBack(Struct, frozen=True):
     keep: Callable[[], None]
 
     def run(self) -> int:
-        """Return the number of adopted items. Raises: RefusedError if a row waits, a service still writes, or
-        rows
-        and items differ.
+        """Return the number of adopted items.
+
+        Raises: RefusedError if a row waits, a service still writes, or rows and items differ.
         """
         self.check()
         if self.drain is not None:

@@ -89,8 +89,7 @@ class Showing:
         return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """All attributes except the type and our own, as text; redacted ones, and keys made from them, are
-        masked.
+        """All attributes except the type and our own, as text; redacted ones, and keys made from them, are masked.
 
         All values of an unknown type are masked.
         """

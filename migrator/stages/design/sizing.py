@@ -1,5 +1,4 @@
-"""A design's items, made from its source's rows and discarded: sizes, item collections, and reads of
-patterns."""
+"""A design's items, made from its source's rows and discarded: sizes, item collections, and reads of patterns."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ _MORE = 1.25
 
 @dataclass(frozen=True)
 class SampleBounds:
-    """An entity up to `rows_exact` is read whole, a larger one by `sampled` random rows. `calls`: per
-    pattern."""
+    """An entity up to `rows_exact` is read whole, a larger one by `sampled` random rows. `calls`: per pattern."""
 
     rows_exact: int = 100_000
     sampled: int = 10_000

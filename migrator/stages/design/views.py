@@ -50,8 +50,7 @@ ROWS_AT_MOST = 2_000
 
 
 def asked_key(table: TableDesign, index: str | None, partition: Sequence[str], sort: str = "") -> AskedKey:
-    """The collection of a key in text form, one text per attribute of the partition key. Raises:
-    SettingsError."""
+    """The collection of a key in text form, one text per attribute of the partition key. Raises: SettingsError."""
     design = table.asked(index or None)
     if design is None:
         names = [other.name for other in table.indexes]
@@ -113,8 +112,7 @@ class Partitions(Struct, frozen=True):
     def made(
         self, asked: AskedKey, now_s: float, named: Mapping[str, Sequence[SourceKey]] | None = None
     ) -> RowItems:
-        """Items that rows make in the collection. `named`: additional rows by entity; all their items are
-        returned."""
+        """Items that rows make in the collection. `named`: additional rows by entity; all their items are returned."""
         made = RowItems()
         for entity in self.entities:
             keys = (named or {}).get(entity.name, ())

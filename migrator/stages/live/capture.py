@@ -184,8 +184,7 @@ class CaptureStage(Struct, frozen=True):
         return steps
 
     def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
-        """Return the new epoch, with tickets above the source's own and `known_tickets` (of journal and
-        table)."""
+        """Return the new epoch, with tickets above the source's own and `known_tickets` (of journal and table)."""
         return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
 
     def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:

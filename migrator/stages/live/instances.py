@@ -117,8 +117,7 @@ class Heartbeat:
 
     @contextmanager
     def playing(self, role: ServiceRole) -> Iterator[None]:
-        """Hold the role until the block ends. Raises: the error of its look; the journal's if it is
-        unreachable."""
+        """Hold the role until the block ends. Raises: the error of its look; the journal's if it is unreachable."""
         self._begin(role)
         try:
             yield
@@ -126,8 +125,7 @@ class Heartbeat:
             self._end(role)
 
     def check(self, role: ServiceRole) -> None:
-        """Called before every write. Raises: the fault of the last look; StoppedError if the thread has
-        ended."""
+        """Called before every write. Raises: the fault of the last look; StoppedError if the thread has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: its state is old, and others may have continued without it.
             self.aside(self._look_anew)
@@ -225,8 +223,7 @@ class Heartbeat:
                 self._beat()
 
     def _look_anew(self) -> None:
-        """Look once, for all callers. While the thread waits for an unreachable journal, callers wait only
-        briefly."""
+        """Look once, for all callers. While the thread waits for an unreachable journal, callers wait only briefly."""
         if self.clock() - self._gave_up_at < self.beat_s:
             return
         if not self._beating.acquire(timeout=_ANEW_S):

@@ -213,8 +213,7 @@ class _Refreshing:
         return refresh_round.read(encoder, pages, stage.clock(), stage.objects)
 
     def _remember(self, refresh_round: Round) -> list[Root]:
-        """Add the keys intended before; return the roots another writer has read later, which are not
-        written."""
+        """Add the keys intended before; return the roots another writer has read later, which are not written."""
         entities, states = self.stage.entities, refresh_round.states
         intended = {root: list(items) for root, items in states.items() if entities[root[0]].remembered}
         behind = []

@@ -120,8 +120,7 @@ class Ahead:
         }
 
     def done(self, parts: Iterable[Part], taken: Collection[int]) -> list[Mark]:
-        """Return the marks whose parts are all read and stored. `taken`: ids of marks that the take
-        finishes."""
+        """Return the marks whose parts are all read and stored. `taken`: ids of marks that the take finishes."""
         finished: list[Mark] = []
         if self._pending and self.generation() != self._generation:
             self.clear()
@@ -325,8 +324,7 @@ class Relay:
     def _walked(
         self, works: Sequence[_Work], reaches: Mapping[int, Reach], worked: Worked
     ) -> Sequence[_Work]:
-        """Add all pages of a mark that others wait for, within their leases, so that its roots are read
-        last."""
+        """Add all pages of a mark that others wait for, within their leases, so that its roots are read last."""
         if not any(work.waits for work in works):
             return works
         ends_at = self.clock() + self.options.lease_s / 4
@@ -431,8 +429,7 @@ class Relay:
         return reach
 
     def _ahead_reach(self, mark: Mark) -> Reach | None:
-        """None also for a mark of a whole table, and for one refreshed in pages, whose cursor knows the
-        next."""
+        """None also for a mark of a whole table, and for one refreshed in pages, whose cursor knows the next."""
         reach = None if mark.cursor or mark.is_of_whole_table else self._reach(mark)
         return reach if isinstance(reach, Reach) else None
 
@@ -501,8 +498,7 @@ class Relay:
                 yield work
 
     def _is_under_way(self, mark: Mark) -> bool:
-        """Whether some of the mark's roots are done. Another mapping's cursor does not count: its lookups
-        differ."""
+        """Whether some of the mark's roots are done. Another mapping's cursor does not count: its lookups differ."""
         return bool(mark.cursor) and mark.cursor.partition(":")[0] == self._revision
 
     @property

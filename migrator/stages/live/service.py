@@ -215,8 +215,7 @@ class BeforeCommit:
     rest: Rest = field(default_factory=Rest)
 
     def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
-        """Raises: as Strict.write_first; SettingsError if the transaction does not read what others
-        committed.
+        """Raises: as Strict.write_first; SettingsError if the transaction does not read what others committed.
 
         If another mapping is the newest, nothing is written: the marks commit with the change, and a relay of
         that mapping makes the items.

@@ -58,8 +58,7 @@ class WriterLease:
         return self.writer.alive_at + self.clock() - self.seen_at
 
     def check(self) -> None:
-        """Raises: OldRevisionError if a newer revision is registered; StoppedError if fenced, or silent too
-        long."""
+        """Raises: OldRevisionError if a newer revision is registered; StoppedError if fenced, or silent too long."""
         if self.is_old:
             raise OldRevisionError(
                 "while this writer was running, the job switched to another mapping (or to other columns): what it"
@@ -191,9 +190,7 @@ class WriterHeartbeats(Forked):
 
     def enter(self, kind: WriterKind) -> WriterLease:
         """Raises: StoppedError if an undo is deleting; SettingsError if an undo would start while writers
-        run;
-        OldRevisionError if this process's revision is not the newest.
-        """
+        run; OldRevisionError if this process's revision is not the newest."""
         before = self.clock()
         writer = self.writers.enter(kind)
         try:
@@ -216,8 +213,7 @@ class WriterHeartbeats(Forked):
             writer_lease.check()
 
     def leave(self, writer_lease: WriterLease, *, clean: bool) -> None:
-        """`clean`: the work ended normally. Otherwise the lease stays until none of its requests can take
-        effect."""
+        """`clean`: the work ended normally. Otherwise the lease stays until none of its requests can take effect."""
         with self._lock:
             if writer_lease in self._here:
                 self._here.remove(writer_lease)

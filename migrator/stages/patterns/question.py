@@ -304,8 +304,7 @@ class Question:
         self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
-        """Raises: SettingsError for invalid parameters on both sides, so that a move of phase refuses nothing
-        new."""
+        """Raises: SettingsError for invalid parameters on both sides, so that a move of phase refuses nothing new."""
         self.requests.refuse_unfit(params)
         schema_of(self.mapping, self.pattern, params)
 
@@ -323,8 +322,7 @@ class Question:
         return TableSide(answer, took, request, fetched.read_units)
 
     def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
-        """Raises: SettingsError if the statement returns other columns than the pattern; the errors of the
-        source."""
+        """Raises: SettingsError if the statement returns other columns than the pattern; the errors of the source."""
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)
         began = self.clock()

@@ -414,8 +414,7 @@ class ReplayRecord(Struct, frozen=True):
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
     def begin(self, stop: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> int:
-        """Wait for the journal's next whole second, and return it: comparisons are younger than earlier
-        moves.
+        """Wait for the journal's next whole second, and return it: comparisons are younger than earlier moves.
 
         Raises: StoppedError, Interrupted.
         """

@@ -103,8 +103,7 @@ class LoopGoneError(MigratorError):
 
 
 def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
-    """The side at fault, and why. An error of a service's function may contain values: only its type is
-    shown."""
+    """The side at fault, and why. An error of a service's function may contain values: only its type is shown."""
     if isinstance(error, SideError):
         return error.side, str(error)
     if isinstance(error, MigratorError):
@@ -185,8 +184,8 @@ class OwnCall(Struct, frozen=True):
 
     def _on_loop(self, function: Callable[..., Any]) -> Any:
         """Run on the service's loop, which owns its connections. This thread waits, the loop does not.
-        Raises:
-        LoopGoneError.
+
+        Raises: LoopGoneError.
         """
         assert self.loop is not None
         gone = LoopGoneError("the calling event loop has ended")

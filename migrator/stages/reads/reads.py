@@ -288,8 +288,7 @@ class PhaseCache:
             self._confirmed, self._confirmed_at = seen, time.monotonic()
 
     def __enter__(self) -> PhaseCache:
-        """Raises: as `renew`; SettingsError if a phase was edited by hand: the answering side is then
-        unknown."""
+        """Raises: as `renew`; SettingsError if a phase was edited by hand: the answering side is then unknown."""
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))

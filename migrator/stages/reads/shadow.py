@@ -431,9 +431,7 @@ class Shadow:
 
     def _doubts_at_once(self) -> int:
         """Number of differences that get all their checks in time. Excess ones are dropped at once: dropping
-        the
-        oldest would bias the evidence.
-        """
+        the oldest would bias the evidence."""
         in_time = self.settings.per_s * self.settings.settle_s / len(ROUNDS)
         return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
 

@@ -128,8 +128,7 @@ def _is_fixed(table: TableFacts, key: ForeignKey) -> bool:
 
 
 class SqlWriterStatus(Struct, frozen=True):
-    """Tables whose rows follow items, by whether writes by others are refused. `why`: reason for missing
-    triggers."""
+    """Tables whose rows follow items, by whether writes by others are refused. `why`: reason for missing triggers."""
 
     refused: tuple[str, ...] = ()
     let_in: tuple[str, ...] = ()

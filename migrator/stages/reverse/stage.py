@@ -198,8 +198,7 @@ def parents_first(tables: Collection[TableFacts]) -> list[str]:
 
 @dataclass(frozen=True)
 class RowState:
-    """The intended row by its items: `values`, or none with the reason. `is_there`: the row makes these
-    items."""
+    """The intended row by its items: `values`, or none with the reason. `is_there`: the row makes these items."""
 
     values: Row | None = None
     waits: Waits | None = None
@@ -330,8 +329,7 @@ class Reverse:
         """Write the rows from their items, then read the items again, as another process may have written
         older values.
 
-        The last one to write reads the current ones. A deleted row's keys go after that read, which needs
-        them.
+        The last one to write reads the current ones. A deleted row's keys go after that read, which needs them.
         `rows`: with known item keys.
         """
         written, deleted = dict[RowId, RowState](), dict[RowId, WaitingRow]()

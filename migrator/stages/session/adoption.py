@@ -1,5 +1,4 @@
-"""Adoption of a table by another journal, which learns keys, phases and direct entities; checks before an
-epoch."""
+"""Adoption of a table by another journal, which learns keys, phases and direct entities; checks before an epoch."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ class Adoption(Struct, frozen=True):
     keep_direct: Callable[[Collection[str]], None]
 
     def run(self, reason: str) -> int:
-        """Return how many keys are remembered. Safe to interrupt: the table names this journal only at the
-        end."""
+        """Return how many keys are remembered. Safe to interrupt: the table names this journal only at the end."""
         # Others may have written meanwhile: no backfill may replace items without a condition.
         self.writers.fence()
         state = self.control.read_control()

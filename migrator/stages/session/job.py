@@ -217,8 +217,7 @@ def open_target(
     requests: RequestLimits | None = None,
     sent: Sent | None = None,
 ) -> Target:
-    """Open the job's table; starts the embedded DynamoDB if the job names it. `sent`: an existing request
-    counter."""
+    """Open the job's table; starts the embedded DynamoDB if the job names it. `sent`: an existing request counter."""
     settings, request_limits, named = job.target, requests or RequestLimits.of(job), design_for(job, design)
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(

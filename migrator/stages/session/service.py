@@ -156,8 +156,7 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 
 @contextmanager
 def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
-    """Raises: SettingsError if capture, source or settings do not fit; StoppedError, TargetError,
-    SourceError."""
+    """Raises: SettingsError if capture, source or settings do not fit; StoppedError, TargetError, SourceError."""
     session = service.session
     installation = _begun(session)
     role = marking_role(service, installation, options)

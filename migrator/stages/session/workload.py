@@ -51,8 +51,7 @@ class Workload(Struct, frozen=True):
             raise SettingsError(f"{path}: {error}") from None
 
     def recorded(self) -> list[Statement]:
-        """Statements recorded by the server. Raises: SettingsError if it does not record, or not for this
-        user."""
+        """Statements recorded by the server. Raises: SettingsError if it does not record, or not for this user."""
         ask = partial(self.source.query, what="the statements that it recorded")
         return recorded_statements(ask, self.facts.dialect)
 

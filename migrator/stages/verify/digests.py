@@ -526,8 +526,7 @@ class Matched(Struct, frozen=True):
 def match_rows(
     encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float, places: Places
 ) -> Matched:
-    """Match the rows' items. Those past their TTL are matched but not required. `places`: of the matched
-    ones."""
+    """Match the rows' items. Those past their TTL are matched but not required. `places`: of the matched ones."""
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
     texts = [text for text, _ in page.items]

@@ -439,8 +439,7 @@ class Verify:
     def _look(
         self, run: Run, entities: Sequence[CompiledEntity], counts: Mapping[str, int], claims: RunPages
     ) -> tuple[StoredDigests | None, StoredRead]:
-        """Digests of the stored items, None if each item is read by its key; and the planned way of
-        reading."""
+        """Digests of the stored items, None if each item is read by its key; and the planned way of reading."""
         items = sum(counts[entity.name] * len(entity.plan.entity.items) for entity in entities)
         is_planned = DIGESTS in self.journal.planned(run)
         reason = "" if is_planned else self._unfit(run, items)
