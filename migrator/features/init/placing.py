@@ -393,6 +393,8 @@ class Needs(Struct, frozen=True):
     def _total_form(self, question: StatementQuestion) -> str | None:
         total = question.total
         assert total is not None
+        if total.kind == "count":
+            return _padded(0, NumberSpan(0, self.figures.rows.get(total.table)))
         column = self.facts.tables[total.table].column(total.column)
         span = self.figures.totals.get((total.table, total.column, tuple(own for own, _ in total.on)))
         return None if column is None else sort_form(column, span)

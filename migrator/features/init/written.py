@@ -252,7 +252,7 @@ def wanted_of(questions: Sequence[StatementQuestion], facts: SchemaFacts, *, nul
     totals = {
         (question.total.table, question.total.column, tuple(own for own, _ in question.total.on))
         for question in questions
-        if question.total is not None and question.order
+        if question.total is not None and question.total.kind != "count" and question.order
     }
     filled: dict[str, set[str]] = {}
     for question in questions if nulls else ():

@@ -102,7 +102,7 @@ class QueryScope:
         return self._lifted(name, fact.name)
 
     def all_paths(self, name: str) -> list[Path]:
-        if name not in self.tables or self.turned:
+        if name not in self.tables or (self.turned and name != self.root):
             raise NoQuestion("ambiguous")
         return [
             self._lifted(name, column.name)
@@ -299,6 +299,8 @@ def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Qu
     """
     function, group = _function(select), select.args.get("group")
     kind = _KINDS.get(type(function)) if isinstance(function.this, exp.Column) else None
+    if isinstance(function, exp.Count) and group is not None and select.args.get("order"):
+        raise NoQuestion("aggregate", _WITH_NONE)
     if group is None or conditions or kind in (None, "count") or len(scope.joined) != 1:
         raise NoQuestion("aggregate")
     assert kind is not None
@@ -317,6 +319,47 @@ def total_of_each(select: exp.Select, scope: QueryScope, conditions: Sequence[Qu
     total = Total(alias, kind, column.name, scope.tables[child].name, joined.on)
     scope.turn(parent)
     return total
+
+
+def total_or_none(select: exp.Select, scope: QueryScope) -> Total:
+    """An aggregate of the children of a LEFT JOIN by parent, which becomes the root of the scope.
+
+    Raises: NoQuestion for every other aggregate.
+    """
+    function, group = _function(select), select.args.get("group")
+    kind, value = _KINDS.get(type(function)), function.this
+    if group is None or kind is None or len(scope.joined) != 1:
+        raise NoQuestion("aggregate")
+    (parent, joined), child = next(iter(scope.joined.items())), scope.root
+    if not isinstance(value, exp.Column) or scope.place(value)[0] != child:
+        raise NoQuestion(
+            "aggregate", "it does not count 0 for a parent without rows: count the key of the rows"
+        )
+    outputs, column = [output.unalias() for output in select.expressions], _counted(function, scope)
+    by = _grouped(select, outputs, scope)
+    others = [
+        one
+        for clause in (*outputs, *group.expressions)
+        if clause is not function
+        for one in clause.find_all(exp.Column)
+    ]
+    is_parents = all(isinstance(one.this, exp.Star) or scope.place(one)[0] == parent for one in others)
+    if column is None or not is_parents or not any(by.issuperset(key) for key in scope.tables[parent].proved):
+        raise NoQuestion("aggregate")
+    alias = _total_name(kind, column, scope.tables[child], joined.on)
+    names = (fact.name for fact in scope.tables[parent].columns)
+    total = Total(free_name(alias, names), kind, column, scope.tables[child].name, joined.on)
+    scope.turn(parent)
+    scope.parent_of = ""
+    return total
+
+
+def _total_name(kind: Aggregate, column: str, child: TableFacts, on: On) -> str:
+    what = "rows" if column == ALL else plain_name(column)
+    return f"{kind}_{what}_of_{plain_name(child.name)}_by_{'_'.join(plain_name(own) for own, _ in on)}"
+
+
+_WITH_NONE = "for the first ones by a COUNT join the rows to their parents by LEFT JOIN, which keeps parents without rows"
 
 
 def _function(select: exp.Select) -> exp.Expr:
@@ -370,8 +413,7 @@ def total_of_parents(
     if column is None or (kind != "count" and column == ALL):
         return None
     parent, on = facts.tables[foreign.table], tuple(zip(foreign.columns, foreign.referred, strict=True))
-    what = "rows" if column == ALL else plain_name(column)
-    alias = f"{kind}_{what}_of_{plain_name(table.name)}_by_{'_'.join(map(plain_name, foreign.columns))}"
+    alias = _total_name(kind, column, table, on)
     total = Total(free_name(alias, (fact.name for fact in parent.columns)), kind, column, table.name, on)
     columns = dict(on)
     paths = tuple(
@@ -548,6 +590,7 @@ class _StatementReader:
         self.params: dict[int, tuple[str, str]] = {}
         self.aliases: dict[str, Path] = {}
         self.total: Total | None = None
+        self.function: exp.Expr | None = None
         self.nulls_moved: list[Path] = []
         self.notes: list[str] = []
         self.is_rewritten = False
@@ -558,12 +601,16 @@ class _StatementReader:
         assert isinstance(folded.select, exp.Select)
         select = folded.select
         self.scope = scope_of(select, self.facts, folded.conditional)
+        aggregates = bool(select.args.get("group")) or any(
+            output.find(exp.AggFunc) for output in select.expressions
+        )
+        with_none = aggregates and bool(self.scope.parent_of)
+        if with_none:
+            self.total = total_or_none(select, self.scope)
         conditions = self._conditions(select)
         if folded.asks_existence or self._returns_any_key(select):
             self._ask_for_key(select, conditions)
-        if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
-            if self.scope.parent_of:
-                raise NoQuestion("join", "a LEFT JOIN of children in an aggregate")
+        if aggregates and not with_none:
             of_parents = total_of_parents(select, self.scope, conditions, self.facts)
             if of_parents is not None:
                 return self._of_parents(of_parents, conditions, is_grouped=bool(select.args.get("group")))
@@ -575,7 +622,8 @@ class _StatementReader:
             raise NoQuestion("computed", "it returns no column")
         self._check_distinct(select, outputs)
         order = self._order(select, outputs)
-        if self.total is not None and (not order or order[0][0] != ("", self.total.alias)):
+        is_ordered = self.total is not None and order[:1] and order[0][0] == ("", self.total.alias)
+        if self.total is not None and not with_none and not is_ordered:
             raise NoQuestion("aggregate")
         limit = self._limit(select)
         self._check_offset(select, conditions)
@@ -930,6 +978,7 @@ class _StatementReader:
                 outputs.append(self.scope.path(column))
                 self.aliases[output.alias_or_name.lower()] = outputs[-1]
             elif self.total is not None and isinstance(column, exp.AggFunc):
+                self.function = column
                 outputs.append(("", self.total.alias))
                 self.aliases[output.alias.lower()] = outputs[-1]
             else:
@@ -976,7 +1025,7 @@ class _StatementReader:
             return outputs[int(value.this) - 1]
         if isinstance(value, exp.Column) and not value.table and value.name.lower() in self.aliases:
             return self.aliases[value.name.lower()]
-        if isinstance(value, exp.AggFunc) and self.total is not None:
+        if self.total is not None and value == self.function:
             return "", self.total.alias
         if isinstance(value, exp.Column):
             return self.scope.path(value)

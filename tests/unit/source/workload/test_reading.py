@@ -175,6 +175,68 @@ def test_total_grouped_by_a_foreign_key_is_of_parents(
     assert made.notes == ("a parent without rows is in the answer",)
 
 
+ROWS_OR_NONE = "FROM customers c LEFT JOIN orders o ON o.customer_id = c.id"
+
+
+@pytest.mark.parametrize(
+    ("sql", "total", "outputs"),
+    [
+        (f"SELECT c.id, COUNT(o.id) AS n {ROWS_OR_NONE} GROUP BY c.id", ("count", "all"), ["id", "count"]),
+        (
+            f"SELECT SUM(o.total), c.name {ROWS_OR_NONE} WHERE c.id = ? GROUP BY c.id, 2",
+            ("sum", "total"),
+            ["sum", "name"],
+        ),
+        (
+            f"SELECT c.*, MAX(o.total) {ROWS_OR_NONE} GROUP BY c.email",
+            ("max", "total"),
+            ["id", "email", "name", "region", "active", "max"],
+        ),
+        (
+            f"SELECT c.id, COUNT(o.id) {ROWS_OR_NONE} GROUP BY c.id ORDER BY COUNT(o.id) DESC, c.id LIMIT 5",
+            ("count", "all"),
+            ["id", "count"],
+        ),
+    ],
+)
+def test_total_of_a_left_join_is_of_parents_with_none(
+    sql: str, total: tuple[str, str], outputs: list[str], facts: SchemaFacts
+) -> None:
+    made = question(sql, facts)
+    assert made.total is not None
+    assert (made.table, made.with_parent) == ("customers", False)
+    assert (made.total.kind, made.total.column) == total
+    assert [name.split("_")[0] for _, name in made.outputs] == outputs
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT c.id, COUNT(*) {ROWS_OR_NONE} GROUP BY c.id",
+        f"SELECT c.id, COUNT(c.id) {ROWS_OR_NONE} GROUP BY c.id",
+        f"SELECT c.id, COUNT(o.shipped_at) {ROWS_OR_NONE} GROUP BY c.id",
+        f"SELECT c.name, COUNT(o.id) {ROWS_OR_NONE} GROUP BY c.name",
+        f"SELECT o.customer_id, COUNT(o.id) {ROWS_OR_NONE} GROUP BY o.customer_id",
+        f"SELECT c.id, COUNT(o.id) {ROWS_OR_NONE} GROUP BY c.id, o.customer_id",
+        f"SELECT c.id, COUNT(o.id), SUM(o.total) {ROWS_OR_NONE} GROUP BY c.id",
+        f"SELECT COUNT(o.id) {ROWS_OR_NONE}",
+        f"SELECT c.id, COUNT(o.id) {ROWS_OR_NONE} WHERE o.id IS NULL GROUP BY c.id",
+        "SELECT c.id, COUNT(o.id) AS n FROM customers c JOIN orders o ON o.customer_id = c.id GROUP BY c.id ORDER BY n",
+    ],
+)
+def test_total_of_a_left_join_of_another_form_is_told(sql: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == "aggregate"
+
+
+def test_order_of_another_number_than_the_returned_one_is_told(facts: SchemaFacts) -> None:
+    sql = f"SELECT c.id, COUNT(o.id) {ROWS_OR_NONE} GROUP BY c.id ORDER BY MAX(o.total) DESC LIMIT 5"
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == "function"
+
+
 @pytest.mark.parametrize(
     "sql",
     [
