@@ -1,8 +1,7 @@
-"""DynamoDB's data operations without botocore's model: JSON bodies, and answers parsed as far as needed.
+"""DynamoDB's data operations without botocore's model, which takes a millisecond for a request of 25 items.
 
-A botocore client spends a millisecond on a request of 25 items, mostly in the service's model. Credentials,
-endpoint, TLS and the signature stay botocore's; its client sends all other operations. Bodies go on our own
-connections, unless settings require botocore to sign or send.
+Credentials, endpoint, TLS and the signature stay botocore's; its client sends all other operations. Bodies go
+on our own connections, unless settings require botocore to sign or send.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rows as the JSON of DynamoDB's items: by an entity's program, and by items_for() for the rest.
 
-The native executor (_native.pyx) makes the result of `encode_item(items_for(entity, row))` without the dicts
-in between. It leaves every row with a value that its operations do not accept to `items_for`, which also
-explains refusals. Without a compiler items_for() makes all items.
+The native executor (_native.pyx) makes the same JSON without the dicts in between. It leaves values that its
+operations do not accept, and refusals, to items_for(); without a compiler, all items.
 """
 
 from __future__ import annotations

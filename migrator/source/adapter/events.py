@@ -551,8 +551,8 @@ _WRITTEN = re.compile(
 class Write(Struct, frozen=True):
     """One row that a service changed, or a statement that changed rows.
 
-    `values`: a statement's parameters, by name; for a change by hand the row's columns after it, or its key if only that is
-    known.
+    `values`: a statement's parameters by name; for a change by hand the row's columns after it, or only its
+    key.
     """
 
     table: str

@@ -1,9 +1,7 @@
-"""Random sampling of row keys without a scan of the table.
+"""Random row keys without a scan: from random blocks on PostgreSQL, else from the index.
 
-PostgreSQL reads random blocks (TABLESAMPLE SYSTEM): any row is about equally likely. Elsewhere, and for
-views, a value is drawn between the minimum and maximum of each key column; the index returns the first row
-from there on. Integers without a row are drawn again, so gaps matter little. For other types a row after a
-gap is chosen more often. Each value of a key's first column is equally likely, for one row or a million.
+Elsewhere a value is drawn between the minimum and maximum of each key column. So a row after a gap is chosen
+more often (not for integers), and each value of a key's first column is equally likely.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class PageSelect(Struct, frozen=True):
     def of(
         cls, what: str, select: sa.Executable, tables: Mapping[str, TableFacts], joins: Sequence[JoinPlan]
     ) -> PageSelect:
-        """`tables`: by alias, without those of joins, which selects.py calls j1, j2, …"""
+        """`tables`: by alias, without those of joins, which selects.py calls j1, j2 and so on."""
         joined = {f"j{number}": join.table for number, join in enumerate(joins, 1)}
         return cls(what, select, {**tables, **joined})
 

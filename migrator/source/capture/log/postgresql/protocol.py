@@ -1,8 +1,7 @@
-"""PostgreSQL's streaming replication protocol over psycopg's libpq: a slot's messages are received, decoded and confirmed.
+"""PostgreSQL's streaming replication over psycopg's libpq: a slot's messages, by protocol version 1 of pgoutput.
 
-Source: PostgreSQL's documentation, "Streaming Replication Protocol"; "Logical Replication Message Formats". We use protocol
-version 1 of pgoutput, which sends only committed transactions, each as a whole, without messages of streamed and
-prepared transactions.
+That sends only committed transactions, each as a whole. Source: PostgreSQL's documentation, "Streaming
+Replication Protocol"; "Logical Replication Message Formats".
 """
 
 from __future__ import annotations
