@@ -34,7 +34,7 @@ def _lines(path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("what", sorted(UNWANTED))
-def test_no_file_holds_what_belongs_to_one_machine(what: str) -> None:
+def test_no_file_contains_data_of_one_machine(what: str) -> None:
     found = [
         f"{path}:{number}"
         for path in _files()
@@ -68,7 +68,7 @@ def test_engines_named_as_tested_are_those_of_the_table() -> None:
     assert {name for one, other in matrix for name in (f"PostgreSQL {one}", f"MariaDB {other}")} <= run
 
 
-def test_an_installed_package_has_every_file_that_is_no_code() -> None:
+def test_installed_package_has_every_file_that_is_not_code() -> None:
     """Package data by the patterns of pyproject.toml; an installation is tried at night (tests/outside/test_install.py)."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
         "migrator"

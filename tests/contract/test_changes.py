@@ -66,12 +66,12 @@ def test_change_in_progress_blocks_a_third_revision(journal: SqlJournal) -> None
 @pytest.mark.parametrize(
     ("goes_back", "own"), [(False, "c"), (False, "a"), (True, "a"), (True, "b"), (True, "c")]
 )
-def test_a_command_by_another_mapping_is_told_what_to_do(goes_back: bool, own: str) -> None:
+def test_command_by_another_mapping_is_refused_with_the_fix(goes_back: bool, own: str) -> None:
     change = RevisionChange(1, "a", "b", goes_back=goes_back, step="items")
     assert pins.said(under_way(change, own))
 
 
-def test_one_that_goes_back_takes_the_place_of_what_it_leaves(journal: SqlJournal) -> None:
+def test_change_back_replaces_the_change_that_it_leaves(journal: SqlJournal) -> None:
     old, new = revisions(journal, "a"), revisions(journal, "b")
     old.register()
     changes = SqlChanges(journal.database, "job")

@@ -324,7 +324,7 @@ class NoWriters:
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_a_stage_whose_check_fails_writes_nothing(name: str) -> None:
+def test_stage_with_a_failing_check_writes_nothing(name: str) -> None:
     shop = Shop()
     shop.change("users", 1, name="Ann")
     shop.relay.once()

@@ -159,7 +159,7 @@ def test_kept_attributes_outlive_every_write_despite_changes(dynamodb_url: str, 
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_ticket_that_is_no_ticket_is_lower_than_any(table: Table, *, fresh: bool) -> None:
+def test_invalid_ticket_is_lower_than_any(table: Table, *, fresh: bool) -> None:
     assert table.verdicts(item(1, ticket=0), item(2, ticket=1), fresh=fresh) == [("stored", "")] * 2
     assert table.verdicts(item(1, ticket=0), item(2, ticket=0), fresh=fresh) == [
         ("stored", ""),
@@ -179,7 +179,7 @@ def test_outcomes_come_in_the_order_of_any_number_of_items(table: Table, count: 
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_delete_leaves_its_tombstone_where_nothing_was(table: Table, *, fresh: bool) -> None:
+def test_delete_of_a_missing_item_leaves_its_tombstone(table: Table, *, fresh: bool) -> None:
     assert table.verdicts(dead(1, ticket=7), fresh=fresh) == [("stored", "")]
     assert table.verdicts(item(1, ticket=6), fresh=fresh) == [("newer", "")]
     assert table.verdicts(item(1, "order:[2]", 6), fresh=fresh) == [("tombstoned_by_other", "order:[1]")]
@@ -286,7 +286,7 @@ def test_a_group_with_an_item_that_is_refused_is_not_written(
     assert table.stored() == before
 
 
-def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
+def test_every_item_blocking_a_group_is_reported(table: Table) -> None:
     before = [item(1, "order:[2]"), item(2, ticket=9), dead(3, "order:[3]", 9)]
     put_items(table.items, before)
     told = table.together([item(number) for number in range(1, 5)])

@@ -83,7 +83,7 @@ def test_control_raise_returns_a_ticket_that_is_as_high(table: Table) -> None:
     assert [table.control.raise_control(ticket) for ticket in (5, 3, 5, 6)] == [0, 5, 5, 0]
 
 
-def test_what_is_kept_of_a_job_outlives_tickets_and_other_jobs(table: Table) -> None:
+def test_record_of_a_job_outlives_tickets_and_other_jobs(table: Table) -> None:
     kept = Kept("one", {"orders": KeptPhase("live", 4)}, frozenset({"invoice"}), 3)
     table.control.keep("table-1", "shop", kept)
     table.control.raise_control(7)
@@ -95,7 +95,7 @@ def test_what_is_kept_of_a_job_outlives_tickets_and_other_jobs(table: Table) -> 
     assert table.design.is_hidden(item)
 
 
-def test_an_item_that_was_there_before_is_not_made_anew(table: Table) -> None:
+def test_item_that_existed_before_is_not_created_again(table: Table) -> None:
     table.control.raise_control(5)
     table.items.delete([table.design.key_of(control_key(table.design))])
     with pins.refused(TargetError):

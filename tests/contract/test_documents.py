@@ -162,7 +162,7 @@ def test_a_changed_row_leads_to_the_same_roots(both: Both, plan: EntityPlan) -> 
     assert looked or plan in (PLANS["two keys"], PLANS["a parent by two columns"])
 
 
-def test_a_page_ends_where_it_ended_whatever_is_deleted(dynamodb_url: str) -> None:
+def test_page_ends_at_the_same_place_despite_deletes(dynamodb_url: str) -> None:
     name = f"{secrets.token_hex(3)}-pair"
     plan = plan_declared(plan_of(PAIR))
     rows = [{"a": f"k{number}", "b": number, "n": number} for number in range(40)]
@@ -202,7 +202,7 @@ def test_page_with_a_relay_sees_children_written_after_the_last(dynamodb_url: st
     ("name", "is_late"),
     [("all columns", False), ("children by their key", False), ("children by an index", True)],
 )
-def test_what_a_global_index_finds_is_looked_at_again(both: Both, name: str, is_late: bool) -> None:
+def test_items_found_by_a_global_index_are_read_again(both: Both, name: str, is_late: bool) -> None:
     assert both.documents.goes_by_index(plan_declared(PLANS[name])) == is_late
 
 

@@ -97,7 +97,7 @@ def evidence(make: Callable[[str], Evidence]) -> Evidence:
     return make("shop")
 
 
-def test_windows_and_samples_come_back_with_all_that_they_say(evidence: Evidence) -> None:
+def test_windows_and_samples_come_back_complete(evidence: Evidence) -> None:
     missing = replace(SAMPLE, key=DiffKey("missing", "orders"), at=SAMPLE.at + 1, item=None)
     error = Sample("stock", DiffKey("error", attribute="sql"), MINUTE, "b", "abc", why="a lock\nwaited")
     evidence.keep([WINDOW], [SAMPLE, missing, error])
@@ -193,7 +193,7 @@ def memory() -> Iterator[SqlEvidence]:
     database.close()
 
 
-def test_what_a_newer_migrator_counts_beside_is_left_out(memory: SqlEvidence) -> None:
+def test_unknown_counts_of_a_newer_migrator_are_left_out(memory: SqlEvidence) -> None:
     with memory.database.begin() as connection:
         text = connection.execute(select(schema.window.c.counts)).scalar()
         assert text is not None

@@ -283,7 +283,7 @@ def test_connections_are_kept_and_closed_ones_are_not_used(lane: str) -> None:
         client.close()
 
 
-def test_text_that_is_no_unicode_goes_to_the_service(lane: str) -> None:
+def test_text_that_is_not_unicode_goes_to_the_service(lane: str) -> None:
     with saying(answer(WRITTEN)) as (url, script):
         put(url, "\ud800")
     assert script.seen[0][1].count(b"\\ud800") == 1

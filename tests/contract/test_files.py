@@ -38,7 +38,7 @@ def test_what_is_written_is_read_and_replaced(files: Files) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_removed_is_gone_and_nothing_else(files: Files) -> None:
+def test_remove_deletes_only_the_removed(files: Files) -> None:
     names = [f"pages/run-1/{number}" for number in range(1_003)]
     for name in (*names, "data/part"):
         files.write(name, b"")

@@ -108,7 +108,7 @@ def test_deleted_items_are_gone(store: ItemStore) -> None:
     assert [one["n"] for page in store.scan(0, 1) for one in page.items] == [29]
 
 
-def test_only_items_whose_source_is_still_the_same_are_deleted(store: ItemStore) -> None:
+def test_only_items_with_an_unchanged_source_are_deleted(store: ItemStore) -> None:
     put_items(
         store, [item(1, _src="order:[1]"), item(2, _src="order:[9]"), item(3), item(4, _src="order:[4]")]
     )

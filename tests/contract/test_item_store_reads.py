@@ -122,7 +122,7 @@ def test_a_query_of_an_index_goes_on_behind_an_item(
     assert [one["n"] for one in store.query(asked, start).items] == expected
 
 
-def test_a_filter_works_after_the_limit_so_a_page_can_be_empty(store: ItemStore) -> None:
+def test_filter_runs_after_the_limit_so_a_page_can_be_empty(store: ItemStore) -> None:
     put_items(store, [item(number) for number in range(20)])
     request = query("#PK = :p", {":p": "P#0", ":n": 16}, FilterExpression="#n >= :n", Limit=2)
     first = store.query(request)
@@ -132,7 +132,7 @@ def test_a_filter_works_after_the_limit_so_a_page_can_be_empty(store: ItemStore)
     assert numbers(store, request) == [16, 18]
 
 
-def test_an_index_of_several_attributes_orders_by_each_of_them(store: ItemStore) -> None:
+def test_index_of_several_attributes_orders_by_each(store: ItemStore) -> None:
     put_items(store, [item(number) for number in range(14)])
     values = {":t": "acme", ":r": "us"}
     asked = query("#tenant = :t AND #region = :r", values, IndexName="ByTenant")

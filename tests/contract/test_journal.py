@@ -236,7 +236,7 @@ def test_page_parts_come_from_the_first_checkpoint_until_the_end(journal: SqlJou
     assert list(journal.page_parts(run, "order")) == []
 
 
-def test_a_new_run_of_the_job_forgets_what_pages_of_others_left(journal: SqlJournal) -> None:
+def test_new_run_of_the_job_forgets_page_parts_of_others(journal: SqlJournal) -> None:
     run = journal.start_run(IDENTITY)
     journal.plan_pages(run, "order", PAGES)
     journal.finish_page(run, PAGES[0], Tally(), [], parts=[b"part"])

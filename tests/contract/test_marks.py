@@ -246,7 +246,7 @@ def test_no_two_take_one_mark(real: Capturing) -> None:
     assert (len(ids), len(set(ids))) == (100, 100)
 
 
-def test_without_capture_everybody_is_told_what_to_do(real: Capturing) -> None:
+def test_every_command_without_capture_names_the_fix(real: Capturing) -> None:
     for call in (real.tickets.draw, real.marks.state, lambda: real.marks.take(1, 1)):
         with pins.refused(SourceError):
             call()
@@ -348,7 +348,7 @@ def test_journal_keeps_changes_in_order_until_processed(database: Database) -> N
     assert marks.state() == MarksState()
 
 
-def test_a_change_that_waits_is_no_older_when_its_time_comes(
+def test_pending_change_is_no_older_when_its_time_comes(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = JournalMarks(database, "shop", read_image)

@@ -44,7 +44,7 @@ def keys_of(memory: Memory, root: Root = ONE) -> tuple[int, Set[ItemKey]]:
     return found.ticket, found.keys
 
 
-def test_what_was_intended_is_told_to_the_next_and_adds_up(memory: Memory) -> None:
+def test_intended_keys_are_passed_to_the_next_and_add_up(memory: Memory) -> None:
     assert memory.remember(5, {ONE: [A], TWO: []}) == {ONE: Remembered(), TWO: Remembered()}
     assert memory.remember(6, {ONE: [B]}) == {ONE: Remembered(5, frozenset({A}))}
     assert memory.remember(6, {ONE: [B, C]}) == {ONE: Remembered(6, frozenset({A, B}))}
@@ -53,7 +53,7 @@ def test_what_was_intended_is_told_to_the_next_and_adds_up(memory: Memory) -> No
     assert memory.remember(9, {}) == {}
 
 
-def test_a_late_writer_changes_nothing_and_is_told_so(memory: Memory) -> None:
+def test_late_writer_changes_nothing_and_is_notified(memory: Memory) -> None:
     memory.remember(6, {ONE: [A]})
     found = memory.remember(5, {ONE: [B], TWO: [C]})
     assert found == {ONE: Remembered(6, frozenset({A})), TWO: Remembered()}
@@ -61,7 +61,7 @@ def test_a_late_writer_changes_nothing_and_is_told_so(memory: Memory) -> None:
     assert keys_of(memory, TWO) == (5, {C})
 
 
-def test_only_current_keys_stay_where_no_writer_came_meanwhile(memory: Memory) -> None:
+def test_only_current_keys_stay_without_a_writer_in_between(memory: Memory) -> None:
     memory.remember(5, {ONE: [A, B], TWO: [A]})
     memory.remember(6, {TWO: [B]})
     memory.settle(5, {ONE: [B], TWO: [], ("order", "[3]"): [A]})

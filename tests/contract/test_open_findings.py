@@ -79,7 +79,7 @@ def test_marks_are_one_finding_a_table_and_go_together(opened: OpenFindings) -> 
     assert opened.read() == [REFUSED]
 
 
-def test_what_no_entity_of_the_mapping_will_work_is_closed(opened: OpenFindings) -> None:
+def test_findings_of_entities_not_in_the_mapping_are_closed(opened: OpenFindings) -> None:
     gone = Finding("refused", "invoice", "no total", "[1]")
     opened.settle({ONE: 6, ("invoice", "[1]"): 6}, [REFUSED, gone])
     opened.settle({}, [MARK])
@@ -105,7 +105,7 @@ def test_thousands_are_settled_at_once(opened: OpenFindings) -> None:
     assert opened.roots() == roots[899:]
 
 
-def test_what_is_open_of_a_row_is_forgotten_with_it(journal: SqlJournal) -> None:
+def test_open_findings_of_a_row_are_forgotten_with_it(journal: SqlJournal) -> None:
     opened = SqlOpenFindings(journal.database, "shop", "table-1")
     other = Finding("refused", "order", "no total", "[3]")
     opened.settle({ONE: 5, TWO: 5, ("order", "[3]"): 5}, [REFUSED, TAKEN, other])

@@ -65,7 +65,7 @@ def test_what_is_not_named_stays_asked(journal: SqlJournal) -> None:
     assert not processes.ask("you", "", paused=False).paused
 
 
-def test_what_a_process_wrote_is_kept_by_the_minute(journal: SqlJournal) -> None:
+def test_writes_of_a_process_are_kept_by_the_minute(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop", 30)
     first = processes.beat("one", STATE, None, Advance(items=3, write_units=4.5, lag_s=2.0)).state
     assert first is not None

@@ -47,7 +47,7 @@ def test_a_claim_that_ran_out_is_another_s_unless_it_was_renewed(journal: SqlJou
     assert journal.claim_pages(run, "order", "b", 1, 60) == []
 
 
-def test_what_a_process_gives_back_is_claimed_at_once(journal: SqlJournal, run: Run) -> None:
+def test_pages_released_by_a_process_are_claimed_at_once(journal: SqlJournal, run: Run) -> None:
     journal.claim_pages(run, "order", "a", 5, 60)
     journal.leave_page(run, PAGES[0], "a", [UNWRITTEN])
     journal.release_pages(run, "a")

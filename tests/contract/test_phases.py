@@ -138,13 +138,13 @@ def test_jobs_have_phases_of_their_own(make: Callable[[str], Phases]) -> None:
     assert make("other").move(moved(), 0).version == 1
 
 
-def test_patterns_whose_names_differ_in_case_are_two(phases: Phases) -> None:
+def test_pattern_names_differing_in_case_are_two(phases: Phases) -> None:
     phases.move(moved(pattern="orders"), 0)
     phases.move(moved(pattern="Orders"), 0)
     assert set(phases.all()) == {"orders", "Orders"}
 
 
-def test_an_instance_confirms_what_it_acts_by_now(phases: Phases) -> None:
+def test_instance_confirms_the_phases_that_it_uses(phases: Phases) -> None:
     phases.confirm("a", {"orders": 1, "users": 0})
     phases.confirm("b", {"orders": 2})
     phases.confirm("a", {"orders": 2})
@@ -165,7 +165,7 @@ def test_what_an_instance_confirmed_goes_with_it(journal: SqlJournal) -> None:
     assert phases.confirmed() == {living.id: {"orders": 1}}
 
 
-def test_the_statement_of_the_page_reads_what_services_act_by(journal: SqlJournal) -> None:
+def test_documented_statement_reads_the_phases_of_services(journal: SqlJournal) -> None:
     """As services in other languages ask, by the words of docs/other-languages.md."""
     (sql,) = re.findall(
         r"```sql\n(SELECT p\.pattern.*?)```", (HOUSE / "docs" / "other-languages.md").read_text(), re.DOTALL
@@ -217,7 +217,7 @@ def test_phase_edited_by_hand_reports_the_fix_and_stops_no_other(journal: SqlJou
     assert len(phases.history("orders")) == 3
 
 
-def test_a_pattern_of_which_nothing_is_wrong_has_nothing_to_mend(phases: Phases) -> None:
+def test_pattern_without_a_fault_needs_no_repair(phases: Phases) -> None:
     assert phases.mend("orders") == PatternPhase("orders")
     made = phases.move(moved(), 0)
     assert phases.mend("orders") == made == phases.all()["orders"]

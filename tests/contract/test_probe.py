@@ -61,9 +61,7 @@ def client(dynamodb_url: str) -> Any:
     return service_client("dynamodb", region=None, profile=None, endpoint=dynamodb_url)
 
 
-def test_every_assumption_holds_but_for_what_the_server_lacks(
-    doctor: Callable[..., Ended], client: Any
-) -> None:
+def test_every_assumption_holds_except_unsupported_ones(doctor: Callable[..., Ended], client: Any) -> None:
     ended = doctor("--probe", "--json")
     data, found = json.loads(ended.out), states(ended)
     assert UNTRIED.items() <= found.items() <= {**LACKING, **UNTRIED}.items(), data
@@ -103,7 +101,7 @@ def test_an_import_from_a_bucket_is_tried_and_nothing_stays(
 
 
 @pytest.mark.ministack
-def test_a_server_that_minds_no_policies_is_told_apart(
+def test_server_ignoring_policies_is_recognized(
     tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

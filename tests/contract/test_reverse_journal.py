@@ -56,7 +56,7 @@ def test_row_found_meanwhile_by_another_process_is_not_forgotten(remembered: Rev
         assert remembered.waiting() == [meanwhile]
 
 
-def test_rows_of_tables_that_are_the_truth_again_wait_no_more(remembered: ReverseJournal) -> None:
+def test_rows_of_tables_that_own_the_truth_again_wait_no_longer(remembered: ReverseJournal) -> None:
     line = WaitingRow(("line", "[1]"), "refused", 1.0)
     remembered.remember({ONE: {A}})
     remembered.wait([WaitingRow(ONE, "gone", 2.0), line])

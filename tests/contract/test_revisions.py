@@ -81,7 +81,7 @@ def test_only_writers_by_the_newest_enter(make: Make, entered: Callable[[str], W
     assert two.old([first, second]) == []
 
 
-def test_runs_from_before_a_revision_came_back_are_told_apart(journal: SqlJournal) -> None:
+def test_runs_before_a_revision_returned_are_kept_apart(journal: SqlJournal) -> None:
     one = SqlRevisions(journal.database, "job", Revision("1", "m1"))
     two = SqlRevisions(journal.database, "job", Revision("2", "m2"))
     assert newest_of(journal.database, "job") is None

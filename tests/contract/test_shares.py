@@ -69,7 +69,7 @@ def test_late_process_waits_until_others_took_less_for_10_s(journal: SqlJournal,
 
 
 @pytest.mark.parametrize("way", ["leave", "ended"])
-def test_what_one_leaves_is_taken_when_it_is_out_of_the_window(
+def test_share_that_one_leaves_is_taken_after_the_window(
     journal: SqlJournal, shares: Shares, way: str
 ) -> None:
     shares.enter(a=0, b=0)

@@ -85,7 +85,7 @@ def test_a_row_without_a_key_is_counted_and_on_no_page(source: Source) -> None:
 
 
 @pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
-def test_the_source_tells_keys_apart_by_value_and_as_text(source: Source, table: Any) -> None:
+def test_source_distinguishes_keys_by_value_and_as_text(source: Source, table: Any) -> None:
     plan = plan_of(table)
     rows = source.count(plan)
     assert source.key_counts(plan) == KeyCounts(rows, rows, rows)

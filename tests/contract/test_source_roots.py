@@ -128,7 +128,7 @@ def test_values_of_any_kind_are_found_as_the_driver_gives_them(source: Any, tabl
 
 
 @pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
-def test_many_values_reach_what_each_of_them_does(source: Any, table: Any) -> None:
+def test_many_values_find_the_same_roots_as_each_alone(source: Any, table: Any) -> None:
     plan = plan_of(table)
     lookup = captured_tables([plan])[table.real].lookups[0]
     trees = source.read_page(plan, None, None)

@@ -108,7 +108,7 @@ def read(source: DynamoStream, position: StreamPosition = HORIZON, limit: int = 
     return records
 
 
-def test_a_stream_names_what_it_is_and_its_shards(stream_of: tuple[Table, DynamoStream]) -> None:
+def test_stream_reports_its_settings_and_shards(stream_of: tuple[Table, DynamoStream]) -> None:
     state = stream_of[1].state()
     assert (state.is_on, state.view, len(state.shards)) == (True, "NEW_AND_OLD_IMAGES", 1)
     assert f"table/{stream_of[1].table}/stream/" in state.arn
@@ -159,7 +159,7 @@ def test_position_is_at_after_before_or_behind_records(
     assert read(source, LATEST) == []
 
 
-def test_a_place_at_the_end_gives_what_comes_later(stream_of: tuple[Table, DynamoStream]) -> None:
+def test_position_at_the_end_returns_only_later_records(stream_of: tuple[Table, DynamoStream]) -> None:
     table, source = stream_of
     state = source.state()
     shard = state.shards[0].id
@@ -219,7 +219,7 @@ def test_stream_is_enabled_with_both_images_and_stays_if_enabled(
     assert state.arn != before
 
 
-def test_a_table_that_is_created_anew_has_another_stream(stream_of: tuple[Table, DynamoStream]) -> None:
+def test_recreated_table_has_another_stream(stream_of: tuple[Table, DynamoStream]) -> None:
     table, source = stream_of
     before = source.state()
     table.create_anew()

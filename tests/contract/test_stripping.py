@@ -68,7 +68,7 @@ def test_our_own_items_go_while_they_are_that(store: ItemStore, stripping: Strip
     assert stored(store) == {"P#3": back}
 
 
-def test_our_attributes_come_back_to_what_a_service_wrote(
+def test_stripping_restores_the_item_of_the_service(
     store: ItemStore, stripping: FakeStripping | DynamoStripping
 ) -> None:
     plain = {name: value for name, value in item(1, note="theirs").items() if not name.startswith("_")}

@@ -210,7 +210,7 @@ def test_a_missing_index_is_still_a_table_that_does_not_fit(
     ],
     ids=["projection-table", "key-table", "type-mapping", "local-alone"],
 )
-def test_what_cannot_be_altered_is_named_and_left(
+def test_unalterable_part_is_named_and_left(
     admin: DynamoTableAdmin, design: TableDesign, index: Index
 ) -> None:
     admin.create(design)
@@ -284,7 +284,7 @@ def test_indexes_change_one_at_a_time_with_progress_reports(client: Any, design:
     assert state.differences == ()
 
 
-def test_one_that_was_stopped_goes_on_where_it_is_given_again(client: Any, design: TableDesign) -> None:
+def test_stopped_table_change_continues_if_repeated(client: Any, design: TableDesign) -> None:
     slow, stopped = SlowIndexes(client, calls=5), iter([False, True])
     DynamoTableAdmin(client).create(design)
     grown = replace(design, indexes=(GSI1, GSI2))

@@ -54,7 +54,7 @@ def test_every_kind_is_counted(journal: SqlJournal) -> None:
     assert traces(journal).count([("user", '["nobody"]')]) == dict.fromkeys(KINDS, 0) | {"samples": 1}
 
 
-def test_what_is_forgotten_is_gone_and_the_rest_is_as_it_was(journal: SqlJournal) -> None:
+def test_forgotten_traces_are_gone_and_the_rest_is_unchanged(journal: SqlJournal) -> None:
     fill(journal, TABLE)
     others = [traces(journal).count([root]) | {"samples": 0} for root in (BOB, LIKE)]
     assert traces(journal).forget([ANN], KINDS, ticket=9) == {
@@ -95,7 +95,7 @@ def test_only_the_kinds_that_are_named_go(journal: SqlJournal) -> None:
     assert traces(journal).forget([ANN], [], ticket=9) == {}
 
 
-def test_what_was_remembered_with_a_higher_ticket_stays(journal: SqlJournal) -> None:
+def test_keys_remembered_with_a_higher_ticket_stay(journal: SqlJournal) -> None:
     """The row has come back."""
     fill(journal, TABLE)
     memory = SqlMemory(journal.database, TABLE)

@@ -76,7 +76,7 @@ def test_a_fence_tells_every_fast_writer_to_stop(writers: Writers) -> None:
     assert {writer.id for writer in writers.fence()} == {one.id, two.id}
 
 
-def test_a_beat_renews_and_says_since_when_one_works(writers: Writers) -> None:
+def test_beat_renews_the_place_and_returns_its_start(writers: Writers) -> None:
     one = writers.enter("relay")
     time.sleep(0.02)
     again = writers.beat(one)

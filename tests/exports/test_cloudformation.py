@@ -33,9 +33,7 @@ def test_cfn_lint_finds_nothing_in_any_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=[mapping.stem for mapping in MAPPINGS])
-def test_a_stack_makes_the_table_that_the_mapping_says(
-    mapping: Path, tmp_path: Path, dynamodb_url: str
-) -> None:
+def test_stack_makes_the_table_of_the_mapping(mapping: Path, tmp_path: Path, dynamodb_url: str) -> None:
     # The embedded server's stacks leave recovery and TTL off; AWS's do not.
     job = shipped(tmp_path, mapping, dynamodb_url, f"{OPTIONS}, pitr: false")
     client = boto3.client(

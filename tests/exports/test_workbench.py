@@ -77,7 +77,7 @@ def test_the_model_of_the_article_goes_both_ways(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mapping", DESIGNS, ids=lambda path: path.stem)
-def test_every_design_has_a_model_or_says_why_not(mapping: Path, tmp_path: Path) -> None:
+def test_every_design_has_a_model_or_a_reason_without(mapping: Path, tmp_path: Path) -> None:
     job_of(tmp_path, mapping, mapping.with_suffix(".sql").read_text())
     ended = run(tmp_path, "export", "--as", "workbench", "job.yaml")
     if ended.code == 2:
@@ -218,7 +218,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_in_a_model_is_said_with_its_place(case: str, tmp_path: Path) -> None:
+def test_model_fault_is_reported_with_its_place(case: str, tmp_path: Path) -> None:
     text, said = WRONG[case]
     (tmp_path / "model.json").write_text(text)
     ended = run(tmp_path, "init", "model.json")
@@ -229,7 +229,7 @@ def test_what_is_wrong_in_a_model_is_said_with_its_place(case: str, tmp_path: Pa
     assert len(ended.err) < 2000
 
 
-def test_every_fault_is_said_at_once_and_files_that_are_none_too(tmp_path: Path) -> None:
+def test_every_fault_and_unreadable_file_is_reported_at_once(tmp_path: Path) -> None:
     def wrong(model: dict[str, Any]) -> None:
         table_of(model).update(TableName="?")
         table_of(model)["KeyAttributes"]["SortKey"].update(AttributeType="X")

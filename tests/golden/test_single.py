@@ -71,7 +71,7 @@ def test_empty_tables_are_an_item_too() -> None:
         ("top: {of: rate, max: percent}", "up: {of: nothing}"),
     ],
 )
-def test_what_a_row_of_no_table_cannot_have_is_a_fault(old: str, new: str) -> None:
+def test_row_of_no_table_with_table_features_is_a_fault(old: str, new: str) -> None:
     with pytest.raises(MappingError) as caught:
         heart.entity(MAPPING.replace(old, new, 1), SCHEMA)
     assert pins.said([str(fault) for fault in caught.value.faults if not fault.warning])

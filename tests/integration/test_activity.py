@@ -58,7 +58,7 @@ def test_a_change_is_seen_by_the_engine_or_by_its_mark(shop: Capturing, activity
     assert {name.rpartition(".")[2]: count for name, count in activity.waiting([]).items()} == {"customer": 1}
 
 
-def test_marks_that_were_worked_are_counted_all_the_same(shop: Capturing, activity: SqlActivity) -> None:
+def test_processed_marks_are_still_counted(shop: Capturing, activity: SqlActivity) -> None:
     shop.install(captured(shop.table("customer"), ["id"]))
     shop.run("INSERT INTO customer VALUES (1, 'Ann')", "DELETE FROM customer")
     assert len(shop.left()) == 2
@@ -146,7 +146,7 @@ def test_user_without_rights_to_see_transactions_is_notified(shop: Capturing) ->
         other.execute("ROLLBACK")
 
 
-def test_a_user_that_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing) -> None:
+def test_user_without_tables_is_shown_the_rights_to_revoke(shop: Capturing) -> None:
     if shop.engine == "sqlite":
         return
     with plain_user(shop) as (writer, _), plain_user(shop) as (_, theirs):
@@ -195,7 +195,7 @@ def test_read_only_revokes_column_partition_and_granted_rights(parts: Capturing)
         assert not [text for text in left if one in text or other in text]
 
 
-def test_a_partitioned_table_changes_where_a_partition_does(parts: Capturing) -> None:
+def test_partitioned_table_changes_if_a_partition_does(parts: Capturing) -> None:
     activity, names = SqlActivity(parts.writing), ["public.orders"]
     before = activity.look(names)
     with parts.service() as service:
@@ -227,7 +227,7 @@ def test_views_are_told_apart(activity: SqlActivity) -> None:
     assert activity.views() == {"names"}
 
 
-def test_the_sql_of_the_end_runs_and_does_what_it_says(shop: Capturing, activity: SqlActivity) -> None:
+def test_sql_of_the_end_runs_as_described(shop: Capturing, activity: SqlActivity) -> None:
     role = f"writer_{shop.url[-8:]}".replace("-", "_").replace("/", "_").replace(".", "_")
     if shop.engine == "postgresql":
         shop.run(f'CREATE ROLE "{role}"', f'GRANT SELECT, INSERT, UPDATE ON customer TO "{role}"')

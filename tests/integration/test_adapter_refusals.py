@@ -257,9 +257,7 @@ def test_name_folded_or_cut_by_postgresql_is_still_the_table(parts: Capturing) -
         ("part", "ON INSERT TO part DO ALSO INSERT INTO third (id) VALUES (NEW.id)"),
     ],
 )
-def test_a_write_whose_rule_writes_a_captured_table_is_refused(
-    parts: Capturing, table: str, rule: str
-) -> None:
+def test_write_with_a_rule_on_a_captured_table_is_refused(parts: Capturing, table: str, rule: str) -> None:
     parts.run(
         "CREATE TABLE third (id integer)", "CREATE TABLE other (id integer)", f"CREATE RULE one AS {rule}"
     )

@@ -43,7 +43,7 @@ ASKING = (
 )
 
 
-def test_a_verify_is_asked_for_until_one_has_looked(shop: Project) -> None:
+def test_verify_is_requested_until_one_has_run(shop: Project) -> None:
     job = str(shop.job)
     assert is_said(shop, "capture", "install")
     assert [words for words in ASKING if not is_said(shop, *words)] == []

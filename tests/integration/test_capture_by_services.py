@@ -64,7 +64,7 @@ def test_an_install_by_services_makes_our_tables_and_no_trigger(shop: Capturing)
 
 
 @pytest.mark.parametrize("form", ["sql", "alembic"])
-def test_what_is_printed_does_what_an_install_by_services_does(shop: Capturing, form: str) -> None:
+def test_printed_sql_equals_an_install_by_services(shop: Capturing, form: str) -> None:
     steps = by_services(shop).steps(plans(shop))
     if form == "sql":
         run_sql(shop, sql_text(steps))

@@ -176,7 +176,7 @@ def test_marks_that_wait_hinder_an_uninstall(shop: Capturing) -> None:
     assert stage(shop).uninstall(shop.marks, discard_marks=True)
 
 
-def test_a_table_of_marks_that_was_dropped_is_made_anew_and_told(shop: Capturing) -> None:
+def test_dropped_mark_table_is_recreated_and_reported(shop: Capturing) -> None:
     stage(shop).install(plans(shop))
     first, ticket = shop.tickets.installation(), shop.tickets.draw()
     shop.run("DROP TABLE migrator.mark" if shop.engine == "postgresql" else "DROP TABLE migrator_mark")
@@ -199,7 +199,7 @@ def test_a_source_is_captured_for_one_job(shop: Capturing) -> None:
             call()
 
 
-def test_every_refusal_is_told_at_once_and_nothing_is_done(shop: Capturing) -> None:
+def test_every_refusal_is_reported_at_once_and_nothing_is_done(shop: Capturing) -> None:
     shop.run("CREATE VIEW seen AS SELECT id FROM customer")
     before, view = catalogue(shop), shop.table("seen")
     key = (view.columns[0],)

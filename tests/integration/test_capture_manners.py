@@ -50,7 +50,7 @@ def test_the_limit_is_shared(limit: int | None, apart: int, reads: int, others: 
     assert limit is None or limit <= apart or reads + apart * others <= limit
 
 
-def test_a_look_for_capture_needs_no_connection_of_its_own(postgres_database: str, tmp_path: Path) -> None:
+def test_capture_status_needs_no_extra_connection(postgres_database: str, tmp_path: Path) -> None:
     services.run_script(postgres_database, TABLE)
     with context(job(tmp_path, postgres_database, "max_connections: 1")) as (live, found):
         assert live.capture.installation() is None
@@ -89,7 +89,7 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
     assert max(seen) <= 4
 
 
-def test_mariadb_keeps_the_limits_where_marks_are_written(mysql_database: str, tmp_path: Path) -> None:
+def test_mariadb_keeps_the_limits_when_writing_marks(mysql_database: str, tmp_path: Path) -> None:
     run_script(mysql_database, TABLE)
     with context(job(tmp_path, mysql_database, "max_connections: 2, statement_timeout_s: 2.5")) as (live, _):
         named = settings_of(mysql_database)

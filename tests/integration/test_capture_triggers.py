@@ -101,7 +101,7 @@ def test_a_transaction_that_is_rolled_back_leaves_none(shop: Capturing) -> None:
     assert images(shop.left()) == [("purchase", (10, 1), None)]
 
 
-def test_an_upsert_leaves_the_mark_of_what_it_did(shop: Capturing) -> None:
+def test_upsert_leaves_the_mark_of_its_effect(shop: Capturing) -> None:
     update = (
         "ON CONFLICT (id) DO UPDATE SET status"
         if shop.engine != "mariadb"

@@ -75,7 +75,7 @@ def test_so_does_one_that_it_meets_in_another_index(tmp_path: Path, index: str) 
         assert made.capture.limits() == []
 
 
-def test_what_a_row_meets_is_found_by_the_indexes(tmp_path: Path) -> None:
+def test_conflicting_rows_are_found_by_the_indexes(tmp_path: Path) -> None:
     with capturing("sqlite", new_sqlite(tmp_path / "a.db")) as made:
         made.run(
             "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE, b TEXT, c TEXT, d INTEGER)"

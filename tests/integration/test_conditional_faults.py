@@ -172,7 +172,7 @@ def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign
 
 
 @WAYS
-def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, way: str) -> None:
+def test_missing_table_is_reported_at_once(dynamodb_url: str, way: str) -> None:
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
     with through(dynamodb_url, nowhere, Faults(), QUICK) as writes, pins.refused(TargetError):
         written(writes, items(3, 5), way)
@@ -209,7 +209,7 @@ def flat(grouped: list[list[Item]]) -> list[Item]:
 @pytest.mark.parametrize(
     "kind", ["cancel", "throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
 )
-def test_each_fault_by_itself_changes_no_outcome_of_a_group(
+def test_each_fault_alone_changes_no_outcome_of_a_group(
     dynamodb_url: str, design: TableDesign, kind: str
 ) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_transaction_cancelled_for_a_passing_reason_is_resent(
 
 
 @pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "ANewOne"])
-def test_a_transaction_that_is_refused_for_good_is_told_at_once(
+def test_transaction_refused_for_good_is_reported_at_once(
     dynamodb_url: str, design: TableDesign, code: str
 ) -> None:
     faults = Faults(cancel=1.0, cancel_code=code)

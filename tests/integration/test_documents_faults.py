@@ -62,7 +62,7 @@ def _source(tables: OldTables) -> tuple[DocumentSource, Between, str]:
     return source, between, name
 
 
-def test_throttled_scans_and_keys_left_unread_are_asked_again(tables: OldTables) -> None:
+def test_throttled_scans_and_unread_keys_are_retried(tables: OldTables) -> None:
     source, between, _ = _source(tables)
     between.spoiled = {"scan": 2, "batch_get_item": 2}
     assert len(source.read_page(PLAN, None, None)) == len(ROWS)
@@ -70,7 +70,7 @@ def test_throttled_scans_and_keys_left_unread_are_asked_again(tables: OldTables)
     assert between.asked.count("batch_get_item") == 2 + 2  # 100 keys a request
 
 
-def test_a_table_that_is_throttled_to_the_last_try_is_said_to_be(tables: OldTables) -> None:
+def test_table_throttled_to_the_last_try_is_reported(tables: OldTables) -> None:
     source, between, name = _source(tables)
     between.spoiled = {"scan": 99}
     with pins.refused(StoppedError, name=name) as raised:

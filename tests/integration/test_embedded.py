@@ -59,7 +59,9 @@ def test_commands_share_it_and_a_stop_saves_its_tables(home: Path) -> None:
     assert store(again).get([("a", "b")]) == {("a", "b"): {"PK": "a", "SK": "b", "type": "T"}}
 
 
-def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_begins_empty_after_a_kill_and_reports_it(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     endpoint = embedded.ensure_running(home)
     admin(endpoint).create(DESIGN)
     embedded.stop(home)
@@ -74,7 +76,7 @@ def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.Cap
     assert "embedded_state_discarded" in capsys.readouterr().err
 
 
-def test_without_dynoxide_it_is_said_how_to_get_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dynoxide_is_reported_with_its_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SettingsError, match="npm's package @dynoxide/linux-x64"):
         embedded.ensure_running(home, lasting=True)

@@ -140,7 +140,7 @@ READS: dict[str, Work] = {
 
 
 @pytest.mark.parametrize("work", WRITES)
-def test_a_write_that_is_answered_with_nothing_is_no_write(table: DynamoStore, work: str) -> None:
+def test_write_with_an_empty_answer_is_not_a_write(table: DynamoStore, work: str) -> None:
     send, before = WRITES[work]
     put_items(table, before)
     faults = Faults(empty=1.0)
@@ -166,7 +166,7 @@ def test_a_write_that_is_answered_with_nothing_is_sent_again(table: DynamoStore,
 
 
 @pytest.mark.parametrize("work", READS)
-def test_a_read_that_is_answered_with_nothing_is_no_answer(table: DynamoStore, work: str) -> None:
+def test_read_with_an_empty_answer_is_not_an_answer(table: DynamoStore, work: str) -> None:
     """Else verify would find that items are missing, or that none is there that should not be."""
     ask = READS[work]
     put_items(table, HERE)
@@ -178,7 +178,7 @@ def test_a_read_that_is_answered_with_nothing_is_no_answer(table: DynamoStore, w
 
 
 @pytest.mark.parametrize("work", READS)
-def test_a_read_that_is_answered_with_nothing_is_asked_again(table: DynamoStore, work: str) -> None:
+def test_read_with_an_empty_answer_is_retried(table: DynamoStore, work: str) -> None:
     ask = READS[work]
     put_items(table, HERE)
     expected = ask(table)
@@ -282,7 +282,7 @@ def test_transaction_cancelled_without_reasons_is_retried(
 # ── objects ──
 
 
-def test_an_object_whose_answer_names_no_tag_is_not_stored(dynamodb_url: str) -> None:
+def test_object_with_an_answer_without_tag_is_not_stored(dynamodb_url: str) -> None:
     client = service_client("s3", region=None, profile=None, endpoint=dynamodb_url)
     bucket = f"b{secrets.token_hex(6)}"
     client.create_bucket(Bucket=bucket)

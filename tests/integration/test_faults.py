@@ -167,7 +167,7 @@ def test_each_fault_by_itself_loses_nothing(dynamodb_url: str, design: TableDesi
     assert faults.counts[kind] > 0
 
 
-def test_an_answer_that_comes_too_late_is_asked_for_again(dynamodb_url: str, design: TableDesign) -> None:
+def test_late_answer_is_requested_again(dynamodb_url: str, design: TableDesign) -> None:
     faults = Faults(late=0.3, late_s=1.0, seed=2)
     with FaultProxy(dynamodb_url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url, timeout_s=0.4)
@@ -208,7 +208,7 @@ def test_wrong_clock_stops_the_run_and_is_named_with_its_seconds(
     assert stored(dynamodb_url, design) == items(30)
 
 
-def test_a_signature_that_grew_old_on_its_way_is_made_anew(dynamodb_url: str, design: TableDesign) -> None:
+def test_expired_signature_is_renewed(dynamodb_url: str, design: TableDesign) -> None:
     faults = Faults(aged=3)
     with through(dynamodb_url, design, faults) as store:
         put_items(store, items(60))

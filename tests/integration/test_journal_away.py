@@ -161,7 +161,7 @@ def test_first_statement_of_a_nonrepeatable_call_may_break(journal: SqlJournal) 
     assert len(journal.runs("shop")) == 1
 
 
-def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJournal) -> None:
+def test_move_with_a_lost_answer_is_reported_and_made_once(journal: SqlJournal) -> None:
     phases = SqlPhases(journal.database, "shop")
     move = Move("recent", OFF, State("shadow"), who="me", reason="", evidence="", revision="r")
     with broken(journal, when="answer"), pins.refused(StoppedError):
@@ -257,9 +257,7 @@ def test_a_source_waits_for_a_connection_from_the_first_one_on(
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_journal_whose_server_stays_busy_says_so_in_the_end(
-    request: pytest.FixtureRequest, server: str
-) -> None:
+def test_journal_on_a_busy_server_reports_it_in_the_end(request: pytest.FixtureRequest, server: str) -> None:
     impatient = Retry(Backoff(attempts=2, base_s=0.01, limit_s=5))
     with one_connection(request.getfixturevalue(server)) as (url, give_back):
         with pins.refused(StoppedError):

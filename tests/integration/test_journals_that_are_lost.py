@@ -86,7 +86,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
     ]
 
 
-def test_every_command_that_writes_or_tells_phases_refuses(shop: Project) -> None:
+def test_every_command_that_writes_or_shows_phases_refuses(shop: Project) -> None:
     lose(shop)
     change(shop, "UPDATE customer SET name = 'two' WHERE id = 1")
     before = shop.items()
@@ -115,7 +115,7 @@ def test_the_journal_that_is_put_back_goes_on(shop: Project) -> None:
     assert phase(shop) == "live"
 
 
-def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
+def test_forced_job_takes_over_the_record_of_the_table(shop: Project) -> None:
     """The phases, and the keys that the lost journal remembered: one that moves leaves nothing behind."""
     lose(shop)
     forced = shop.done("recover", str(shop.job), "journal-lost", "--settle", "0s")
@@ -132,7 +132,7 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["captured", "a trigger is missing"])
-def test_an_older_copy_of_the_journal_is_told_and_repaired(shop: Project, stale: bool) -> None:
+def test_older_copy_of_the_journal_is_detected_and_repaired(shop: Project, stale: bool) -> None:
     """A backup of the journal from before some moves and some writes; what is `stale` is installed first."""
     home = Path(shop.environment["MIGRATOR_HOME"])
     backup = {file: file.read_bytes() for file in home.glob("shop.db*")}
@@ -188,7 +188,7 @@ def test_complete_and_direct_are_kept(
     shop.done("relay", str(shop.job), "--once")
 
 
-def test_a_table_that_cannot_be_asked_stands_in_no_rollbacks_way(shop: Project) -> None:
+def test_unreachable_table_does_not_block_a_rollback(shop: Project) -> None:
     job = shop.job.read_text()
     shop.job.write_text(job.replace(shop.endpoint, "http://127.0.0.1:9"))
     shop.done("cutover", "rollback", str(shop.job), PATTERN)

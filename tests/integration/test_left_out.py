@@ -137,7 +137,7 @@ def test_postgresql_leaves_out_tables_of_extensions(postgresql: Capturing) -> No
     assert (tables, list(left_out)) == (["notes"], ["spatial_ref_sys"])
 
 
-def test_init_leaves_out_a_view_whose_rows_cannot_be_read(postgresql: Capturing, tmp_path: Path) -> None:
+def test_init_leaves_out_a_view_with_unreadable_rows(postgresql: Capturing, tmp_path: Path) -> None:
     postgresql.run("CREATE TABLE notes (id int PRIMARY KEY, word text)", "INSERT INTO notes VALUES (1, 'a')")
     postgresql.run("CREATE VIEW broken AS SELECT 1 / (id - id) AS x, id FROM notes")
     (tmp_path / "asked.sql").write_text(

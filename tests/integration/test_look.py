@@ -55,7 +55,7 @@ def states(looked: Looked) -> dict[str, str]:
     return {f"{item.key[0]!s} {item.key[1]!s}": item.state for item in looked.items}
 
 
-def test_a_clean_collection_is_what_its_rows_make(library: Library) -> None:
+def test_clean_collection_equals_the_items_of_its_rows(library: Library) -> None:
     assert states(look(library, "BOOK#3")) == {"BOOK#3 META": "same"}
     assert states(look(library, "YEAR#1991", "GSI1")) == {"BOOK#2 META": "same", "BOOK#3 META": "same"}
     assert states(look(library, "YEAR#1991", "GSI1", "Title 3")) == {"BOOK#3 META": "same"}
@@ -69,7 +69,7 @@ def test_a_key_of_nothing_shows_nothing(library: Library, key: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_each_corruption_is_shown_as_what_verify_calls_it(library: Library, name: str) -> None:
+def test_each_corruption_has_the_name_that_verify_uses(library: Library, name: str) -> None:
     corrupt, expected = CORRUPTIONS[name]
     planted = corrupt(library, library.book(3))
     put_items(library.store, planted)
@@ -118,7 +118,7 @@ def test_a_refused_row_is_named(library: Library, tmp_path: Path) -> None:
     assert not report(library, looked).is_clean
 
 
-def test_what_stands_behind_the_limit_is_not_called_missing(library: Library) -> None:
+def test_items_beyond_the_limit_are_not_called_missing(library: Library) -> None:
     looked = look(library, "YEAR#1991", "GSI1", limit=1)
     assert looked.is_cut
     assert states(looked) == {"BOOK#2 META": "same"}
@@ -137,7 +137,7 @@ def test_hostile_values_are_shown_masked_or_cut(library: Library, hostile: str) 
     assert len(str(whole.items[0].cells)) < 10_000
 
 
-def test_masks_hide_values_and_say_that_they_differ(library: Library) -> None:
+def test_masks_hide_values_and_show_that_they_differ(library: Library) -> None:
     put_items(library.store, [{**library.book(3), "title": "Other"}])
     masked = report(library, look(library, "BOOK#3"))
     (cell,) = [cell for cell in masked.items[0].cells if cell.differs]
@@ -204,7 +204,7 @@ entities:
         ("U#a\0b", []),
     ],
 )
-def test_text_that_is_no_value_of_a_servers_column_finds_nothing(
+def test_text_that_is_not_a_value_of_a_column_finds_nothing(
     postgres_database: str, dynamodb_url: str, key: str, found: list[str]
 ) -> None:
     with psycopg.connect(postgres_database) as connection:

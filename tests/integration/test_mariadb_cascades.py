@@ -108,7 +108,7 @@ def test_new_parent_key_marks_children_newer_than_the_snapshot(chain: Capturing)
     assert chain.left() == []
 
 
-def test_what_covers_cascades_is_taken_away_again(chain: Capturing) -> None:
+def test_uninstall_removes_the_cover_of_cascades(chain: Capturing) -> None:
     extra = dict.fromkeys(("customer", "purchase", "region"), "extra")
     assert {one.table: one.state for one in chain.capture.states([])} == extra
     chain.uninstall()

@@ -78,7 +78,7 @@ def test_all_patterns_have_no_phase_in_common(bare: Project) -> None:
     assert (refused.code, pins.said(refused.err)) == (2, True)
 
 
-def test_what_no_service_wrote_is_said_of_complete_alone(bare: Project) -> None:
+def test_unwritten_option_is_refused_outside_of_complete(bare: Project) -> None:
     force(bare, "advance", str(bare.job), PATTERN)
     refused = bare.run("cutover", "rollback", str(bare.job), PATTERN, "--unwritten", "customer")
     assert (refused.code, pins.said(refused.err)) == (2, True)

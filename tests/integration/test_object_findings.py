@@ -105,6 +105,6 @@ def test_each_row_pointing_to_a_missing_object_is_named(archive: Archive) -> Non
     assert result.confirmed == {("document", f"[{number}]"): {(f"DOC#{number}", "META")} for number in (2, 3)}
 
 
-def test_what_came_before_the_second_look_is_no_difference(archive: Archive) -> None:
+def test_change_before_the_second_look_is_not_a_difference(archive: Archive) -> None:
     result, found = archive.verify(lambda: archive.keep(*BODIES.values()))
     assert (found, result.confirmed, result.findings) == ([], {}, {})

@@ -54,7 +54,7 @@ def test_relay_follows_a_new_partition_and_warns_of_lost_marks(sensors: Project)
     assert pins.said(sensors.done("status", str(sensors.job)).out, "changes")
 
 
-def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:
+def test_backfill_continues_with_a_new_partition(sensors: Project) -> None:
     assert "truncate_leaves_no_mark" in sensors.done("backfill", str(sensors.job), "--restart").err
 
 
@@ -70,9 +70,7 @@ def test_status_and_doctor_name_a_new_partition_until_install(sensors: Project) 
     assert "truncate" not in sensors.done("relay", job, "--once").err
 
 
-def test_a_table_whose_triggers_are_gone_still_stops_a_relay(
-    sensors: Project, postgres_database: str
-) -> None:
+def test_table_without_its_triggers_still_stops_a_relay(sensors: Project, postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         names = connection.execute(
             "SELECT tgname FROM pg_trigger WHERE tgrelid = 'sensor'::regclass AND NOT tgisinternal"

@@ -104,7 +104,7 @@ def mode(path: Path) -> str:
     return oct(stat.S_IMODE(path.stat().st_mode))
 
 
-def test_what_holds_keys_or_rows_is_its_owners_alone(made: Project) -> None:
+def test_files_with_keys_or_rows_are_readable_by_the_owner_only(made: Project) -> None:
     before = os.umask(0o022)
     try:
         made.run("backfill", str(made.job))
@@ -163,7 +163,7 @@ def test_no_message_holds_a_password(bare: Project, line: str) -> None:
     assert pins.said(said)
 
 
-def test_an_endpoint_of_the_environment_has_no_password_either(bare: Project) -> None:
+def test_endpoint_of_the_environment_has_its_password_removed(bare: Project) -> None:
     bare.job.write_text(bare.job.read_text().replace(f", endpoint: '{bare.endpoint}'", ", region: eu-west-1"))
     bare.environment.update(
         AWS_ENDPOINT_URL_DYNAMODB=f"http://user:{SECRET}@127.0.0.1:1",

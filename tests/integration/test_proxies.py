@@ -73,7 +73,7 @@ def test_a_proxy_is_told_its_user_and_password(
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_a_wrong_password_of_a_proxy_is_told_without_it(
+def test_wrong_proxy_password_is_reported_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secure: bool
 ) -> None:
     context = tls(tmp_path, monkeypatch) if secure else None
@@ -85,7 +85,7 @@ def test_a_wrong_password_of_a_proxy_is_told_without_it(
     assert script.seen == []
 
 
-def test_a_proxy_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_proxy_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with ForwardProxy() as proxy:
         gone = proxy.address
     monkeypatch.setenv("HTTPS_PROXY", f"http://ann:se-cret@{gone}")

@@ -70,7 +70,7 @@ def states(shop: Capturing, *tables: str) -> dict[str, CaptureState]:
     return {one.table.rpartition(".")[2]: one.state for one in shop.capture.states(of)}
 
 
-def test_what_others_write_is_refused_and_says_why(shop: Capturing) -> None:
+def test_writes_of_others_are_refused_with_a_reason(shop: Capturing) -> None:
     shop.install(captured(shop.table("buyer"), ["id", "name"]))
     assert refused(shop) == SqlWriterStatus(("bill",))
     for statement in (*COMMON, *WRITES[shop.engine]):
@@ -81,7 +81,7 @@ def test_what_others_write_is_refused_and_says_why(shop: Capturing) -> None:
     assert len(shop.left()) == 1
 
 
-def test_the_way_back_writes_and_leaves_nothing_behind(shop: Capturing) -> None:
+def test_reverse_writes_and_leaves_nothing_behind(shop: Capturing) -> None:
     shop.install()
     refused(shop)
     values = {"id": 1, "buyer_id": 2, "total": 7}

@@ -137,9 +137,7 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
 
 
 @pytest.mark.parametrize("without", ["", "ListBucket", "GetObject", "PutObject", "DeleteObject"])
-def test_a_probe_of_the_bucket_finds_what_is_missing(
-    endpoint: str, user: dict[str, str], without: str
-) -> None:
+def test_probe_of_the_bucket_finds_missing_rights(endpoint: str, user: dict[str, str], without: str) -> None:
     root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
     name, bucket = f"objects{without}".lower(), f"b{secrets.token_hex(6)}"
     made = boto3.client("s3", endpoint_url=endpoint, **root)
@@ -176,7 +174,7 @@ def test_missing_list_right_leaves_the_read_right_untested(endpoint: str, user: 
 
 
 @pytest.mark.parametrize("external_id", [None, "another"])
-def test_a_role_that_is_refused_says_where_to_look(endpoint: str, external_id: str | None) -> None:
+def test_refused_role_is_reported_with_a_place_to_look(endpoint: str, external_id: str | None) -> None:
     with pins.refused(TargetError):
         DynamoTableAdmin(client(endpoint, AssumedRole(ROLE, "migrator-shop", external_id))).state(design())
 
@@ -230,7 +228,7 @@ def probing(endpoint: str) -> Probe:
 RIGHTS = next(one for one in ASSUMPTIONS if one.name == "rights of each role's policy")
 
 
-def test_what_an_exported_policy_does_not_name_is_denied(probing: Probe) -> None:
+def test_action_missing_from_an_exported_policy_is_denied(probing: Probe) -> None:
     result = result_of(RIGHTS, probing)
     assert (result.state, result.seen) == ("holds", "as in each policy")
 

@@ -214,7 +214,7 @@ def test_rows_that_swap_a_unique_value_are_written_together(shop: Written) -> No
     assert swapped == [("parent", "unique")] * 2
 
 
-def test_what_is_refused_is_an_answer_and_the_others_go_on(shop: Written) -> None:
+def test_refused_row_is_returned_and_the_others_continue(shop: Written) -> None:
     refused = shop.write(
         parent(shop, 1, "a"),
         parent(shop, 2, "a"),
@@ -394,7 +394,7 @@ TOUCHING = {
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_trigger_that_may_change_what_is_written_is_named(
+def test_trigger_that_may_change_written_rows_is_named(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = database_on(engine, request, tmp_path)(SCRIPT.format(**WORDS[engine]))

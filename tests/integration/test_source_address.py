@@ -72,7 +72,7 @@ def test_a_wrong_password_is_told_and_not_shown(reader: str) -> None:
     assert "s3cret" not in repr(source._reading.engine)
 
 
-def test_postgresql_takes_a_url_that_is_asked_for(postgres_database: str) -> None:
+def test_postgresql_accepts_a_url_from_a_variable(postgres_database: str) -> None:
     found = address_of("env:SHOP", (), SecretProviders(Path(), {"SHOP": postgres_database}, str))
     with closing(SqlSource(found, connection_options=ConnectionOptions("migrator shop verify"))) as source:
         assert source.query("SELECT current_setting('application_name')", {}) == [("migrator shop verify",)]

@@ -138,7 +138,7 @@ def test_a_page_waits_for_a_server_that_starts_again(engine: str, request: pytes
 
 
 @pytest.mark.parametrize("engine", ["postgres", "mysql"])
-def test_a_server_that_stays_away_is_told_after_the_last_try(
+def test_server_that_stays_unreachable_fails_after_the_last_try(
     engine: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue(f"{engine}_database")
@@ -156,7 +156,7 @@ def test_a_server_that_stays_away_is_told_after_the_last_try(
     assert caught.value.__suppress_context__
 
 
-def test_a_server_that_was_never_reached_is_told_at_once() -> None:
+def test_server_never_reached_fails_at_once() -> None:
     patient = Retry(Backoff(attempts=100, base_s=60, cap_s=60))
     source = source_at("postgresql://root@127.0.0.1:1/shop", patient)
     with closing(source), pins.refused(SourceError) as caught:
@@ -164,7 +164,7 @@ def test_a_server_that_was_never_reached_is_told_at_once() -> None:
     assert not str(caught.value).endswith(")")  # it says nothing of tries
 
 
-def test_waiting_for_a_server_ends_when_the_run_is_asked_to_stop(postgres_database: str) -> None:
+def test_waiting_for_a_server_ends_if_the_run_is_stopped(postgres_database: str) -> None:
     at = make_url(postgres_database)
     began = time.monotonic()
     patient = Retry(Backoff(attempts=100, base_s=600, cap_s=600), lambda: time.monotonic() - began > 1)

@@ -54,7 +54,7 @@ def url(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("asked", ["", "?client_encoding=latin1"])
-def test_texts_are_utf8_whatever_the_database_keeps(url: str, asked: str) -> None:
+def test_texts_are_utf8_in_any_encoding_of_the_database(url: str, asked: str) -> None:
     with closing(SqlSource(source_url(url + asked))) as source:
         assert list(source.facts().tables) == ["customer"]
         assert source.read_page(CUSTOMER, None, None) == [(1, "Zoë")]

@@ -90,7 +90,7 @@ def test_a_missing_database_is_named(database: URL) -> None:
     assert pins.said(message)
 
 
-def test_an_unknown_user_is_told_to_correct_the_url(database: URL) -> None:
+def test_unknown_user_error_names_the_url_to_correct(database: URL) -> None:
     assert pins.said(failure_of(database.set(username="nobody", password=PASSWORD)))
 
 
@@ -194,7 +194,7 @@ def test_a_statement_that_would_write_is_refused(database: URL, sql: str) -> Non
     assert "the source is only read" in message or "syntax error" in message
 
 
-def test_a_parameter_that_does_not_fit_is_told_without_its_value(database: URL) -> None:
+def test_invalid_parameter_is_reported_without_its_value(database: URL) -> None:
     message = failure_of(database, 'SELECT * FROM purchase WHERE "Id" = :id', id="seven")
     assert pins.said(message)
     assert "seven" not in message
@@ -261,7 +261,7 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
         "PRAGMA query_only = OFF",
     ],
 )
-def test_a_statement_that_is_no_select_is_refused(
+def test_statement_other_than_select_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -280,7 +280,7 @@ def test_text_that_is_not_utf_8_ends_no_page(tmp_path: Path) -> None:
     assert [row[1] for row in found] == ["A\udcff", "Bob", None]
 
 
-def test_a_key_that_cannot_be_written_down_is_told(database: URL) -> None:
+def test_key_without_a_text_form_is_reported(database: URL) -> None:
     text = database.render_as_string(hide_password=False)
     with psycopg.connect(text) as server:
         server.execute("CREATE TABLE tagged (tags text[] PRIMARY KEY); INSERT INTO tagged VALUES ('{a}')")

@@ -41,7 +41,7 @@ def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
     assert found.pooling == ""
 
 
-def test_an_engine_without_a_server_says_its_version_alone(tmp_path: Path) -> None:
+def test_engine_without_a_server_reports_only_its_version(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     assert health(f"sqlite:///{tmp_path}/shop.db") == SourceHealth(f"SQLite {sqlite3.sqlite_version}")

@@ -90,7 +90,7 @@ def test_mariadb_user_blind_to_other_sessions_gets_the_right(
 
 
 @pytest.mark.parametrize("question", ["SELECT NULL", "SELECT 'much'", "SELECT 1 WHERE 1 = 0"])
-def test_a_question_that_gives_no_number_is_said_so(question: str, tmp_path: Path) -> None:
+def test_load_query_without_a_number_is_reported(question: str, tmp_path: Path) -> None:
     a_file(tmp_path)
     with opened(f"sqlite:///{tmp_path}/shop.db") as source, pins.refused(SourceError):
         source.strain("load", question)

@@ -146,7 +146,7 @@ def test_a_column_of_another_type_meanwhile_is_read_as_usual(source: SqlSource, 
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_text_that_is_no_utf_8_is_read_as_usual(source: SqlSource, filled: str) -> None:
+def test_text_that_is_not_utf_8_is_read_as_usual(source: SqlSource, filled: str) -> None:
     execute(filled, "UPDATE t SET a = CAST(x'61ff62' AS TEXT) WHERE id = 2000")
     plan = plan_of(filled)
     page = source.read_raw(plan, frozenset(), None, None)

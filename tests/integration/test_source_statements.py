@@ -96,7 +96,7 @@ def test_many_threads_ask_at_once(shop: SqlSource) -> None:
     assert [one.result() for one in asked] == [[(number, 50)] for number in range(16)]
 
 
-def test_what_is_no_select_never_reaches_the_database(shop: SqlSource) -> None:
+def test_statement_other_than_select_never_reaches_the_database(shop: SqlSource) -> None:
     with pins.refused(SettingsError):
         shop.query('SELECT "Id" FROM purchase; DROP TABLE purchase', {})
 

@@ -65,7 +65,7 @@ def test_a_running_relay_stops_and_keeps_its_marks(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("change", ["UPDATE customer SET name = 'after' WHERE id = 1", ""])
-def test_a_relay_that_starts_again_stops_whatever_changed(shop: Shop, change: str) -> None:
+def test_restarted_relay_stops_after_any_restore(shop: Shop, change: str) -> None:
     """Also where no row that went back was changed again, so that no write is refused."""
     saved = lose(shop)
     shop.restore(saved)

@@ -23,7 +23,7 @@ def job(folder: Path, line: str) -> float | None:
     return load_job(path, {}).source.statement_timeout_s
 
 
-def test_a_job_says_a_limit_or_none_or_leaves_it_to_us(tmp_path: Path) -> None:
+def test_job_sets_a_time_limit_or_none_or_uses_the_default(tmp_path: Path) -> None:
     assert job(tmp_path, "") is None
     assert job(tmp_path, "  statement_timeout_s: 0\n") == 0.0
     assert job(tmp_path, "  statement_timeout_s: null\n") == 0.0
@@ -46,9 +46,7 @@ def test_postgresql_has_a_limit(postgres_database: str, limit_s: float | None) -
     writing.dispose()
 
 
-def test_a_servers_own_limit_stays_where_the_job_says_none(
-    postgres_database: str, mysql_database: str
-) -> None:
+def test_server_time_limit_stays_if_the_job_sets_none(postgres_database: str, mysql_database: str) -> None:
     with closing(SqlSource(source_url(f"{postgres_database}?options=-c%20statement_timeout%3D7s"))) as source:
         assert source.query("SELECT current_setting('statement_timeout')", {}) == [("7s",)]
     named = settings_of(mysql_database)

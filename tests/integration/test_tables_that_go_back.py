@@ -122,7 +122,7 @@ def test_a_relay_that_runs_meanwhile_is_stopped(race: Race) -> None:
         race.beside.guard()
 
 
-def test_a_table_that_was_made_anew_and_is_empty_is_a_new_one(race: Race) -> None:
+def test_recreated_empty_table_is_a_new_one(race: Race) -> None:
     race.sql(*TWO)
     assert race.command("relay", "--once").code == 0
     anew(race, [])

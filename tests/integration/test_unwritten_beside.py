@@ -65,7 +65,7 @@ def keys(store: DynamoStore) -> set[str]:
 
 @FAULTS
 @pytest.mark.parametrize("more", ["", ATOMIC], ids=["apart", "together"])
-def test_a_relay_puts_its_mark_back_and_works_the_others(
+def test_relay_puts_one_mark_back_and_processes_the_others(
     dynamodb_url: str, faults: Faults, more: str
 ) -> None:
     with shop_on(dynamodb_url, faults, more) as (shop, store):

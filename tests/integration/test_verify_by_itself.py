@@ -198,7 +198,7 @@ def counted(url: str) -> tuple[int, int, int]:
 # ── false alarms ──
 
 
-def test_rows_without_a_key_are_told_once_and_miscount_nothing(make: Make, tmp_path: Path) -> None:
+def test_rows_without_a_key_are_reported_once_and_keep_totals(make: Make, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("CREATE TABLE thing (id TEXT PRIMARY KEY, name TEXT, n INTEGER)")
         database.execute(
@@ -232,7 +232,7 @@ def test_a_zero_date_in_a_key_is_no_null(make: Make, mysql_database: str) -> Non
     assert ended.code == 0, ended.out
 
 
-def test_a_refused_row_of_another_type_is_no_wrong_count(make: Make, postgres_database: str) -> None:
+def test_refused_row_of_another_type_is_not_a_wrong_count(make: Make, postgres_database: str) -> None:
     """Its `when` would have left it out: SQL does not count it, and it is not to be taken off."""
     sql(
         postgres_database,

@@ -197,7 +197,7 @@ entities:
 """
 
 
-def test_totals_leave_out_a_collision_whose_type_holds_a_colon(tmp_path: Path, dynamodb_url: str) -> None:
+def test_totals_leave_out_a_collision_of_a_type_with_a_colon(tmp_path: Path, dynamodb_url: str) -> None:
     with sqlite3.connect(tmp_path / "users.db") as connection:
         connection.execute("CREATE TABLE user (id INTEGER PRIMARY KEY, name TEXT, age INTEGER)")
         connection.executemany(

@@ -196,7 +196,7 @@ def test_refused_rows_are_findings_and_the_others_are_written(new: New, shop: Pa
     assert made.run("verify", "shop.yaml", "--json").data["findings"] == {"refused": 2}
 
 
-def test_a_new_table_of_the_same_name_is_filled_anew(new: New, dynamodb_url: str) -> None:
+def test_recreated_table_of_the_same_name_is_filled_again(new: New, dynamodb_url: str) -> None:
     made = new()
     made.done("table", "create", "shop.yaml")
     made.done("backfill", "shop.yaml")

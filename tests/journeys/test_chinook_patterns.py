@@ -160,7 +160,7 @@ def test_every_pattern_replays_clean(filled: Project, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", [ENGINES[0]], indirect=True)
-def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None:
+def test_verify_finds_changed_missing_and_extra_items(filled: Project) -> None:
     job, store, here = str(filled.job), filled.store(), replace(filled, own_process=False)
     (track,), (invoice,) = (store.get([key]).values() for key in (("TRACK#1", "META"), ("INVOICE#1", "META")))
     extra = {**track, "PK": "TRACK#99999", "_src": "track:[99999]"}

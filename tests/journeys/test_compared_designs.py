@@ -60,7 +60,7 @@ def value(number: int, name: str, type_: str, parents: list[Any] | None, needed:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_published_design_is_drawn_as_its_page_says(
+def test_published_design_is_drawn_as_on_its_page(
     page: Path, here: Callable[[str], Project], tmp_path: Path
 ) -> None:
     text = page.read_text(encoding="utf-8")

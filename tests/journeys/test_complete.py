@@ -49,7 +49,7 @@ def ours(shop: Project) -> Item:
     return item
 
 
-def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> None:
+def test_nothing_of_ours_overwrites_writes_of_the_service(shop: Project) -> None:
     item = ours(complete(shop, PATTERN, OTHER))
     change(shop, "UPDATE customer SET name = 'old' WHERE id = 2")
     for command, *words in WRITING:
@@ -58,7 +58,7 @@ def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> No
     assert item in shop.items()
 
 
-def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None:
+def test_data_that_answers_callers_is_not_removed(shop: Project) -> None:
     refused = shop.run("clean", "--all-items", str(shop.job), "--yes")
     said = f"callers are answered from these items: {PATTERN} (live), {OTHER} (live)"
     assert (refused.code, said in refused.err) == (2, True), refused.err
@@ -104,7 +104,7 @@ def _writers(shop: Project) -> list[dict[str, str]]:
     return found
 
 
-def test_a_service_does_not_start_to_write_beside_sql(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_does_not_start_to_write_next_to_sql(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     complete(shop, PATTERN, OTHER)
     for name in ("MIGRATOR_SOURCE_URL", "MIGRATOR_HOME"):
         monkeypatch.setenv(name, shop.environment[name])

@@ -16,7 +16,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     return small_shop(tmp_path, dynamodb_url, region="us-east-1")
 
 
-def test_a_dry_run_says_what_the_real_run_will_take(shop: Project) -> None:
+def test_dry_run_estimates_the_cost_of_the_real_run(shop: Project) -> None:
     dry = shop.done("backfill", str(shop.job), "--dry-run", "--json")
     told = dry.data["estimate"]
     assert (told["rows"], told["items"], told["write_units"]) == (90, 150, 150)

@@ -109,7 +109,7 @@ def test_an_override_is_on_record_and_wants_a_reason(shop: Project) -> None:
     assert "against the evidence: a test's own way (evidence: 6 ok; no: relay, comparisons, " in told
 
 
-def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) -> None:
+def test_one_of_two_simultaneous_operators_wins(shop: Project) -> None:
     words = [str(shop.job), PATTERN]
     pool = ThreadPoolExecutor(2)
     own = [shop.start("cutover", "advance", *words, "--who", who) for who in ("ada", "bob")]
@@ -239,7 +239,7 @@ def test_evidence_survives_unrelated_mapping_changes(shop: Project) -> None:
     assert (found["comparisons"], found["verify"]) == ("no", "ok")
 
 
-def test_a_relay_by_another_mapping_is_no_evidence(shop: Project) -> None:
+def test_relay_with_another_mapping_is_not_evidence(shop: Project) -> None:
     job = str(shop.job)
     shop.done("cutover", "advance", job, PATTERN)
     with relaying(shop):

@@ -98,7 +98,7 @@ def test_evicted_instance_stays_listed_if_the_move_is_refused(bare: Project) -> 
     assert gone.id not in known(bare)
 
 
-def test_no_instance_is_evicted_where_no_answer_can_be_asked_for(proven: Project) -> None:
+def test_instance_is_not_evicted_without_a_confirmation(proven: Project) -> None:
     gone = dead(proven, DEAD_S)
     asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--one-way", "--evict", gone.id)
     assert (asked.code, pins.said(asked.err)) == (2, True), asked.err
@@ -127,7 +127,7 @@ def test_change_made_during_the_question_is_found_after_the_yes(proven: Project)
     assert phase(proven) == "live"
 
 
-def test_a_yes_moves_where_the_evidence_still_is_for_it(proven: Project) -> None:
+def test_confirmation_moves_only_if_the_evidence_still_holds(proven: Project) -> None:
     with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--one-way") as (process, keyboard):
         os.write(keyboard, b"y\n")
         out, err = process.communicate(timeout=120)

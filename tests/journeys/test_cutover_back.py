@@ -98,7 +98,7 @@ def test_phase_edited_by_hand_is_refused_with_the_fix(bare: Project) -> None:
     assert pins.said(bare.done("cutover", "rollback", job, PATTERN).out, "shadow")
 
 
-def test_what_was_edited_goes_back_from_where_its_audit_ends(bare: Project) -> None:
+def test_edited_phase_goes_back_from_its_last_audit_line(bare: Project) -> None:
     job = str(bare.job)
     for words in (["advance"], ["ramp", "40"]):
         force(bare, words[0], job, PATTERN, *words[1:])
@@ -167,7 +167,7 @@ def is_refused(migration: Migration) -> bool:
     return False
 
 
-def test_a_table_that_answers_and_was_made_anew_is_no_all_clear(
+def test_recreated_table_that_answers_is_not_an_all_clear(
     tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))

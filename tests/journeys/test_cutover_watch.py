@@ -64,7 +64,7 @@ def test_slow_hook_and_unreachable_source_do_not_delay_the_watch(tmp_path: Path,
     assert (process.returncode, "Traceback" in err + log.read_text()) == (0, False)
 
 
-def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url: str) -> None:
+def test_watch_runs_until_it_is_stopped(tmp_path: Path, dynamodb_url: str) -> None:
     shop = filled(cutover_shop(tmp_path, dynamodb_url))
     job, out = str(shop.job), shop.folder / "events"
     text = shop.job.read_text().replace("cutover: {", "cutover: {lag_max_s: 0.2, watch: {every_s: 0.2}, ")

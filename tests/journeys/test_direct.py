@@ -130,7 +130,7 @@ def test_what_the_service_wrote_is_never_touched(direct: Project) -> None:
     assert (refused.code, pins.said(refused.err)) == (2, True)
 
 
-def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None:
+def test_direct_entity_is_reported_and_its_patterns_still_answer(direct: Project) -> None:
     job = str(direct.job)
     told = "written to the table by the service itself: invoice"
     assert told in direct.done("cutover", "status", job).out

@@ -74,7 +74,7 @@ def test_every_fault_of_the_mapping_is_shown(shop: Project) -> None:
     assert "totl" in told
 
 
-def test_an_index_that_is_not_there_is_no_matter_of_permissions(shop: Project) -> None:
+def test_missing_index_is_not_reported_as_a_permission_problem(shop: Project) -> None:
     mapping = shop.folder / "mapping.yaml"
     index = "type: type, indexes: {GSI1: {key: [GSI1PK]}}"
     mapping.write_text(mapping.read_text().replace("type: type", index))

@@ -163,7 +163,7 @@ def test_four_old_tables_end_in_one(shop: Shop) -> None:
     made.done("report", job)
 
 
-def test_a_backfill_that_is_stopped_goes_on_where_it_was(shop: Shop) -> None:
+def test_stopped_backfill_resumes_at_its_place(shop: Shop) -> None:
     made, job = shop.project, str(shop.project.job)
     text = json.loads(made.job.read_text())
     text["tuning"] |= {"page_rows": 10, "workers": 1}
@@ -183,7 +183,7 @@ def test_a_backfill_that_is_stopped_goes_on_where_it_was(shop: Shop) -> None:
     assert pins.said(made.done("verify", job).out)
 
 
-def test_verify_finds_what_differs_on_either_side(shop: Shop) -> None:
+def test_verify_finds_differences_on_either_side(shop: Shop) -> None:
     made, job = shop.project, str(shop.project.job)
     made.done("table", "create", job)
     made.done("backfill", job)

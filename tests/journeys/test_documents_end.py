@@ -106,7 +106,7 @@ def test_end_is_reported_correctly_days_after_the_last_relay(shop: Shop) -> None
     assert pins.said(made.done("report", job).out, "sides")
 
 
-def test_before_its_end_a_stream_that_nobody_reads_is_behind(shop: Shop) -> None:
+def test_unread_stream_is_behind_before_the_end(shop: Shop) -> None:
     days_pass(shop)
     assert pins.said(shop.project.done("status", shop.job).out)
 

@@ -44,7 +44,7 @@ def test_both_sides_give_the_same_answer(shop: Shop, words: list[str], rows: lis
     assert part["items"] == part["rows"] == rows
 
 
-def test_a_replay_asks_both_sides_and_finds_what_differs(shop: Shop) -> None:
+def test_replay_queries_both_sides_and_finds_differences(shop: Shop) -> None:
     made = shop.project
     clean = made.done("shadow", "replay", shop.job, "--sample", "20", "--settle", "0", "--json").data
     assert len(clean["patterns"]) == PATTERNS

@@ -107,7 +107,7 @@ def test_a_copied_job_finds_its_mapping(tmp_path: Path) -> None:
     assert "AppTable" in ended.out
 
 
-def test_nothing_is_replaced_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_replaced_unless_requested(tmp_path: Path) -> None:
     file = tmp_path / "examples" / "jobs" / "chinook.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("mine")

@@ -34,7 +34,7 @@ def test_export_is_unchanged_until_the_mapping_or_job_changes(job: Shipped) -> N
     assert '"stream_view_type": "NEW_IMAGE"' in (job.folder / "infra/table/table.tf.json").read_text()
 
 
-def test_a_file_of_somebody_else_is_replaced_only_with_force(job: Shipped) -> None:
+def test_foreign_file_is_replaced_only_with_force(job: Shipped) -> None:
     mine = job.folder / "table.ts"
     mine.write_bytes(b"export const mine = '\xff';")
     asked = ("export", "--as", "cdk-ts", "job.yaml", "--out", ".")

@@ -106,7 +106,7 @@ def test_a_row_whose_mark_waits_is_not_forgotten(shop: Project) -> None:
     assert any(BOB in repr(item) for item in shop.items())
 
 
-def test_a_mark_that_cannot_be_worked_goes_with_the_row(shop: Project) -> None:
+def test_failing_mark_is_removed_with_the_row(shop: Project) -> None:
     deleted(shop, BOB)
     image = json.dumps({"mail": f"text:{BOB}"})
     change(
@@ -159,7 +159,7 @@ def test_what_is_left_is_said(shop: Project) -> None:
     assert BOB not in told
 
 
-def test_a_page_that_begins_at_the_row_is_left_and_said(shop: Project) -> None:
+def test_page_that_begins_at_the_row_is_left_and_reported(shop: Project) -> None:
     deleted(shop, BOB)
     with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:
         database.execute(

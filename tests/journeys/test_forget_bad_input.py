@@ -80,7 +80,7 @@ def test_no_terminal_to_ask_is_wrong_use(shop: Project) -> None:
     assert (refused.code, pins.said(refused.err)) == (2, True)
 
 
-def test_a_key_that_no_row_ever_had_is_nothing_and_says_so(shop: Project) -> None:
+def test_key_that_no_row_ever_had_is_reported_as_unknown(shop: Project) -> None:
     ended = forget(shop, "nobody@example.com", "--dry-run")
     assert pins.said(ended.out, "kept")
     assert pins.said(ended.out, "shows", job=shop.job)

@@ -57,7 +57,7 @@ def changed(made: Project, *statements: str) -> None:
             source.execute(statement)
 
 
-def test_the_relay_knows_the_keys_that_no_row_tells_any_more(people: Project, place: str) -> None:
+def test_relay_knows_the_keys_that_no_row_gives_any_longer(people: Project, place: str) -> None:
     job = str(people.job)
     people.done("capture", "install", job)
     people.done("table", "export", job, "--to", place)
@@ -72,7 +72,7 @@ def test_the_relay_knows_the_keys_that_no_row_tells_any_more(people: Project, pl
     assert not {"PLACE#Here", "NICK#b"} & {str(item["PK"]) for item in live}
 
 
-def test_a_row_that_takes_a_key_of_the_import_is_told(people: Project, place: str) -> None:
+def test_row_that_takes_a_key_of_the_import_is_reported(people: Project, place: str) -> None:
     job = str(people.job)
     people.done("table", "export", job, "--to", place)
     people.done("table", "import", job, "--from", place)
@@ -84,7 +84,7 @@ def test_a_row_that_takes_a_key_of_the_import_is_told(people: Project, place: st
     assert tables == 1
 
 
-def test_a_table_has_every_option_that_an_import_does_not_take(shop: Project, place: str) -> None:
+def test_table_has_every_option_that_an_import_lacks(shop: Project, place: str) -> None:
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace("endpoint:", f"{OPTIONS}endpoint:"))
     shop.done("table", "export", job, "--to", place)

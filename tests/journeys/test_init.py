@@ -92,7 +92,7 @@ def test_tenants_composite_keys_and_self_references_match_sql(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_without_statements_chinook_is_asked_by_its_keys(
+def test_chinook_without_statements_is_queried_by_its_keys(
     engine: str, here: Callable[[str], Project], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     project = here(source_of(engine, request, tmp_path))

@@ -72,7 +72,7 @@ def replayed(project: Project) -> Ended:
     return project.done("shadow", "replay", job, "--sample", SAMPLES, "--seed", "19", "--json")
 
 
-def test_what_postgresql_recorded_of_chinook_is_served(
+def test_statements_recorded_by_postgresql_are_served(
     here: Callable[[str], Project], chinook_dir: Path
 ) -> None:
     with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:
@@ -104,9 +104,7 @@ def chinook_on_recording_mariadb(chinook: Path, *more: str) -> Iterator[str]:
         yield url
 
 
-def test_what_mariadb_recorded_of_chinook_is_served(
-    here: Callable[[str], Project], chinook_dir: Path
-) -> None:
+def test_statements_recorded_by_mariadb_are_served(here: Callable[[str], Project], chinook_dir: Path) -> None:
     with chinook_on_recording_mariadb(chinook_dir) as url:
         project = here(url)
         ended = proposed(project, "--statements", "auto", "--json")
@@ -137,7 +135,7 @@ def test_mariadb_cut_digests_and_the_needed_right_are_reported(
 
 
 @pytest.mark.mariadb  # MySQL records statements unless told not to.
-def test_a_server_that_records_nothing_is_said_with_what_to_do(
+def test_server_that_records_nothing_is_reported_with_the_fix(
     here: Callable[[str], Project], chinook_postgres: str, chinook_mysql: str
 ) -> None:
     for url, setting in (

@@ -121,7 +121,7 @@ def test_status_lists_instances_while_they_live(shop: Project) -> None:
     assert shop.done("status", job, "--json").data["live"]["instances"] == []
 
 
-def test_an_uninstall_waits_for_services_unless_told_otherwise(shop: Project) -> None:
+def test_uninstall_waits_for_services_unless_overridden(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job, "--by", "services")
     with running(shop, "read"):

@@ -102,7 +102,7 @@ def test_second_job_of_a_captured_source_fills_its_own_table(production: Project
     assert pins.said(production.run("backfill", str(again)).err, "same table")
 
 
-def test_one_source_by_another_name_is_taken_once_it_is_said(production: Project) -> None:
+def test_source_with_another_name_is_accepted_once_confirmed(production: Project) -> None:
     """Such as a fail-over's, or a tunnel's; the former name goes on to be right."""
     job = staging(production, lambda text: text.replace("'${MIGRATOR_SOURCE_URL}'", "other.db"))
     other = production.folder / "other.db"
@@ -115,7 +115,7 @@ def test_one_source_by_another_name_is_taken_once_it_is_said(production: Project
     production.done("cutover", "status", str(production.job))
 
 
-def test_two_captured_jobs_that_write_one_table_are_told_of(production: Project) -> None:
+def test_two_captured_jobs_writing_one_table_are_reported(production: Project) -> None:
     job = staging(production, lambda text: f"{other_source(text)}\nname: staging\n")
     checks = json.loads(production.run("doctor", job, "--json").out)["checks"]
     (told,) = (one for one in checks if one["name"] == "jobs of the table")

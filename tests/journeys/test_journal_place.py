@@ -118,9 +118,7 @@ def test_unreachable_source_does_not_excuse_a_fresh_journal(shop: Project) -> No
     assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
-def test_a_service_with_a_journal_of_its_own_does_not_start(
-    shop: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_with_its_own_journal_does_not_start(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one with a copy of the job file in its own container."""
     copy = shutil.copytree(shop.folder, shop.folder.parent / "copy", ignore=lambda *_: [".migrator"])
     monkeypatch.setenv("MIGRATOR_SOURCE_URL", shop.environment["MIGRATOR_SOURCE_URL"])
@@ -148,7 +146,7 @@ def test_capture_by_a_migration_file_can_be_the_first_step(tmp_path: Path, dynam
     made.done("cutover", "status", job)
 
 
-def test_a_command_that_makes_a_journal_says_so_once(tmp_path: Path, dynamodb_url: str) -> None:
+def test_command_that_creates_a_journal_reports_it_once(tmp_path: Path, dynamodb_url: str) -> None:
     made = cutover_shop(tmp_path, dynamodb_url)
     del made.environment["MIGRATOR_HOME"]
     first, second = (made.done("status", str(made.job), "--log-format", "json") for _ in range(2))

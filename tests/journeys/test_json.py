@@ -114,7 +114,7 @@ def test_every_command_prints_one_document(tmp_path: Path, dynamodb_url: str) ->
     assert walked == set(LEAVES)
 
 
-def test_findings_are_one_document_also_where_there_are_none(tmp_path: Path, dynamodb_url: str) -> None:
+def test_findings_are_one_document_even_if_empty(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     prepared(shop, "table create", "capture install", "backfill")
     found = shop.done("status", "--findings", str(shop.job), "--json").data
@@ -122,7 +122,7 @@ def test_findings_are_one_document_also_where_there_are_none(tmp_path: Path, dyn
     assert (found["total"], found["findings"]) == (0, [])
 
 
-def test_a_file_with_faults_is_told_with_each_of_them(tmp_path: Path, dynamodb_url: str) -> None:
+def test_file_with_faults_is_reported_with_each(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     shop.job.write_text(shop.job.read_text() + "one: 1\ntwo: 2\n")
     data = shop.run("status", str(shop.job), "--json").data

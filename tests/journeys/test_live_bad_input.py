@@ -73,7 +73,7 @@ def test_dynamodb_is_down_for_a_while(shop: Project, faults: Faults) -> None:
     assert clean(shop)
 
 
-def test_hooks_are_told_by_the_relay_that_marks_wait(shop: Project) -> None:
+def test_relay_notifies_hooks_of_pending_marks(shop: Project) -> None:
     out = shop.folder / "events"
     hooks = f"\ncutover: {{lag_max_s: 0.1}}\nhooks: [{{on: [lag_high], command: 'cat > {out}'}}]\n"
     shop.job.write_text(shop.job.read_text() + hooks)

@@ -61,7 +61,7 @@ def test_relay_and_every_later_command_report_the_refused_row(shop: Project) -> 
     assert report["verdict"]["standing"] == "different"
 
 
-def test_a_finding_closes_when_a_relay_has_worked_its_row_well(shop: Project) -> None:
+def test_finding_closes_once_a_relay_has_refreshed_its_row(shop: Project) -> None:
     job = str(shop.job)
     shop.run("relay", job, "--once")
     change(shop, "UPDATE customer SET name = 'Ann' WHERE id = 1")
@@ -75,7 +75,7 @@ def test_a_finding_closes_when_a_relay_has_worked_its_row_well(shop: Project) ->
     assert pins.said(shop.done("status", job).out)
 
 
-def test_a_backfill_and_a_repair_close_what_left_no_mark(shop: Project) -> None:
+def test_backfill_and_repair_close_findings_without_a_mark(shop: Project) -> None:
     job = str(shop.job)
     shop.run("relay", job, "--once")
     change(

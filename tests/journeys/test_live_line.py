@@ -76,7 +76,7 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
         os.close(ours)
 
 
-def test_a_relay_shows_one_line_that_says_how_far_it_is(shop: Project) -> None:
+def test_relay_shows_one_line_with_its_progress(shop: Project) -> None:
     with at_a_terminal(shop, "relay", str(shop.job)) as (process, screen):
         screen.until("relay: 0 change")
         change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")

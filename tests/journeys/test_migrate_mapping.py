@@ -204,7 +204,7 @@ def test_begun_change_ends_before_another_mapping_takes_over(shop: Project) -> N
     assert all("shown" in item for item in items(shop).values() if item["type"] == "Customer")
 
 
-def test_an_index_stays_until_somebody_says_that_it_may_go(shop: Project) -> None:
+def test_index_stays_until_its_removal_is_confirmed(shop: Project) -> None:
     write(shop, CHANGES["an index comes"])
     job = begun(shop)
     write(shop, MAPPING)
@@ -239,7 +239,7 @@ def test_a_job_without_capture_is_refused(shop: Project) -> None:
     assert not indexes(shop), "nothing was changed"
 
 
-def test_what_is_too_dear_is_refused_while_relays_go_on(shop: Project) -> None:
+def test_change_over_the_cost_limit_is_refused_and_relays_run(shop: Project) -> None:
     job = begun(shop)
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {confirm_above: 0.00001, "))
     write(shop, CHANGES["an attribute comes"])
@@ -324,7 +324,7 @@ def test_a_change_that_is_killed_in_the_middle_goes_back_or_on(shop: Project, tm
     assert meant(shop) == of_a_fresh_backfill(shop, tmp_path / "fresh")
 
 
-def test_relay_after_go_back_works_by_the_journals_mapping(shop: Project) -> None:
+def test_relay_after_go_back_uses_the_journals_mapping(shop: Project) -> None:
     job = begun(shop)
     write(shop, CHANGES["a sort key is formed otherwise"])
     migrate(shop)

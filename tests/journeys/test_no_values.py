@@ -88,7 +88,7 @@ def prepared(folder: Path, source: str, endpoint: str) -> Project:
     return made
 
 
-def test_a_run_on_sqlite_says_nothing_of_its_rows(tmp_path: Path, dynamodb_url: str) -> None:
+def test_run_on_sqlite_prints_nothing_of_its_rows(tmp_path: Path, dynamodb_url: str) -> None:
     connection = sqlite3.connect(tmp_path / "people.db")
     connection.executescript(TABLES)
     for table, rows in INSERTS.items():

@@ -77,7 +77,7 @@ def test_what_a_relay_says_is_what_status_says(asked: Asked) -> None:
     assert 0 <= document["age_s"] < 60
 
 
-def test_its_age_grows_until_the_journal_is_read_anew(asked: Asked) -> None:
+def test_phase_age_grows_until_the_journal_is_read_again(asked: Asked) -> None:
     _, url = asked
     ages: list[float] = [told(url)["age_s"]]
 

@@ -299,7 +299,7 @@ def test_dollars_of_a_month_are_units_times_frequency(shop: Project) -> None:
     assert pins.said(data["writes"]["why"])
 
 
-def test_what_is_left_out_and_what_nobody_asks_is_named(shop: Project) -> None:
+def test_plan_names_unmapped_tables_and_unused_entries(shop: Project) -> None:
     data = planned(shop, "--json").data
     assert (data["unmapped_tables"], data["unmapped_columns"]) == (
         ["logs"],
@@ -347,7 +347,7 @@ def test_rows_that_make_no_items_do_not_fit(shop: Project, tmp_path: Path) -> No
     assert "secret" not in ended.out + ended.err
 
 
-def test_rows_by_chance_are_said_to_be_an_estimate(shop: Project) -> None:
+def test_sampled_rows_are_labelled_as_an_estimate(shop: Project) -> None:
     exact, chosen = planned(shop, "--json").data, planned(shop, "--json", "--rows-exact", "20").data
     assert (exact["exact"], chosen["exact"]) == (True, False)
     assert chosen["items"] == pytest.approx(exact["items"], rel=0.2)

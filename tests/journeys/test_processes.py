@@ -106,7 +106,7 @@ def test_the_items_of_two_processes_are_those_of_one(shop: Project) -> None:
     need_whole(shop)
 
 
-def test_a_process_that_is_killed_is_missed_by_nobody(shop: Project) -> None:
+def test_killed_process_loses_nothing(shop: Project) -> None:
     process = tuned(slow(shop), processes=3).start("backfill", str(shop.job))
     wait_for(shop, 20)
     for child in list(children(process.pid))[:1]:
@@ -174,7 +174,7 @@ def test_joined_process_has_its_own_line_in_the_status(shop: Project) -> None:
     need_whole(shop)
 
 
-def test_hosts_whose_clocks_are_minutes_apart_work_on_one_run(shop: Project) -> None:
+def test_hosts_with_clocks_minutes_apart_share_one_run(shop: Project) -> None:
     """The driver's host is ten minutes behind, the other one ten minutes ahead."""
     for process in two_paused(with_clock(shop, -OFF_S), with_clock(shop, OFF_S)):
         if process.poll() is None:
@@ -185,7 +185,7 @@ def test_hosts_whose_clocks_are_minutes_apart_work_on_one_run(shop: Project) -> 
     need_whole(shop)
 
 
-def test_one_that_joined_stops_where_the_driver_was_killed(shop: Project) -> None:
+def test_joined_process_stops_after_the_driver_is_killed(shop: Project) -> None:
     driver, joined = two_paused(shop)
     driver.kill()
     driver.communicate()
@@ -196,7 +196,7 @@ def test_one_that_joined_stops_where_the_driver_was_killed(shop: Project) -> Non
     need_whole(shop)
 
 
-def test_what_does_not_fit_is_refused_before_anything_starts(shop: Project) -> None:
+def test_unfit_settings_are_refused_before_anything_starts(shop: Project) -> None:
     job = str(shop.job)
     ended = shop.run("backfill", job, "--join")
     assert (ended.code, pins.said(ended.err, "shop")) == (2, True), ended.err

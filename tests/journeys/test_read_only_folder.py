@@ -47,7 +47,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Iterator[Project]:
 
 
 @pytest.mark.parametrize("words", [["relay", "--once"], ["backfill"]], ids=["relay", "backfill"])
-def test_what_writes_names_the_folder_and_the_fix(shop: Project, words: list[str]) -> None:
+def test_writing_command_names_the_folder_and_the_fix(shop: Project, words: list[str]) -> None:
     ended = shop.run(*words, str(shop.job))
     assert (ended.code, "internal error" in ended.err) == (2, False)
     assert pins.said(ended.err, "folder")

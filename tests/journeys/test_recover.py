@@ -21,7 +21,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     return made
 
 
-def test_without_a_terminal_what_happened_has_to_be_said(shop: Project) -> None:
+def test_recover_without_a_terminal_needs_the_event(shop: Project) -> None:
     refused = shop.run("recover", str(shop.job))
     assert (refused.code, pins.said(refused.err)) == (2, True)
 
@@ -40,7 +40,7 @@ def test_steps_are_printed_and_nothing_is_changed(shop: Project) -> None:
     assert shop.items() == before
 
 
-def test_one_document_has_every_step_with_its_result(shop: Project) -> None:
+def test_one_document_contains_every_step_with_its_result(shop: Project) -> None:
     ended = shop.done("recover", str(shop.job), "source-restored", "--settle", "0s", "--json")
     data = json.loads(ended.out)
     assert data["happened"] == "source-restored"
@@ -55,7 +55,7 @@ def test_a_step_that_fails_ends_it_with_its_exit_code(shop: Project) -> None:
     assert shop.run("recover", str(shop.job), "source-restored", "--settle", "0s").code == 2
 
 
-def test_changes_that_the_relay_cannot_work_are_no_success(shop: Project) -> None:
+def test_changes_that_the_relay_cannot_process_are_not_a_success(shop: Project) -> None:
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 1")
     change(shop, "UPDATE migrator_mark SET table_name = 'nowhere'")
     ended = shop.run("recover", str(shop.job), "source-restored", "--settle", "0s", "--json")

@@ -113,7 +113,7 @@ def test_before_anything_ran_it_says_what_to_run(tmp_path: Path, dynamodb_url: s
     assert not (tmp_path / "r.html").exists()
 
 
-def test_a_clean_table_is_told_as_clean_with_the_next_command(shop: Project) -> None:
+def test_clean_table_is_reported_with_the_next_command(shop: Project) -> None:
     data = shop.done("report", str(shop.job), "--json").data
     assert data["verdict"]["standing"] == "clean", data["verdict"]
     assert data["verdict"]["command"] == pins.text(job=shop.job)
@@ -176,7 +176,7 @@ def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in forms[0]
 
 
-def test_values_are_marks_unless_samples_are_asked_for(spoiled: Project, tmp_path: Path) -> None:
+def test_values_are_masked_unless_samples_are_requested(spoiled: Project, tmp_path: Path) -> None:
     page, job = tmp_path / "page.html", str(spoiled.job)
     told = spoiled.done("report", job, "--out", str(page)).out + spoiled.done("report", job).out
     told += spoiled.done("report", job, "--json").out + page.read_text(encoding="utf-8")
@@ -334,7 +334,7 @@ def test_wrong_use_is_told(shop: Project, tmp_path: Path, words: list[str]) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_may_not_be_written_to_is_told(shop: Project) -> None:
+def test_unwritable_folder_is_reported(shop: Project) -> None:
     ended = shop.run("report", str(shop.job), "--out", "/proc/page.html")
     assert ended.code == 2
     assert "/proc" in ended.err

@@ -126,7 +126,7 @@ def test_rows_follow_direct_writers_while_the_daemon_is_killed(shop: Project) ->
     assert "invoice: refused" in shop.done("capture", "status", job).out
 
 
-def test_it_is_stopped_from_elsewhere_and_tells_what_waits(shop: Project) -> None:
+def test_reverse_is_stopped_remotely_and_reports_waiting_rows(shop: Project) -> None:
     job = str(shop.job)
     made_direct(shop)
     shop.done("reverse", "start", job, "--once", "--settle", "0s")
@@ -173,7 +173,7 @@ def _repair_alone_deletes_none(shop: Project) -> None:
     assert (kept.code, len(rows(shop)) - len(rows_of_items(shop))) == (1, 1)
 
 
-def test_what_a_lost_stream_did_not_tell_is_mended_by_verify(shop: Project) -> None:
+def test_changes_lost_with_a_stream_are_repaired_by_verify(shop: Project) -> None:
     job, client = str(shop.job), shop.store().client
     assert shop.done("reverse", "verify", job, "--json").data["clean"]
     made_direct(shop)

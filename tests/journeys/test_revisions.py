@@ -56,7 +56,7 @@ def diff(made: Project, old: str, *words: str, code: int = 1) -> str:
 # ── mapping diff ──
 
 
-def test_a_revision_of_git_is_compared_by_what_it_means(shop: Project) -> None:
+def test_revision_of_git_is_compared_by_its_meaning(shop: Project) -> None:
     git(shop, "init", "-q", "-b", "main")
     git(shop, "add", "mapping.yaml")
     git(shop, "commit", "-q", "-m", "first")
@@ -156,7 +156,7 @@ def indexes(made: Project) -> set[str]:
     return {one["IndexName"] for one in table.get("GlobalSecondaryIndexes") or []}
 
 
-def test_a_new_revision_with_an_index_more_and_the_way_back(shop: Project) -> None:
+def test_new_revision_with_an_added_index_and_its_rollback(shop: Project) -> None:
     job = str(shop.job)
     shop.prepared("table create", "capture install", "backfill", "verify")
     write(shop, MAPPING, "older.yaml")
@@ -213,7 +213,7 @@ def test_an_index_is_not_removed_while_a_service_of_before_reads(shop: Project) 
     assert indexes(shop) == set()
 
 
-def test_what_cannot_be_altered_is_said_with_the_way_round(shop: Project) -> None:
+def test_unalterable_part_is_reported_with_a_workaround(shop: Project) -> None:
     job = str(shop.job)
     write(shop, GROWN)
     shop.done("table", "create", job)
@@ -379,7 +379,7 @@ def test_atomic_groups_are_part_of_the_writers_revision(shop: Project) -> None:
     assert shop.run("relay", job, "--once").code == 2
 
 
-def test_the_same_mapping_in_other_words_is_no_other_one(shop: Project) -> None:
+def test_rewritten_mapping_with_equal_meaning_is_unchanged(shop: Project) -> None:
     job = str(shop.job)
     for before in BEFORE_ALL:
         shop.done(*before, job)
@@ -403,7 +403,7 @@ _REFUSED = {
 
 
 @pytest.mark.parametrize("case", _REFUSED)
-def test_what_mapping_diff_refuses_no_command_takes(shop: Project, case: str) -> None:
+def test_mapping_refused_by_diff_is_refused_by_every_command(shop: Project, case: str) -> None:
     job = str(shop.job)
     filled(shop)
     before, after = _REFUSED[case]

@@ -19,7 +19,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     return made
 
 
-def test_a_sample_looks_at_some_rows_and_says_what_it_left_out(shop: Project) -> None:
+def test_sample_reads_some_rows_and_reports_the_rest(shop: Project) -> None:
     ended = shop.done("verify", str(shop.job), "--sample", "10%", "--seed", "7")
     assert re.search(r"a sample \(10%, seed 7\): (9|10|11) rows against their items", ended.out)
     assert pins.said(ended.out, "totals")

@@ -232,7 +232,7 @@ def kept(shop: Project) -> tuple[list[Window], list[Sample]]:
         return evidence.windows(0), evidence.samples()
 
 
-def test_what_was_compared_is_kept_unless_it_is_not_to_be(shop: Project, spoil: Spoiler) -> None:
+def test_comparisons_are_kept_unless_disabled(shop: Project, spoil: Spoiler) -> None:
     spoil("Product", _dearer)
     before = kept(shop)[0]
     asked = ("--pattern", "get_product", "--sample", "6")

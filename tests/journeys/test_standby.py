@@ -77,7 +77,7 @@ def test_standby_of_captured_primary_is_verified_and_names_it(
         made.done("capture", "uninstall", str(made.job))
 
 
-def test_the_way_back_compares_rows_of_the_primary(primary: str, tmp_path: Path, dynamodb_url: str) -> None:
+def test_reverse_verify_compares_rows_of_the_primary(primary: str, tmp_path: Path, dynamodb_url: str) -> None:
     made = shop(tmp_path, primary, dynamodb_url)
     with standby_of(primary) as url:
         services.run_script(url, "SELECT pg_wal_replay_pause()")

@@ -46,7 +46,7 @@ def stopped(shop: Project, *words: str) -> str:
     return next(line for line in err.splitlines() if line.startswith("error: "))
 
 
-def test_a_backfill_says_what_is_written_and_goes_on(shop: Project) -> None:
+def test_stopped_backfill_reports_its_writes_and_continues(shop: Project) -> None:
     said = stopped(shop, "backfill", str(shop.job), "--workers", "1")
     found = re.search(
         r"stopped; (?P<rows>[\d,]+) rows? of (?P<pages>[\d,]+) pages? written, which stay", said
@@ -62,7 +62,7 @@ def test_a_dry_run_says_that_it_keeps_nothing(shop: Project) -> None:
     assert shop.items() == []
 
 
-def test_a_verify_says_what_was_compared_and_how_it_goes_on(shop: Project) -> None:
+def test_stopped_verify_reports_its_progress_and_continues(shop: Project) -> None:
     said = stopped(shop, "verify", str(shop.job))
     assert re.search(r"nothing was changed, and [\d,]+ of 1,0\d\d planned pages compared", said), said
     assert pins.said(said, "hour")

@@ -69,7 +69,7 @@ def test_recovery_is_on_unless_the_job_says_off(shop: Project) -> None:
     assert status() == "DISABLED"
 
 
-def test_what_an_emulator_does_not_do_is_a_warning(shop: Project) -> None:
+def test_option_that_an_emulator_lacks_is_a_warning(shop: Project) -> None:
     with_options(shop, "options: {warm_throughput: {read: 12000, write: 4000}}, ")
     made = shop.done("table", "create", str(shop.job))
     checked = shop.run("table", "check", str(shop.job))

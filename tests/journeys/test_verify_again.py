@@ -60,7 +60,7 @@ def test_resumed_verify_reports_its_start_and_restart_rereads(shop: Project, wor
     assert (anew.code, "is resumed" in anew.err, "rows were read since" in anew.out) == (1, False, False)
 
 
-def test_a_verify_that_was_stopped_long_ago_begins_anew(shop: Project) -> None:
+def test_verify_stopped_long_ago_begins_again(shop: Project) -> None:
     job = str(shop.job)
     shop.done("backfill", job)
     shop.done("verify", job)

@@ -63,7 +63,7 @@ access_patterns:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_collations_take_for_one_is_asked_of_the_source(
+def test_values_equal_by_collation_are_read_from_the_source(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     source = open_source(database_on(engine, request, tmp_path)(TABLES[engine]), MAPPING)

@@ -90,7 +90,7 @@ def test_a_transform_may_not_change_the_row(database: Database) -> None:
     assert [item["SK"] for item in found] == ["SLUG#3", "SLUG#1"]
 
 
-def test_what_it_does_to_a_document_does_not_reach_the_items(database: Database) -> None:
+def test_transform_changing_a_document_does_not_change_the_items(database: Database) -> None:
     def spoiling(row: Any) -> dict[str, Any]:
         row["body"]["tags"].sort()
         return {"n": 1}
@@ -233,7 +233,7 @@ def test_its_module_lies_beside_the_mapping(tmp_path: Path, monkeypatch: pytest.
     assert list(found) == ["rules_beside:derived"]
 
 
-def test_what_it_raises_is_told_only_where_the_row_was_asked_for(database: Database) -> None:
+def test_transform_error_is_shown_only_for_a_requested_row(database: Database) -> None:
     with pytest.raises(RowError) as caught:
         items(database(SCRIPT), TEXT, {"shop_rules:derived": raising})
     assert "Blue Mug" not in str(caught.value)

@@ -136,7 +136,7 @@ SHAPES = (
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_geometry_is_refused_with_what_to_write_instead(new_mysql_database: NewDatabase, name: str) -> None:
+def test_geometry_is_refused_with_a_replacement(new_mysql_database: NewDatabase, name: str) -> None:
     url = database_with(new_mysql_database, f"CREATE TABLE t (id integer PRIMARY KEY, v {name})")
     with pytest.raises(MappingError) as caught:
         checked(url, HEAD + "entities: {t: {items: {T: {key: ['T#{id}', M], keep: all}}}}")

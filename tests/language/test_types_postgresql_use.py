@@ -79,7 +79,7 @@ CREATE TYPE geometry (INPUT = geometry_in, OUTPUT = geometry_out, LIKE = text);
 """
 
 
-def test_a_refused_type_says_what_to_write_instead(new_postgres_database: NewDatabase) -> None:
+def test_refused_type_is_reported_with_a_replacement(new_postgres_database: NewDatabase) -> None:
     tables = "".join(
         f"CREATE TABLE t{number} (id integer PRIMARY KEY, v {name});" for number, name in enumerate(REFUSED)
     )

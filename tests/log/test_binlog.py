@@ -87,7 +87,7 @@ def test_a_reader_holds_xa_transactions_until_they_end(live: BinlogShop) -> None
     assert live.firsts("SELECT held FROM migrator_log") == [""]
 
 
-def test_an_xa_transaction_of_before_the_install_is_told(shop: BinlogShop) -> None:
+def test_xa_transaction_before_the_install_is_reported(shop: BinlogShop) -> None:
     """What it changed is nowhere in the log that is read."""
     shop.project.done("table", "create", shop.job)
     xid = secrets.token_hex(4)
@@ -152,7 +152,7 @@ def test_a_truncate_from_another_database(live: BinlogShop) -> None:
     ],
     ids=["exchange", "rename", "statement", "minimal"],
 )  # fmt: skip
-def test_rows_that_the_log_does_not_have_are_told(live: BinlogShop, statements: list[str]) -> None:
+def test_rows_missing_from_the_log_are_reported(live: BinlogShop, statements: list[str]) -> None:
     """They become findings, until a verify has found the rows."""
     live.sql(*statements)
     ended = live.project.run("relay", live.job, "--once")
@@ -217,7 +217,7 @@ def test_a_log_without_checksums(live: BinlogShop) -> None:
     live.come_to_rest()
 
 
-def test_cascading_keys_are_refused_where_the_log_lacks_them(shop: BinlogShop) -> None:
+def test_cascading_keys_are_refused_if_the_log_lacks_them(shop: BinlogShop) -> None:
     """By the real keys, with the settings of a server that does not log what they change: each version before 9.6."""
     with capturing(shop.engine, shop.url) as opened:
         tables = [captured(opened.table(name), ["id"]) for name in ("customer", "orders")]

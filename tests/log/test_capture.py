@@ -243,14 +243,14 @@ def test_status_and_doctor_show_how_far_the_log_is_behind(live: LogShop) -> None
     assert live.lag()["bytes_behind"] < 80_000
 
 
-def test_counts_for_evidence_hold_what_is_not_copied_yet(live: LogShop) -> None:
+def test_counts_for_evidence_include_uncopied_changes(live: LogShop) -> None:
     live.sql("UPDATE customer SET name = 'unread' WHERE id = 1")
     with live.open_marks() as (_, marks):
         assert marks.state().waiting == 0
         assert marks.exact().state().waiting == 1
 
 
-def test_decommission_waits_for_what_is_not_copied_yet(live: LogShop) -> None:
+def test_decommission_waits_for_uncopied_changes(live: LogShop) -> None:
     live.relay()
 
     def marks() -> tuple[str, str]:

@@ -111,7 +111,7 @@ def test_a_second_reader_stands_aside(live: LogShop) -> None:
     live.come_to_rest()
 
 
-def test_a_reader_whose_connection_was_taken_away_stores_nothing(live: LogShop) -> None:
+def test_reader_with_a_terminated_connection_stores_nothing(live: LogShop) -> None:
     """It thaws after another one went on: its older position would pass by nothing, and the log is the other one's."""
     with live.open_reader() as first, live.open_reader() as second:
         assert first.turn()
@@ -167,7 +167,7 @@ def test_a_server_that_crashes(live: LogShop) -> None:
     live.come_to_rest()
 
 
-def test_a_commit_that_nobody_sees_yet_leaves_no_mark_yet(live: LogShop) -> None:
+def test_commit_that_is_not_visible_yet_leaves_no_mark_yet(live: LogShop) -> None:
     """It is in the log, and waits for a replica: who reads its row finds it as it was before."""
     update = "UPDATE customer SET email = 'late@x.example' WHERE id = 1"
     service = threading.Thread(target=live.sql, args=[update])

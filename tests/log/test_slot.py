@@ -191,7 +191,7 @@ def test_changed_publication_is_detected_and_repaired(live: SlotShop, change: st
     live.come_to_rest()
 
 
-def test_an_identity_that_somebody_changed_is_seen(live: SlotShop) -> None:
+def test_changed_replica_identity_is_detected(live: SlotShop) -> None:
     live.sql("ALTER TABLE customer REPLICA IDENTITY DEFAULT")
     assert live.states()["customer"] == "unidentified"
     live.sql("ALTER TABLE customer REPLICA IDENTITY FULL")

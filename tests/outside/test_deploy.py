@@ -161,7 +161,7 @@ def _as_request(value: Any) -> Any:
     }
 
 
-def test_what_no_new_try_mends_is_not_tried_again() -> None:
+def test_permanent_failure_is_not_retried() -> None:
     assert unit()["Service"]["RestartPreventExitStatus"] == str(WRONG_USE)
     for kind in ("Job", "CronJob"):
         manifest = kubernetes()[kind]
@@ -169,7 +169,7 @@ def test_what_no_new_try_mends_is_not_tried_again() -> None:
         assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [DIFFERENT, WRONG_USE])
 
 
-def test_what_is_under_way_may_end_before_the_process_is_killed() -> None:
+def test_running_work_may_end_before_the_process_is_killed() -> None:
     longest_s = Tuning().request_life_s
     waits = [int(unit()["Service"]["TimeoutStopSec"])]
     waits += [of_pod["terminationGracePeriodSeconds"] for of_pod in pods().values()]

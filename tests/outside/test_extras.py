@@ -79,7 +79,7 @@ def test_a_server_needs_no_driver_of_another(
         ("postgresql://u@127.0.0.1:1/shop", "psycopg", "psycopg"),
     ],
 )
-def test_a_driver_that_is_missing_is_named_with_what_installs_it(
+def test_missing_driver_is_named_with_its_install_package(
     url: str, module: str, library: str, folder: Path
 ) -> None:
     ended = without((module,), folder, "init", url, "--out", "shop.yaml")

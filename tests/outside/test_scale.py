@@ -36,7 +36,7 @@ def number(text: str) -> float:
 
 
 @pytest.mark.parametrize("cells", rows_of("rows"), ids=lambda cells: cells[0])
-def test_a_modelled_figure_is_what_its_formula_gives(cells: list[str]) -> None:
+def test_modelled_figure_follows_from_its_formula(cells: list[str]) -> None:
     price = price_of("us-east-1")
     assert price is not None
     assert price.import_gb is not None
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_both_definitions_of_the_glue_job_say_the_same() -> None:
+def test_both_definitions_of_the_glue_job_are_equal() -> None:
     job = template("glue")["Resources"]["Migration"]["Properties"]
     same = terraform("glue", "aws_glue_job")
     for name in ("GlueVersion", "WorkerType", "Timeout", "MaxRetries"):
@@ -100,7 +100,7 @@ def test_both_definitions_of_the_glue_job_say_the_same() -> None:
     assert arguments == same["default_arguments"]
 
 
-def test_both_definitions_of_the_emr_application_say_the_same() -> None:
+def test_both_definitions_of_the_emr_application_are_equal() -> None:
     application = template("emr")["Resources"]["Application"]["Properties"]
     same = terraform("emr", "aws_emrserverless_application")
     assert application["ReleaseLabel"] == same["release_label"]

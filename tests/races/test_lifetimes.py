@@ -79,7 +79,7 @@ def test_fast_worker_without_the_journal_stops_before_the_relay(
 # ── tombstones ──
 
 
-def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race) -> None:
+def test_purge_leaves_tombstones_that_a_slow_writer_may_need(race: Race) -> None:
     race.sql(ANN)
     race.fill()
     slow = race.heartbeats.enter("conditional")

@@ -71,7 +71,7 @@ def test_write_landing_late_and_twice_replaces_nothing_newer(
     race.comes_to_rest()
 
 
-def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> None:
+def test_relay_waits_until_no_fast_request_can_land(race: Race) -> None:
     """A fast batch has no condition: it may only land before the first relay reads."""
     race.sql(ANN)
     waits: list[float] = []

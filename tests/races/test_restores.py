@@ -178,7 +178,7 @@ def test_verify_finds_differences_only_until_marks_are_processed(race: Race) -> 
 
 
 @pytest.mark.triggers
-def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
+def test_changes_without_a_mark_are_reported_and_repaired(race: Race) -> None:
     """The triggers were dropped: capture's status says so, and verify finds what was missed."""
     race.sql(*TWO)
     race.fill()

@@ -106,7 +106,7 @@ def test_upsert_of_many_rows_meeting_a_newer_one_is_refused(parts: Capturing, st
         "INSERT IGNORE INTO part VALUES (1, 'q', 1), (3, 'x', 1)",
     ],
 )
-def test_an_upsert_beside_which_nothing_comes_is_not_refused(parts: Capturing, statement: str) -> None:
+def test_upsert_without_concurrent_inserts_is_not_refused(parts: Capturing, statement: str) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.begin() as connection:
         connection.exec_driver_sql(statement)
         connection.rollback()

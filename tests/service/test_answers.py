@@ -21,7 +21,7 @@ SIDES = {"off": "sql", "shadow": "sql", "ramp": "table", "live": "table", "compl
 
 
 @pytest.mark.engines("sqlite")
-def test_an_answer_says_which_side_gave_it_in_each_phase(read_shop: ReadShop) -> None:
+def test_answer_names_its_side_in_each_phase(read_shop: ReadShop) -> None:
     read_shop.sql("UPDATE orders SET status = 'sql'")
     with read_shop.migration() as migration:
         for phase, side in SIDES.items():
@@ -141,7 +141,7 @@ access_patterns:
 """
 
 
-def test_typed_values_are_pythons_own_and_alike_from_both_sides(
+def test_typed_values_are_pythons_own_on_both_sides(
     engine_name: str, url: str, dynamodb_url: str, tmp_path: Path
 ) -> None:
     columns = COLUMNS[engine_name]

@@ -186,7 +186,7 @@ def test_sessions_of_many_threads(shop: Shop) -> None:
 
 
 @pytest.mark.engines("postgresql")
-def test_one_session_of_two_threads_marks_what_it_commits(shop: Shop) -> None:
+def test_session_shared_by_two_threads_marks_its_commits(shop: Shop) -> None:
     with shop.migration() as migration:
         migration.dual_write(shop.engine)
         with Session(shop.engine) as session:
@@ -224,7 +224,7 @@ def test_a_statement_whose_rows_are_not_known(shop: Shop) -> None:
 
 
 @pytest.mark.engines("postgresql")
-def test_a_user_without_rights_on_our_tables_is_told_which(shop: Shop) -> None:
+def test_user_without_rights_on_our_tables_gets_the_grants(shop: Shop) -> None:
     with shop.engine.begin() as connection:
         for statement in (
             "DROP ROLE IF EXISTS migrator_test_plain",
@@ -247,7 +247,7 @@ def test_a_user_without_rights_on_our_tables_is_told_which(shop: Shop) -> None:
 
 @pytest.mark.engines("sqlite", "postgresql")
 @pytest.mark.parametrize("by", ["services", "triggers"])
-def test_what_fits_no_longer_by_the_commit_is_not_committed(shop: Shop, by: str) -> None:
+def test_change_unfit_at_the_commit_is_not_committed(shop: Shop, by: str) -> None:
     """As of a process that was frozen between its statement and its commit, while others went on without it."""
     if by == "triggers":
         shop.done("capture", "install")

@@ -184,7 +184,7 @@ def test_counts_of_rows_are_what_they_were(shop: Shop) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_whatever_goes_wrong_in_a_flush_the_commit_is_done(shop: Shop) -> None:
+def test_failed_flush_never_undoes_the_commit(shop: Shop) -> None:
     def broken(**_: object) -> None:
         raise RuntimeError("nobody thought of this")
 
@@ -207,7 +207,7 @@ def test_flush_needs_sessions(shop: Shop) -> None:
 # ── and more ──
 
 
-def test_where_triggers_mark_a_connection_may_commit_by_itself(triggered_shop: Shop) -> None:
+def test_autocommit_is_allowed_if_triggers_leave_the_marks(triggered_shop: Shop) -> None:
     engine = triggered_shop.engine.execution_options(isolation_level="AUTOCOMMIT")
     with triggered_shop.migration() as migration:
         migration.dual_write(engine)

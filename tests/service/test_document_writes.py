@@ -158,7 +158,7 @@ def test_a_call_that_is_refused_by_its_condition_changes_no_item(shop: Shop, cli
         ),
     ],
 )
-def test_a_statement_that_writes_does_not_say_what_it_changes(
+def test_only_a_writing_partiql_statement_is_refused(
     shop: Shop, client: Any, call: Callable[[Any, str], Any], is_refused: bool
 ) -> None:
     with Migration.load(shop.job) as migration:

@@ -146,7 +146,7 @@ def test_program_that_fails_deregisters_and_shows_only_its_error(read_shop: Read
     assert (known(read_shop), answered(read_shop)) == ([], 1)
 
 
-def test_a_journal_that_is_away_at_the_end_is_no_traceback(read_shop: ReadShop) -> None:
+def test_unreachable_journal_at_the_end_prints_no_traceback(read_shop: ReadShop) -> None:
     program = f"{LOADED}\nanswer()\nos.rename('journal.db', 'elsewhere.db')\nos.mkdir('journal.db')\n"
     ended = ran(read_shop, program + "from migrator.api import _OPEN\n")
     (read_shop.folder / "journal.db").rmdir()
@@ -164,9 +164,7 @@ def test_a_journal_that_is_away_at_the_end_is_no_traceback(read_shop: ReadShop) 
         ("composed", ("--factory", "--workers", "2")),
     ],
 )
-def test_a_server_that_is_told_to_stop_says_goodbye(
-    read_shop: ReadShop, app: str, more: tuple[str, ...]
-) -> None:
+def test_stopped_server_deregisters(read_shop: ReadShop, app: str, more: tuple[str, ...]) -> None:
     with served(read_shop, app, *more) as (process, log):
         until(lambda: len(known(read_shop)) == (2 if "--workers" in more else 1), "instances")
         process.send_signal(signal.SIGTERM)

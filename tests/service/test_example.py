@@ -97,9 +97,7 @@ def served(folder: Path, environment: dict[str, str]) -> Iterator[tuple[subproce
 
 
 @pytest.mark.usefixtures("page")
-def test_the_fastapi_example_writes_reads_and_says_goodbye(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_fastapi_example_writes_reads_and_deregisters(tmp_path: Path, environment: dict[str, str]) -> None:
     def migrator(*words: str) -> str:
         ended = run_here(list(words), tmp_path, environment)
         assert ended.code == 0, ended.out + ended.err

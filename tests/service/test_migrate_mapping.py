@@ -302,7 +302,7 @@ def changed_under_load(
 
 @pytest.mark.slow
 @pytest.mark.engines("postgresql", pytest.param("mariadb", marks=pytest.mark.nightly))
-def test_five_revisions_come_to_what_a_fresh_backfill_makes(chinook: Chinook) -> None:
+def test_five_revisions_equal_a_fresh_backfill(chinook: Chinook) -> None:
     chance = random.Random(7)
     with FaultProxy(chinook.made.endpoint, Faults()) as proxy:
         for words in (["table", "create"], ["capture", "install"], ["backfill"]):

@@ -136,7 +136,7 @@ def test_marking_service_stops_if_the_new_mapping_needs_more(shop: Shop, mode: s
 
 
 @pytest.mark.engines("sqlite")
-def test_one_of_a_mapping_that_no_relay_has_worked_by_is_refused(triggered_shop: Shop) -> None:
+def test_service_with_a_mapping_unknown_to_relays_is_refused(triggered_shop: Shop) -> None:
     (triggered_shop.folder / "mapping.yaml").write_text(NEWER)
     with pins.refused(SettingsError), of_before(triggered_shop, "outbox"):
         pass

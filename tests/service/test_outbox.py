@@ -39,7 +39,7 @@ def test_two_lines_are_enough(shop: Shop) -> None:
         assert shop.items() == {}
 
 
-def test_where_triggers_mark_the_adapter_marks_nothing_twice(triggered_shop: Shop) -> None:
+def test_adapter_marks_nothing_twice_if_triggers_do(triggered_shop: Shop) -> None:
     shop, sessions = triggered_shop, triggered_shop.sessions
     with shop.migration() as migration:
         migration.dual_write(sessions)

@@ -215,7 +215,7 @@ def test_asynchronous_pattern_can_be_called_before_its_loop_runs(read_shop: Read
             asyncio.run(recent(user=2))
 
 
-def test_a_loop_that_has_ended_is_no_error_of_a_side(read_shop: ReadShop) -> None:
+def test_closed_loop_is_not_an_error_of_a_side(read_shop: ReadShop) -> None:
     """One loop a request, as Flask's async views have it; where it ends before the shadow begins, and while it runs."""
     shop = read_shop
     shop.move("shadow")

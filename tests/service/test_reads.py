@@ -90,7 +90,7 @@ def test_a_ramp_is_sticky_and_has_its_share(read_shop: ReadShop) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_tombstones_and_what_has_expired_never_show(read_shop: ReadShop) -> None:
+def test_tombstones_and_expired_items_are_never_returned(read_shop: ReadShop) -> None:
     read_shop.move("live")
     keys = [("USER#2", f"ORDER#{n:06}") for n in (19, 17)]
     kept = read_shop.store.get(keys)

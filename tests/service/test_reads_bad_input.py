@@ -180,7 +180,7 @@ def test_reader_is_an_instance_and_confirms_its_phase_versions(read_shop: ReadSh
     assert instances.known() == []
 
 
-def test_a_forked_child_reads_and_counts_for_itself(read_shop: ReadShop) -> None:
+def test_forked_child_reads_and_counts_separately(read_shop: ReadShop) -> None:
     read_shop.move("shadow")
     with read_shop.migration() as migration:
         migration.read("recent_orders", user_id=2)

@@ -81,7 +81,7 @@ def test_strict_service_writes_nothing_from_hidden_rows(held: Held) -> None:
 
 
 @pytest.mark.parametrize("held", ["triggers"], indirect=True)
-def test_beside_triggers_a_service_under_a_policy_goes_on(held: Held) -> None:
+def test_service_under_a_policy_continues_with_triggers(held: Held) -> None:
     held.sql(*HIDE)
     with held.shop.migration() as migration:
         migration.dual_write(held.engine)

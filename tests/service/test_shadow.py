@@ -169,7 +169,7 @@ def test_a_table_that_hangs_slows_no_caller(slow_shop: ReadShop, faults: Faults)
         assert slow_shop.samples("recent_orders")[0].why
 
 
-def test_where_the_table_answers_its_error_is_the_caller_s(slow_shop: ReadShop, faults: Faults) -> None:
+def test_table_error_reaches_the_caller_if_the_table_answers(slow_shop: ReadShop, faults: Faults) -> None:
     slow_shop.move("live")
     with slow_shop.migration() as migration:
         read(migration, 1)

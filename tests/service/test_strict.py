@@ -30,7 +30,7 @@ def test_items_are_there_when_the_commit_is_done(shop: Shop) -> None:
         shop.comes_to_rest()
 
 
-def test_a_service_whose_isolation_would_hide_changes_is_refused(shop: Shop) -> None:
+def test_service_with_an_isolation_hiding_changes_is_refused(shop: Shop) -> None:
     engine = shop.engine.execution_options(isolation_level="REPEATABLE READ")
     with shop.migration() as migration:
         migration.dual_write(engine, mode="strict", longest_write_s=120)

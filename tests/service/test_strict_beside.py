@@ -233,7 +233,7 @@ def test_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) -> N
 
 
 @MARIADB
-def test_a_strict_service_writes_beside_a_conditional_backfill(shop: Shop) -> None:
+def test_strict_service_writes_during_a_conditional_backfill(shop: Shop) -> None:
     before(shop.engine, [10 * number for number in range(1, 60)])
     with strict_service(shop) as sessions, command(shop, "backfill") as backfill:
         for number in range(1, 60):

@@ -96,7 +96,7 @@ def test_a_reader_never_sees_a_mix_of_an_atomic_row(chunk: int) -> None:
     assert [mix for seed in range(first, first + _SEEDS) for mix in mixes(seed)[:1]] == []
 
 
-def test_a_mix_is_seen_where_a_group_is_written_item_by_item() -> None:
+def test_mix_is_detected_if_a_group_is_written_item_by_item() -> None:
     assert any(map(partial(mixes, table=OneByOne), range(SCHEDULES)))
 
 
@@ -104,7 +104,7 @@ def test_mix_is_detected_if_other_marks_keys_are_not_remembered() -> None:
     assert any(map(partial(mixes, memory=NoOldKeys), range(SCHEDULES)))
 
 
-def test_a_mix_is_seen_where_no_pattern_is_atomic() -> None:
+def test_mix_is_detected_if_no_pattern_is_atomic() -> None:
     worlds = (run(seed, parts=Parts(table=Watched, writers=Guarded, atomic=False)) for seed in range(200))
     assert any(world.table.mixes for world in worlds if isinstance(world.table, Watched))
 

@@ -19,7 +19,7 @@ SCHEDULES = 300
 DOCUMENTS = Parts(database=DocumentDatabase)
 
 
-def test_every_schedule_comes_to_what_the_documents_say() -> None:
+def test_every_schedule_ends_with_the_items_of_the_documents() -> None:
     differing = [seed for seed in range(SCHEDULES) if run(seed, DocumentCast, DOCUMENTS).differences()]
     assert differing == []
 

@@ -25,7 +25,7 @@ MOST = 4_000
 """Until something wrong is found."""
 
 
-def test_every_schedule_comes_to_what_the_newest_mapping_says() -> None:
+def test_every_schedule_ends_with_items_of_the_newest_mapping() -> None:
     assert diverging(0, SCHEDULES, "two") == []
 
 
@@ -34,7 +34,7 @@ def test_many_schedules() -> None:
     assert many(MANY, mappings="two") == []
 
 
-def test_mappings_differ_in_what_they_are_named_after() -> None:
+def test_mappings_differ_as_their_names_state() -> None:
     assert {kind: sorted(changed_entities(old_mapping(kind), compiled())) for kind in OLD} == {
         "an attribute less": ["pet"],
         "another sort key": ["owner"],

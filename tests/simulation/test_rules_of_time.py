@@ -126,7 +126,7 @@ class NoFence(Writers):
         return []
 
 
-def test_a_relay_that_starts_beside_a_fast_run_is_found_out() -> None:
+def test_relay_started_during_a_fast_run_is_detected() -> None:
     found_out(parts=Parts(writers=NoFence), first=900)
 
 

@@ -11,11 +11,11 @@ SCHEDULES = 500
 """The first of those that a landing runs: enough to see at once that a change breaks a rule."""
 
 
-def test_every_schedule_comes_to_what_the_rows_say() -> None:
+def test_every_schedule_ends_with_the_items_of_the_rows() -> None:
     assert diverging(0, SCHEDULES) == []
 
 
-def test_every_schedule_with_a_log_comes_to_what_the_rows_say() -> None:
+def test_every_schedule_with_a_log_ends_with_items_of_the_rows() -> None:
     assert diverging(0, SCHEDULES // 2, "log") == []
 
 

@@ -37,7 +37,7 @@ def found_out(says: str, life_of: Callable[[Scheduler], Life]) -> None:
     pytest.fail(f"{MOST} schedules did not find it, but {others}")
 
 
-def test_every_schedule_comes_to_rest_with_what_services_wrote() -> None:
+def test_every_schedule_ends_with_the_writes_of_services() -> None:
     assert list(diverging(0, SCHEDULES)) == []
 
 

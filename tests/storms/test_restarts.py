@@ -88,7 +88,7 @@ def test_a_run_waits_for_a_source_that_starts_again(shop: Shop) -> None:
     assert whole(made)
 
 
-def test_a_run_whose_source_stays_away_stops_and_goes_on_later(shop: Shop) -> None:
+def test_run_with_an_unreachable_source_stops_and_resumes(shop: Shop) -> None:
     made = shop.project("page_rows: 100, workers: 2, attempts: 3, backoff_cap_s: 0.2")
     made.done("table", "create", str(made.job))
     ended = crashed(shop, made, "backfill", down_s=None)

@@ -251,7 +251,7 @@ def rolled_back(services: Services) -> None:
     services.compare()
 
 
-def test_nothing_is_lost_on_the_way_back_and_forward_again(services: Services) -> None:
+def test_nothing_is_lost_by_a_rollback_and_a_new_advance(services: Services) -> None:
     shop, rng = services.shop, random.Random(SEED)
     for turn in range(TURNS):
         written_in_sql(services, rng, turn)

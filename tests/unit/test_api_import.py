@@ -40,7 +40,7 @@ def test_a_service_that_imports_the_api_imports_no_other_package() -> None:
     assert len(modules) <= 2 * OURS
 
 
-def test_its_types_can_be_imported_and_what_is_none_is_told() -> None:
+def test_api_types_can_be_imported_and_unknown_names_fail() -> None:
     names = "Answer, DualWrite, Migration, Page, Parts, Records, RoutedPattern, worker_exit"
     assert "migrator.stages.reads.reads" in brought(f"from migrator.api import {names}")
     told = "import migrator.api\ntry:\n    from migrator.api import Migratoin\nexcept ImportError: pass\nelse: raise SystemExit"

@@ -33,7 +33,7 @@ def test_what_is_known_is_told(packages: list[object], is_clean: bool, lines: li
     assert judged(json.dumps({"dependencies": packages}), "") == (is_clean, lines)
 
 
-def test_without_an_index_it_says_that_it_was_skipped() -> None:
+def test_audit_without_an_index_reports_that_it_was_skipped() -> None:
     command = [sys.executable, "-m", "tools.audit_packages"]
     away = {
         "HTTPS_PROXY": "http://127.0.0.1:1",

@@ -59,7 +59,7 @@ def test_the_digests_are_digests() -> None:
     assert len(lines) == 2
 
 
-def test_the_image_has_what_runs_and_nothing_else() -> None:
+def test_image_contains_runtime_files_only() -> None:
     *_, last = stages().values()
     assert "AS migrator" in last
     assert "COPY --from=build /opt/migrator" in last
@@ -90,7 +90,7 @@ def test_nothing_that_runs_is_under_the_gpl() -> None:
     assert {name: licence for name, licence in told.items() if gpl.search(licence)} == {}
 
 
-def test_nothing_tells_to_install_a_name_that_may_be_anothers() -> None:
+def test_no_text_installs_a_name_that_another_may_own() -> None:
     """The distribution is on no index: another package of its name there would be installed."""
     files = [
         *HOUSE.glob("*.md"),

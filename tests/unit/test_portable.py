@@ -37,7 +37,7 @@ assert running_s() > 0
 
 
 @pytest.mark.slow
-def test_every_module_is_imported_without_what_unix_alone_has() -> None:
+def test_every_module_is_imported_without_unix_only_parts() -> None:
     ended = subprocess.run([sys.executable, "-c", WITHOUT_UNIX], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-2000:]
 
@@ -81,7 +81,7 @@ def _with_compiled_parts(name: str, seen: set[str]) -> set[str]:
     return own.union(*(_with_compiled_parts(one.split("!")[0].split("~")[0].strip(), seen) for one in names))
 
 
-def test_what_installs_an_extra_is_what_the_package_asks_for() -> None:
+def test_install_of_an_extra_matches_the_packages_metadata() -> None:
     """The message names the library itself: that works from a clone and from an index."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     for extra in ("postgres", "mysql", "local"):

@@ -86,7 +86,7 @@ def test_the_same_scale_gives_the_same_database(shop: Path, tmp_path: Path) -> N
     assert again.read_bytes() == shop.read_bytes()
 
 
-def test_a_file_that_is_there_is_overwritten_only_when_asked(tmp_path: Path) -> None:
+def test_existing_file_is_overwritten_only_on_request(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     file.write_text("not to be lost")
     refused = _build(f"sqlite:///{file}")
@@ -226,7 +226,7 @@ def test_a_demo_ends_with_the_reports_own_verdict(told: Any) -> None:
         ("clean", [VERIFY | {"findings": {"missing": 1}}]),
     ],
 )
-def test_a_demo_fails_where_the_report_is_not_clean(told: Any, standing: str, runs: Any) -> None:
+def test_demo_fails_if_the_report_is_not_clean(told: Any, standing: str, runs: Any) -> None:
     verdict = {"standing": standing, "title": "Differences stand", "reasons": ["1 of order"]}
     with pins.refused(told.Failed):
         told.judged({"verdict": verdict, "runs": runs})

@@ -66,7 +66,7 @@ def test_it_prints_on_a4_without_losing_a_column(browser: Browser, artefacts: Pa
     browser.picture(artefacts / "plan-print.png")
 
 
-def test_what_it_holds_is_text_and_makes_no_page_wider(browser: Browser) -> None:
+def test_content_of_the_plan_is_text_and_widens_no_page(browser: Browser) -> None:
     for size in (WIDE, NARROW):
         browser.look(size)
         browser.open_page(plan_page([hostile_plan(), hostile_plan()]))

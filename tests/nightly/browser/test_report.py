@@ -155,7 +155,7 @@ def test_fields_filter_count_and_stand_in_the_address(browser: Browser) -> None:
     assert browser.texts("#shown") == [pins.text("listed-2")]
 
 
-def test_what_is_found_is_saved_as_csv_and_as_json(browser: Browser, tmp_path: Path) -> None:
+def test_findings_are_saved_as_csv_and_as_json(browser: Browser, tmp_path: Path) -> None:
     browser.open(replace(MODEL, groups=[replace(MODEL.groups[0], where="=2+3"), *MODEL.groups[1:]]))
     assert browser.texts("#differences h3 + p")[0] == pins.text()
     browser.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -330,7 +330,7 @@ def test_no_address_is_asked(browser: Browser) -> None:
     assert asked[0].startswith("file://")
 
 
-def test_its_own_policy_would_stop_what_slipped_in(browser: Browser) -> None:
+def test_page_policy_blocks_injected_content(browser: Browser) -> None:
     """An edited or faulty file gets no code run and no address asked."""
     browser.open(replace(MODEL, groups=()))
     for script in (

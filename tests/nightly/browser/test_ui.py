@@ -102,7 +102,7 @@ def test_it_holds_no_letter_that_changes_how_others_are_read(browser: Browser, u
     assert len(text) < 2_000_000
 
 
-def test_each_state_is_told_and_only_what_is_wrong_is_open(browser: Browser, url: str) -> None:
+def test_each_state_is_shown_and_only_faults_are_open(browser: Browser, url: str) -> None:
     browser.driver.get(f"{url}look?pk=1")
     assert browser.texts("details .kind") == list(STATE_WORDS)
     closed = browser.run(

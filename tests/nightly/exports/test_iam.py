@@ -122,7 +122,7 @@ def made_whole(one: Acting) -> None:
         one.made.done("table", "create", str(one.made.job))
 
 
-def test_the_log_of_an_import_is_read_by_a_right_of_its_own(auth_dynamodb: str, tmp_path: Path) -> None:
+def test_log_of_an_import_needs_its_own_right(auth_dynamodb: str, tmp_path: Path) -> None:
     right = Right("Logs", "logs:GetLogEvents")
     with acting(tmp_path, auth_dynamodb) as one:
         arn = refused_import(one)

@@ -91,7 +91,7 @@ def test_a_role_needs_each_of_its_rights_on_old_tables(role: str, shop: tuple[Sh
 
 
 @pytest.mark.parametrize("right", ["GetRecords", "GetShardIterator", ""])
-def test_a_verify_keeps_what_was_changed_last_by_its_rights(right: str, shop: tuple[Shop, Acting]) -> None:
+def test_verify_keeps_the_last_change_with_its_rights(right: str, shop: tuple[Shop, Acting]) -> None:
     """Without them it verifies all the same, and a move to complete says what is not known."""
     made, one = shop
     job = json.loads(made.project.job.read_text())
@@ -136,7 +136,7 @@ def _switch_off(made: Shop, one: Acting) -> None:
         made.tables.client.update_table(TableName=real, StreamSpecification=off)
 
 
-def test_a_service_needs_what_its_patterns_ask_old_tables(
+def test_service_needs_the_rights_of_its_old_table_queries(
     shop: tuple[Shop, Acting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, one = shop
@@ -156,7 +156,7 @@ def test_a_service_needs_what_its_patterns_ask_old_tables(
                 assert refused_alone(failed, right), f"without {right}: {failed}"
 
 
-def test_a_service_in_strict_mode_needs_what_a_relay_reads(
+def test_strict_service_needs_the_read_rights_of_a_relay(
     shop: tuple[Shop, Acting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, one = shop
@@ -212,7 +212,7 @@ def _written(made: Shop) -> str:
     return ""
 
 
-def test_grants_are_refused_with_what_stands_in_for_them(dynamodb_url: str, tmp_path: Path) -> None:
+def test_grants_are_refused_with_a_substitute(dynamodb_url: str, tmp_path: Path) -> None:
     with old_shop(tmp_path, dynamodb_url) as made:
         ended = made.project.run("export", "--as", "grants", made.job)
     assert ended.code == 2

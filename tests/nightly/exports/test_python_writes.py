@@ -96,7 +96,7 @@ def test_all_golden_answers_of_chinook_come_from_both_modules(
             assert sum(map(len, answers[0].values())) == run.items, (run.pattern, run.params)
 
 
-def test_what_a_service_writes_is_what_the_rows_say(chinook: tuple[Shipped, Generated]) -> None:
+def test_items_written_by_a_service_equal_those_of_the_rows(chinook: tuple[Shipped, Generated]) -> None:
     job, made = chinook
     with (
         made.opened(after=True, trace=True) as table,

@@ -48,7 +48,7 @@ REFUSED = {
 }
 
 
-def test_all_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
+def test_all_inexpressible_parts_are_named_at_once(tmp_path: Path) -> None:
     mapping = tmp_path / "odd.yaml"
     mapping.write_text(MAPPING)
     with (
@@ -62,7 +62,7 @@ def test_all_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_design_can_be_said_and_is_the_same_each_time(name: str, tmp_path: Path) -> None:
+def test_every_design_can_be_expressed_and_is_stable(name: str, tmp_path: Path) -> None:
     with opened_design(name, tmp_path) as described:
         text = electrodb_typescript(described.model, HEAD)
         assert text == electrodb_typescript(described.model, HEAD)

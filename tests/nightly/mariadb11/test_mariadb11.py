@@ -26,7 +26,7 @@ def test_the_version_is_the_one_that_is_documented(mysql_url: str) -> None:
     assert (mysql_version(mysql_url) or "").startswith("11.8.")
 
 
-def test_a_vector_is_refused_with_what_to_write_instead(mysql_database: str) -> None:
+def test_vector_is_refused_with_a_replacement(mysql_database: str) -> None:
     assert_its_text_is_what_check_says(mysql_database, "VEC_FromText")
 
 
@@ -47,7 +47,7 @@ def is_followed(shop: Project) -> None:
     shop.done("verify", str(shop.job), "--settle", "0")
 
 
-def test_vectors_uuids_and_what_returning_gives_are_followed(shop: Project, mysql_database: str) -> None:
+def test_vectors_uuids_and_returned_values_are_followed(shop: Project, mysql_database: str) -> None:
     with connect(mysql_database) as service, service.cursor() as cursor:
         cursor.execute("INSERT INTO t (n, v) VALUES (4, VEC_FromText('[7,8]')) RETURNING id")
         ((made,),) = cursor.fetchall()

@@ -117,7 +117,7 @@ def test_a_cascade_is_seen_with_the_keys_that_are_not_of_innodb(mysql_database: 
 
 
 @pytest.mark.parametrize("form", ["TRADITIONAL", "JSON", "TREE"])
-def test_a_plan_is_read_in_whatever_form_the_server_explains(mysql_database: str, form: str) -> None:
+def test_plan_is_read_in_any_explain_format_of_the_server(mysql_database: str, form: str) -> None:
     """explain_format, which is TREE where nobody sets it."""
     script = (
         "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1), (2, 2); ANALYZE TABLE t"
@@ -161,7 +161,7 @@ def test_indexes_of_expressions_and_checks_are_passed_by(mysql_database: str) ->
     assert {column.name: column.kind.name for column in table.columns}["b"] == "json"
 
 
-def test_what_the_newer_collations_take_for_one_is_asked(mysql_database: str) -> None:
+def test_values_equal_by_newer_collations_are_queried(mysql_database: str) -> None:
     """utf8mb4_0900_ai_ci, the default, tells trailing spaces."""
     script = "CREATE TABLE t (id int PRIMARY KEY, a varchar(9), b varchar(9) COLLATE utf8mb4_0900_as_cs)"
     (table,) = facts_of(mysql_database, script).values()
@@ -175,7 +175,7 @@ def test_vectors_and_bits_have_their_kinds(mysql_database: str) -> None:
     assert table.columns[0].kind == Kind("integer")
 
 
-def test_a_vector_is_refused_with_what_to_write_instead(mysql_database: str) -> None:
+def test_vector_is_refused_with_a_replacement(mysql_database: str) -> None:
     assert_its_text_is_what_check_says(mysql_database, "STRING_TO_VECTOR")
 
 

@@ -41,7 +41,7 @@ def compare(symptom: str, folder: Path, dynamodb_url: str, postgres: tuple[str, 
 
 
 @pytest.mark.parametrize("symptom", [name for name in INCIDENTS if name not in ON_POSTGRESQL])
-def test_an_incident_is_told_and_mended_as_the_page_says(
+def test_incident_is_reported_and_fixed_as_documented(
     symptom: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     compare(symptom, tmp_path, dynamodb_url, None)

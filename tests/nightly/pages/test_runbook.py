@@ -63,7 +63,7 @@ def _differing(page: list[list[Command]], again: list[list[Command]]) -> str:
 
 
 @pytest.mark.parametrize(("page", "commands"), [(RUNBOOK, 50), (TUTORIAL, 20)], ids=["runbook", "tutorial"])
-def test_a_page_is_written_anew_with_nothing_else_changed(page: Page, commands: int) -> None:
+def test_page_is_rewritten_with_nothing_else_changed(page: Page, commands: int) -> None:
     assert with_blocks(page.text, page.blocks) == page.text
     assert sum(map(len, page.blocks)) > commands
 

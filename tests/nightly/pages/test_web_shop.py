@@ -43,7 +43,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
         yield shop
 
 
-def test_what_is_ordered_is_read_and_its_items_follow(web: Web) -> None:
+def test_orders_are_read_and_their_items_follow(web: Web) -> None:
     status, made = web.ask("POST", "/orders", {"user_id": 1, "lines": {"5": 2, "7": 1}})
     assert status == 201
     order = made["order_id"]
@@ -101,7 +101,7 @@ def test_answers_are_the_same_from_either_side(web: Web) -> None:
         ("PATCH", "/orders/99999", {"status": "shipped"}, 404),
     ],
 )
-def test_what_is_wrong_is_said_and_never_a_failure(
+def test_invalid_request_is_reported_and_never_a_failure(
     web: Web, method: str, path: str, body: Any, expected: int
 ) -> None:
     assert web.ask(method, path, body)[0] == expected
@@ -119,7 +119,7 @@ def test_customer_changes_are_counted_without_naming_any(web: Web) -> None:
     assert verified.data["clean"], verified.out
 
 
-def test_a_shop_whose_database_is_away_says_so_and_counts_it(web: Web) -> None:
+def test_shop_without_its_database_reports_and_counts_it(web: Web) -> None:
     away = web.made.folder / "shop.db"
     away.rename(away.with_name("elsewhere.db"))
     try:

@@ -133,13 +133,13 @@ def test_answers_are_the_same_from_either_side(web: Web) -> None:
         ("DELETE", "/orders/999999", None, 404),
     ],
 )
-def test_what_is_wrong_is_said_and_never_a_failure(
+def test_invalid_request_is_reported_and_never_a_failure(
     web: Web, method: str, path: str, body: Any, expected: int
 ) -> None:
     assert web.ask(method, path, body)[0] == expected
 
 
-def test_customers_come_and_go_and_both_sides_say_the_same(web: Web) -> None:
+def test_customer_changes_are_equal_on_both_sides(web: Web) -> None:
     load = ROOT / "docker" / "shop" / "load.py"
     ended = run_python([load, "--seconds", "3", "--rate", "30", "--tables", web.url])
     assert ended.returncode == 0, ended.stdout + ended.stderr

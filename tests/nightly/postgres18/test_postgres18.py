@@ -136,7 +136,7 @@ def test_rows_without_an_unenforced_parent_are_followed(
     assert rows(made, ["t"]) == before
 
 
-def test_statistics_of_a_parent_alone_are_no_count_of_its_rows(postgres_database: str) -> None:
+def test_statistics_of_a_parent_alone_do_not_count_its_rows(postgres_database: str) -> None:
     """ANALYZE ONLY, and statistics that a restore brought."""
     run(
         postgres_database,
@@ -159,7 +159,7 @@ def test_statistics_of_a_parent_alone_are_no_count_of_its_rows(postgres_database
     assert (seen.at_least, seen.rows) == (750, 1000)
 
 
-def test_what_returning_gives_of_old_and_new_leaves_its_mark(
+def test_returning_old_and_new_leaves_its_mark(
     postgres_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     made = moved(

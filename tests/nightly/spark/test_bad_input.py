@@ -70,7 +70,7 @@ def test_java_that_is_too_old_is_told(
     need_refused(with_server_journal, f"is Java {number}, and Spark needs 17")
 
 
-def test_pyspark_that_is_missing_is_told_with_its_extra(
+def test_missing_pyspark_is_reported_with_its_extra(
     with_server_journal: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)

@@ -102,7 +102,7 @@ def settings(made: Project, **of_executors: str) -> None:
     made.environment["SPARK_CONF_DIR"] = str(folder)
 
 
-def test_a_cluster_whose_executors_die_ends_the_run_whole(
+def test_cluster_with_dying_executors_ends_the_run_whole(
     tmp_path: Path,
     dynamodb_url: str,
     postgres_database: str,

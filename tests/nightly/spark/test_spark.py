@@ -82,7 +82,7 @@ def test_executors_killed_at_every_step_leave_a_complete_run(shop: Project) -> N
     need_whole(shop)
 
 
-def test_a_verify_whose_executors_are_killed_is_whole(shop: Project) -> None:
+def test_verify_with_killed_executors_is_whole(shop: Project) -> None:
     tuned(shop, processes=1).done("backfill", str(shop.job))
     killing(shop, STEPS_OF_VERIFY)
     ended = shop.done(*by_spark("verify", shop, "--json"))

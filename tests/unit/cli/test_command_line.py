@@ -134,7 +134,7 @@ def test_every_option_that_the_code_writes_is_one_of_a_command() -> None:
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_command_says_in_one_json_document_why_it_failed(name: str, tmp_path: Path) -> None:
+def test_every_command_reports_its_failure_in_one_json_document(name: str, tmp_path: Path) -> None:
     words = line_of(name)
     wrong = ran(tmp_path, *words, "--json", "--no-such-option")
     assert (wrong.code, json.loads(wrong.out)["exit_code"]) == (2, 2)
@@ -209,7 +209,7 @@ def test_unwritable_log_file_fails_before_any_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_every_command_is_suggested_where_it_is_misspelt(name: str, tmp_path: Path) -> None:
+def test_every_command_is_suggested_if_misspelt(name: str, tmp_path: Path) -> None:
     *group, last = LEAVES[name][0]
     misspelt = last + last[-1]
     ended = ran(tmp_path, *group, misspelt)

@@ -35,7 +35,7 @@ def move(lines: tuple[Line, ...], **more: object) -> Move:
     return Move("orders", SHADOW, RAMP, "ada", evidence=judged.as_json(), **more)  # type: ignore[arg-type]
 
 
-def test_a_line_of_the_history_says_by_what_evidence() -> None:
+def test_history_line_names_its_evidence() -> None:
     good, bad = (move(lines, reason="drill") for lines in (LINES[:1], LINES))
     (clean,) = history_lines([good])
     (overridden,) = history_lines([bad])
@@ -118,7 +118,7 @@ def test_a_table_of_instances_fits_a_terminal() -> None:
     assert lines[4].strip() == ":4711"
 
 
-def test_what_a_service_is_called_is_never_taken_for_a_style() -> None:
+def test_service_name_is_never_taken_for_a_style() -> None:
     assert "[bold]shop[/]" in "\n".join(shown(replace(SHOP, service="[bold]shop[/]", version="")))
 
 
@@ -132,7 +132,7 @@ def test_instances_lines_name_at_most_three_timed_out_instances() -> None:
     ]
 
 
-def test_other_mappings_and_other_versions_are_told() -> None:
+def test_other_mappings_and_versions_are_reported() -> None:
     told = list(instances_lines(service_registry(READER, replace(SHOP, migrator="0.0.9")), "abc", "0.1.0"))
     assert told == [pins.text("differs"), pins.text("some")]
     assert list(instances_lines(service_registry(READER), None, "0.1.0")) == []

@@ -9,7 +9,7 @@ from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, Work
 from tests.support_report import curve
 
 
-def test_bars_stand_on_the_line_and_what_differs_hangs_below_it() -> None:
+def test_bars_stand_on_the_line_and_differences_hang_below_it() -> None:
     drawn = bars_of(
         Timeline(60, (Span(0, same=8, transient=2), Span(60), Span(120, same=5, different=1, errors=3)))
     )

@@ -90,7 +90,7 @@ def monitored(signs: Signs, readiness: Readiness) -> Monitored:
     )
 
 
-def test_a_store_that_is_away_is_no_reason_for_a_restart() -> None:
+def test_unreachable_store_does_not_cause_a_restart() -> None:
     def fails() -> None:
         raise StoppedError("it is away")
 

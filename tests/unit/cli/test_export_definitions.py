@@ -126,7 +126,7 @@ def test_the_lines_of_a_part_in_cloudformation_are_yaml(part: str, wanted: objec
     assert yaml.safe_load(text) == wanted
 
 
-def test_an_index_of_a_provisioned_table_says_its_capacity() -> None:
+def test_index_of_a_provisioned_table_has_its_capacity() -> None:
     wanted = definition(DESIGN, TableOptions(provisioned=Units(read=7, write=9)))
     (index,) = read("index GSI1", wanted)["global_secondary_index"]
     assert (index["read_capacity"], index["write_capacity"]) == (7, 9)
@@ -156,7 +156,7 @@ def test_template_has_every_property_and_retains_the_table() -> None:
         (replace(DESIGN, indexes=INDEXES[:1]), TableOptions(), "5.0.0"),
     ],
 )
-def test_terraform_says_the_oldest_provider_that_knows_the_table(
+def test_terraform_names_the_oldest_provider_for_the_table(
     design: TableDesign, options: TableOptions, version: str
 ) -> None:
     written = json.loads(terraform_file(definition(design, options), ["made"]))

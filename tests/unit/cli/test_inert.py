@@ -22,7 +22,7 @@ def test_nothing_of_it_is_markup_and_all_of_it_is_seen(text: str) -> None:
     plain(text).encode()
 
 
-def test_what_is_not_seen_is_written_out_once_for_a_run_of_it() -> None:
+def test_invisible_characters_are_written_out_once_per_run() -> None:
     assert inert("a\u202e\u200fb") == pins.text()
     assert plain("tag \U000e0041") == "tag \\udb40\\udc41"
     assert inert("Zoë 😀 שלום") == "Zoë 😀 שלום"

@@ -53,9 +53,7 @@ def checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     return check
 
 
-def test_a_lost_column_is_told_with_its_line_and_what_to_write(
-    checked: Check, source: str, tmp_path: Path
-) -> None:
+def test_lost_column_is_reported_with_its_line_and_fix(checked: Check, source: str, tmp_path: Path) -> None:
     code, text = checked(MAPPING, "--source", source)
     assert code == 1
     assert text.splitlines() == [
@@ -85,7 +83,7 @@ def test_the_same_as_json(checked: Check, source: str) -> None:
     assert (orders["invertible"], orders["lost"], orders["mend"]) == (True, [], None)
 
 
-def test_without_a_source_it_says_what_is_missing(checked: Check) -> None:
+def test_missing_information_is_named_without_a_source(checked: Check) -> None:
     code, text = checked(MAPPING)
     assert code == 2
     assert "give --source" in text

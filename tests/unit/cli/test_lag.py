@@ -38,7 +38,7 @@ def test_places_that_a_living_process_gave_up_are_not_counted() -> None:
     assert told([*left, writer(1, 7), writer(1, 8)], left) == [pins.text()]
 
 
-def test_a_process_that_is_silent_is_no_writer_at_work() -> None:
+def test_silent_process_is_not_a_running_writer() -> None:
     dead = [writer(1, 1), writer(1, 2)]
     (line,) = told(dead, dead)
     assert line == pins.text()

@@ -33,7 +33,7 @@ def test_jobs_are_offered_and_other_files_are_not() -> None:
     assert not [name for name in offered("backfill", "") if name.startswith("mappings/")]
 
 
-def test_any_file_is_offered_where_there_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_file_is_offered_if_no_job_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     completer = ShellComplete(cli, {}, "migrator", "_MIGRATOR_COMPLETE")
@@ -91,7 +91,7 @@ def test_run_completion_lists_runs_of_the_journal_newest_first(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["", "[", "job: 1", "job: 1\nmapping: none.yaml", "- 1", "job: 1\nmapping: [x]"]
 )
-def test_nothing_is_offered_where_a_file_is_wrong(text: str, tmp_path: Path) -> None:
+def test_nothing_is_offered_if_a_file_is_wrong(text: str, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(text)
     assert offered("look", str(job), "--pattern", "") == []

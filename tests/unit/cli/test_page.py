@@ -58,7 +58,7 @@ def test_failed_and_skipped_shadows_follow_the_patterns_table() -> None:
     assert told.index("</table>") < told.index("12 shadows") < told.index("<h3>Moves</h3>")
 
 
-def test_what_is_from_before_a_move_says_so_and_is_not_counted() -> None:
+def test_differences_before_a_move_are_marked_and_not_counted() -> None:
     moved = replace(MODEL.patterns[1], compared=0, same=0, different=0, before_move=2_400)
     before = replace(PRICE, before_move=True)
     model = replace(MODEL, groups=(MISSING, before), patterns=(moved, *MODEL.patterns[2:]))

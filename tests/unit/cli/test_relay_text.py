@@ -90,9 +90,7 @@ def test_relay_report_logs_progress_now_and_then_not_per_batch(
     assert [(line["event"], line["finished"]) for line in said] == [("relay_lag", 3), ("relay_lag", 1)]
 
 
-def test_its_line_says_how_far_it_is_and_what_it_waits_for(
-    journal: SqlJournal, seen: list[MarksState]
-) -> None:
+def test_relay_line_shows_its_progress_and_pending_work(journal: SqlJournal, seen: list[MarksState]) -> None:
     one = report(journal, MemoryMarks(), seen)
     assert one.line() == pins.text()
     one.worked(Worked(taken=3, finished=3), 5)

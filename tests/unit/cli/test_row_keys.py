@@ -38,7 +38,7 @@ def test_a_key_has_the_text_of_the_rows_own(kind: Kind, loosely: bool, text: str
 
 
 @pytest.mark.parametrize("kind", [Kind("float"), Kind("number", scale=2), Kind("integer")])
-def test_what_is_no_number_is_refused_without_its_text(kind: Kind) -> None:
+def test_key_that_is_not_a_number_is_refused_without_its_text(kind: Kind) -> None:
     with pins.refused(SettingsError) as caught:
         row_key(entity(kind), ("secret",))
     assert "secret" not in str(caught.value)

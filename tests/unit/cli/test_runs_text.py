@@ -24,7 +24,7 @@ from migrator.runtime.logs import get_logger
 from tests import pins
 
 
-def test_the_log_is_told_now_and_then_how_many_pages_are_planned() -> None:
+def test_log_reports_planned_pages_now_and_then() -> None:
     now = [0.0]
     lines = Lines(get_logger("test"), clock=lambda: now[0])
     with capture_logs() as logs:
@@ -39,7 +39,7 @@ def test_the_log_is_told_now_and_then_how_many_pages_are_planned() -> None:
     ]
 
 
-def test_a_small_table_says_nothing_of_its_planning() -> None:
+def test_small_table_logs_nothing_of_its_planning() -> None:
     with capture_logs() as logs:
         lines = Lines(get_logger("test"), clock=lambda: 0.0)
         lines.page_planned("order", 1)

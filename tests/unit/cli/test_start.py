@@ -135,7 +135,7 @@ main()
 """
 
 
-def test_completing_a_word_loads_what_a_help_does(tmp_path: Path) -> None:
+def test_completing_a_word_loads_the_modules_of_a_help(tmp_path: Path) -> None:
     asked = {"_MIGRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "migrator cutover ro", "COMP_CWORD": "2"}
     ended = subprocess.run(
         [sys.executable, "-c", COMPLETED],
@@ -173,7 +173,7 @@ def leaves() -> list[tuple[tuple[str, ...], Leaf]]:
 @pytest.mark.parametrize(
     ("words", "command"), leaves(), ids=lambda value: "-".join(value) if isinstance(value, tuple) else ""
 )
-def test_a_command_is_declared_with_what_its_work_takes(words: tuple[str, ...], command: Leaf) -> None:
+def test_command_is_declared_with_the_inputs_of_its_work(words: tuple[str, ...], command: Leaf) -> None:
     work = command.work()
     given = {str(param.name): None for param in command.params if param.expose_value}
     # What asks whether the journal is the table's hands on the job that it has read.

@@ -37,7 +37,7 @@ def test_nothing_is_cut_at_any_width(width: int) -> None:
     assert "…" not in text
 
 
-def test_a_name_that_is_too_wide_has_a_line_of_its_own() -> None:
+def test_name_that_is_too_wide_has_its_own_line() -> None:
     told = lines(72, CELLS, ("get_user", "1.0 ms", "0", "", "complete"))
     row = told.index(NAME) + 1
     assert told[row].split()[:2] == ["16.4", "ms"]

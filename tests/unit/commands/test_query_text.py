@@ -169,7 +169,7 @@ def test_a_pattern_without_a_question_is_not_proven() -> None:
     assert replay_data(given)["clean"] is False
 
 
-def test_differences_come_before_what_is_not_proven() -> None:
+def test_differences_come_before_unproven_parts() -> None:
     found = result()
     given = replace(found, patterns=[*found.patterns, unasked("q")])
     (verdict,) = [line for line in printed(given).splitlines() if "took" in line]

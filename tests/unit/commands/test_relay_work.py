@@ -57,7 +57,7 @@ def test_one_look_may_have_met_an_install_under_way() -> None:
     assert len(source.asked) == 5
 
 
-def test_a_source_that_answers_slowly_is_asked_less_often() -> None:
+def test_source_that_responds_slowly_is_queried_less_often() -> None:
     source = Source(took_s=2.0)
     source.looks_at(0.0, LOOK_S, *(2.0 * LOOK_S + second for second in range(90)), LOOK_S + 102.0)
     assert source.asked == [LOOK_S, LOOK_S + 102.0]

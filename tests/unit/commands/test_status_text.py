@@ -39,9 +39,7 @@ WORKS = ProcessState(
     ],
     ids=["case", "since-began", "wait-min", "rows-wait", "paused-host", "waits-away", "heard-frozen"],
 )
-def test_slow_is_told_from_stalled_and_both_from_the_rest(
-    change: dict[str, object], standing: Standing
-) -> None:
+def test_slow_differs_from_stalled_and_from_the_rest(change: dict[str, object], standing: Standing) -> None:
     told = standing_of(replace(WORKS, **change), NOW, is_dead=False)  # type: ignore[arg-type]
     assert (told.standing, told.why) == (standing, pins.text())
 
@@ -122,7 +120,7 @@ def test_newer_relay_without_progress_does_not_end_a_failure() -> None:
     assert line == "failure  2 min ago, relay on db-1:78: away"
 
 
-def test_a_failure_goes_on_while_another_relay_works() -> None:
+def test_failure_continues_while_another_relay_runs() -> None:
     assert failure_line(replace(RELAY, trouble="away"), replace(RELAY, pid=79, id="s")).startswith(
         "2 min ago"
     )
@@ -164,7 +162,7 @@ def test_a_relay_is_not_idle_while_marks_wait() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "has_end"), [(8, True), (30, True), (31, False)])
-def test_a_backlog_that_grew_since_the_last_beat_has_no_end(waiting: int, has_end: bool) -> None:
+def test_growing_backlog_since_the_last_beat_has_unknown_end(waiting: int, has_end: bool) -> None:
     relay = replace(WORKS, kind="relay", left=30, fall=5.0)
     (told,) = standings(Operations([relay], [], AS_SET, NOW), lambda process: False, waiting=waiting)
     assert (eta_s(told.process) is not None) == has_end
@@ -180,7 +178,7 @@ def test_a_job_at_rest_says_so() -> None:
     ]
 
 
-def test_the_pace_names_who_asked_and_the_way_back() -> None:
+def test_pace_names_its_setter_and_how_to_undo_it() -> None:
     paused = Throttle(paused=True, who="ops@host", since=NOW - 60, reason="INC-7")
     assert pace_line(paused, NOW) == (pins.text("resume"))
     slower = Throttle(max_write_units=2000, who="me", since=NOW - 60)
@@ -200,5 +198,5 @@ def test_the_pace_names_who_asked_and_the_way_back() -> None:
     ],
     ids=["nothing-left", "about-min", "left-held", "left-trouble", "left-grow", "end-sight", "known-yet"],
 )
-def test_what_is_left_has_an_end_only_where_one_can_be_seen(change: dict[str, object]) -> None:
+def test_remaining_work_has_an_end_only_if_predictable(change: dict[str, object]) -> None:
     assert left_text(replace(WORKS, **change)) == pins.text()  # type: ignore[arg-type]

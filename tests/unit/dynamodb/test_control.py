@@ -30,7 +30,7 @@ def test_what_is_written_is_read() -> None:
     ],
     ids=str,
 )
-def test_an_item_that_was_changed_by_hand_is_told(changed: dict[str, Any]) -> None:
+def test_item_changed_by_hand_is_reported(changed: dict[str, Any]) -> None:
     item = control_item(DESIGN, STATE) | changed
     assert item[DESIGN.type_attribute] == CONTROL
     with pins.refused(TargetError):

@@ -67,13 +67,13 @@ def test_what_can_pass(error: Exception, passing: bool) -> None:
     ],
     ids=["listens-start", "host-correct", "look-network", "agreement-certificates", "broke-network"],
 )
-def test_an_endpoint_without_an_answer_is_told_as_a_source_is(error: Exception) -> None:
+def test_endpoint_without_an_answer_is_reported_like_a_source(error: Exception) -> None:
     told = str(in_words(error, "query", "Shop", "http://h"))
     assert told == pins.text("http", name=type(error).__name__)
     assert told == pins.text("then")
 
 
-def test_what_was_never_connected_to_is_told_at_once() -> None:
+def test_host_never_connected_to_is_reported_at_once() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"), no_fence)
     with pins.refused(StoppedError) as caught:
@@ -89,7 +89,7 @@ def test_what_has_answered_once_is_waited_for() -> None:
     assert passes_at(client, refused)
 
 
-def test_a_refusal_is_said_without_amazon_s_own_words() -> None:
+def test_refusal_is_reported_without_amazons_own_words() -> None:
     said = in_words(refusal("AccessDeniedException"), "put_item", "Shop", "http://h")
     assert isinstance(said, TargetError)
     assert "Planted" not in str(said)
@@ -176,11 +176,11 @@ def test_which_principal_may_not_do_what_on_what(error: ClientError, service: st
     assert words in denied(error, service)
 
 
-def test_an_error_that_denies_nothing_says_nothing() -> None:
+def test_error_that_denies_nothing_names_no_right() -> None:
     assert denied(refused("PutItem", "ValidationException", "s3cret value"), "dynamodb") == ""
 
 
-def test_what_else_the_text_holds_is_not_passed_on() -> None:
+def test_rest_of_the_error_text_is_not_passed_on() -> None:
     error = refused(
         "PutItem", "AccessDeniedException", f"User: {WHO} is not authorized to perform: a:B s3cret"
     )

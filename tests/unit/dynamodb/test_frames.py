@@ -50,7 +50,7 @@ def whole(received: bytes) -> tuple[int, bytes, bool]:
         (OK + b"\r\n" + BODY, True),
     ],
 )
-def test_an_answer_is_the_same_in_whatever_pieces_it_comes(received: bytes, ends: bool) -> None:
+def test_answer_is_the_same_in_any_pieces(received: bytes, ends: bool) -> None:
     assert whole(received) == (200, BODY, ends)
     chance = random.Random(7)
     cuts = [1, 2, 3, 7, 19, 20_000]
@@ -70,7 +70,7 @@ def test_an_answer_without_a_body_ends_with_its_head() -> None:
 
 
 @pytest.mark.parametrize("received", [SIZED, CHUNKED + b"\r\n"])
-def test_a_connection_with_more_than_was_asked_for_ends(received: bytes) -> None:
+def test_connection_with_more_than_the_answer_ends(received: bytes) -> None:
     assert whole(received + SIZED) == (200, BODY, True)
 
 

@@ -180,7 +180,7 @@ def test_connection_kept_after_a_short_wait_has_its_own_timeout() -> None:
         assert kept.sock.gettimeout() == 120.0
 
 
-def test_where_nobody_listens_nothing_is_sent_and_nothing_raised() -> None:
+def test_without_a_listener_nothing_is_sent_or_raised() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     assert exchanged(connections_to(url)) == {}

@@ -69,7 +69,7 @@ def test_each_operation_is_signed_as_by_botocore(operation: str, credentials: An
     secret=st.text(min_size=1),
     token=st.none() | st.just("t"),
 )
-def test_whatever_is_sent_whenever_is_signed_as_by_botocore(
+def test_any_request_at_any_time_is_signed_as_by_botocore(
     body: bytes, later_s: int, secret: str, token: str | None
 ) -> None:
     try:

@@ -105,7 +105,7 @@ def test_a_shard_or_a_stream_that_is_gone_has_lost_its_records(
         source.iterator(f"{arn}9", shard, HORIZON)
 
 
-def test_a_refusal_names_the_operation_and_what_is_needed(fake: FakeStreams, source: DynamoStream) -> None:
+def test_refusal_names_the_operation_and_the_needed_right(fake: FakeStreams, source: DynamoStream) -> None:
     fake.failing = ["AccessDeniedException"]
     with pins.refused(TargetError, "describe"):
         source.state()

@@ -47,7 +47,7 @@ def test_a_value_on_the_wire(value: Any, wire: dict[str, Any]) -> None:
         {"k": {"l": b"z"}},
     ],
 )
-def test_the_size_beside_the_wire_form_is_that_of_the_item(value: Any) -> None:
+def test_size_computed_with_the_wire_form_is_that_of_the_item(value: Any) -> None:
     item = {"PK": "USER#1", "ü": value}
     assert encode_sized(item) == (encode_item(item), item_bytes(item))
 

@@ -31,7 +31,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("no URL", None, ""),
     ],
 )
-def test_a_journal_is_beside_the_job_file_unless_it_is_named(
+def test_journal_is_next_to_the_job_file_unless_named(
     folders: Path, journal: str | None, home: str | None, file: str
 ) -> None:
     assert location_of(journal, "shop", folders / "jobs", home).file == file.format(folders)

@@ -32,7 +32,7 @@ def _methods() -> Iterator[tuple[str, Callable[..., object]]]:
                         yield f"{kind.__name__}.{name}", method
 
 
-def test_every_transaction_is_tried_again_or_says_why_not() -> None:
+def test_every_transaction_is_retried_or_has_a_reason_not_to() -> None:
     """A method that is decorated gets its transaction; one that begins its own is not tried again."""
     found = dict(_methods())
     assert sum(hasattr(method, "__wrapped__") for method in found.values()) > 50

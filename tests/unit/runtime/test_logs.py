@@ -32,7 +32,7 @@ def test_a_line_is_json_with_its_fields(capsys: pytest.CaptureFixture[str]) -> N
     assert line["timestamp"].endswith("Z")
 
 
-def test_a_line_of_text_has_no_fields_of_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_log_line_has_no_fields_of_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(json=False)
     logs.get_logger("backfill").warning("page_failed", rows=500)
     assert capsys.readouterr().err.split()[1:] == ["[warning]", "page_failed", "rows=500"]

@@ -61,7 +61,7 @@ def test_what_can_pass_is_tried_again() -> None:
     assert 0 <= clock.now <= 0.05 + 0.1 + 0.2 + 3 * 0.2
 
 
-def test_at_the_limit_of_tries_it_says_what_gave_up() -> None:
+def test_error_at_the_limit_of_tries_names_the_failing_store() -> None:
     clock, work = Clock(), Failing(99)
     retry = Retry(Backoff(attempts=3), sleep=clock.sleep, clock=clock.time)
     with pins.refused(StoppedError) as caught:
@@ -82,7 +82,7 @@ def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     assert (said[0]["what"], said[0]["why"], said[0]["gives_up_after_s"]) == ("reading", "OSError", 60)
 
 
-def test_what_is_tried_for_long_is_known_until_it_ends() -> None:
+def test_long_retry_is_known_until_it_ends() -> None:
     clock, seen = Clock(), list[str]()
     retry = Retry(Backoff(attempts=99, base_s=8, cap_s=8), sleep=clock.sleep, clock=clock.time)
 
@@ -136,7 +136,7 @@ def test_pages_keep_to_the_rate_on_the_average() -> None:
     assert clock.now == pytest.approx(50)
 
 
-def test_a_quiet_while_saves_no_more_than_one_seconds_rows() -> None:
+def test_quiet_period_saves_no_more_than_one_seconds_rows() -> None:
     clock = Clock()
     pace = RateLimit(100, clock=clock.time, sleep=clock.sleep)
     clock.now += 3600
@@ -167,7 +167,7 @@ def test_without_a_limit_no_reader_waits() -> None:
     assert clock.now == 0
 
 
-def test_a_wait_ends_when_the_run_is_asked_to_stop() -> None:
+def test_wait_ends_if_the_run_is_stopped() -> None:
     clock = Clock()
     pace = RateLimit(1, lambda: clock.now > 103, clock=clock.time, sleep=clock.sleep)
     pace.took(1000)

@@ -113,7 +113,7 @@ def test_ticker_calls_repeatedly_in_its_own_thread_until_stopped() -> None:
     assert len(calls) == count
 
 
-def test_an_error_of_one_call_is_told_and_the_next_call_comes() -> None:
+def test_error_of_one_call_is_reported_and_the_next_call_runs() -> None:
     told: list[str] = []
     again = Event()
 
@@ -182,7 +182,7 @@ def test_restarted_ticker_reads_its_interval_each_time() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_child_has_no_thread_and_may_start_the_next_one() -> None:
+def test_forked_child_has_no_thread_and_may_start_another() -> None:
     one = ticker(lambda: None)
     one.start()
     child = os.fork()

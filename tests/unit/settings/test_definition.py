@@ -20,7 +20,7 @@ def test_a_table_is_on_demand_with_recovery_and_nothing_else() -> None:
     assert len(later_requests(DESIGN, TableOptions(pitr=False))) == 1
 
 
-def test_every_option_is_asked_for_in_the_words_of_dynamodb() -> None:
+def test_every_option_is_requested_in_dynamodbs_words() -> None:
     options = TableOptions(
         deletion_protection=True,
         stream="new_and_old_images",

@@ -115,7 +115,7 @@ def test_a_job_takes_its_variables_from_the_environment(tmp_path: Path) -> None:
     assert "pw" not in repr(job)
 
 
-def test_a_source_says_how_gently_it_is_to_be_read(tmp_path: Path) -> None:
+def test_source_setting_limits_how_gently_it_is_read(tmp_path: Path) -> None:
     text = """
 job: 1
 mapping: m
@@ -225,7 +225,7 @@ def test_no_fault_shows_what_a_variable_holds(tmp_path: Path) -> None:
         "{postgresql://me:s3cret@h/db: , postgresql://me:s3cret@h/db: }",
     ],
 )
-def test_a_url_that_stands_where_a_word_should_is_not_shown(tmp_path: Path, source: str) -> None:
+def test_url_in_place_of_a_word_is_not_shown(tmp_path: Path, source: str) -> None:
     with pytest.raises(MappingError) as caught:
         load_job(written(tmp_path, f"job: 1\nmapping: m\nsource: {source}"), {})
     assert ":3: source.…: " in str(caught.value)

@@ -75,7 +75,9 @@ def test_a_direct_entity_is_not_among_those_that_stages_see() -> None:
         ({"_src": 7, "type": "Order"}, True),
     ],
 )
-def test_an_item_is_told_by_its_source_or_else_by_its_type(item: dict[str, object], is_direct: bool) -> None:
+def test_item_is_identified_by_its_source_or_else_by_its_type(
+    item: dict[str, object], is_direct: bool
+) -> None:
     found = with_writes(checked(), ["order"])
     assert direct_items(found, ()).has(item, found.mapping.table) is is_direct  # type: ignore[arg-type]
 

@@ -160,7 +160,7 @@ def test_changes_by_hand_are_seen(fake: FakeMigration) -> None:
     ]
 
 
-def test_what_is_given_stands_in_place_of_own_functions(fake: FakeMigration) -> None:
+def test_given_answers_replace_own_functions(fake: FakeMigration) -> None:
     @fake.pattern("by_status")
     async def by_status(status: str) -> Any:
         raise AssertionError("a test asks no database")
@@ -170,7 +170,7 @@ def test_what_is_given_stands_in_place_of_own_functions(fake: FakeMigration) -> 
     assert fake.calls == [Read("by_status", {"status": "x"}, "sql")]
 
 
-def test_it_is_loaded_from_a_job_whose_variables_are_not_set(tmp_path: Path) -> None:
+def test_fake_is_loaded_from_a_job_with_unset_variables(tmp_path: Path) -> None:
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     job = tmp_path / "reads.yaml"
     job.write_text(

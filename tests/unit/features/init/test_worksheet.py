@@ -48,7 +48,7 @@ def test_every_statement_of_a_log_is_in_the_worksheet(shop: SqlSource) -> None:
         assert REASONS[other.reason][1] in written
 
 
-def test_what_a_call_reads_is_told_exact_or_estimated(shop: SqlSource) -> None:
+def test_reads_of_a_call_are_shown_as_exact_or_estimated(shop: SqlSource) -> None:
     by_key, by_customer = (
         "SELECT name FROM products WHERE id = ?",
         "SELECT id FROM orders WHERE customer_id = ?",
@@ -109,7 +109,7 @@ def test_unserved_statement_is_named_with_its_fix(shop: SqlSource) -> None:
     assert "- called: any_three" in worksheet(sheet)
 
 
-def test_a_proof_that_was_not_made_is_told_with_why(shop: SqlSource) -> None:
+def test_missing_proof_is_reported_with_its_reason(shop: SqlSource) -> None:
     sheet = sheet_of(
         shop, [Statement("SELECT name FROM products WHERE id = ?")], proof=Proof(missing="no reason")
     )
@@ -119,5 +119,5 @@ def test_a_proof_that_was_not_made_is_told_with_why(shop: SqlSource) -> None:
 @pytest.mark.parametrize(
     ("patterns", "each"), [(0, 25), (1, 25), (800, 25), (1_000, 20), (4_000, 5), (40_000, 5)]
 )
-def test_many_patterns_are_asked_fewer_questions_each(patterns: int, each: int) -> None:
+def test_many_patterns_have_fewer_questions_each(patterns: int, each: int) -> None:
     assert questions_each(patterns) == each

@@ -118,7 +118,7 @@ def test_every_other_method_is_refused(served: Served, method: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["pk=%ff", "&".join(f"f{number}=1" for number in range(30))])
-def test_fields_that_cannot_be_read_are_said_to_be(served: Served, query: str) -> None:
+def test_unreadable_query_fields_are_refused_with_400(served: Served, query: str) -> None:
     assert served.ask(f"{served.path}look?{query}")[0] == 400
 
 

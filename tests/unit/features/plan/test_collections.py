@@ -64,7 +64,7 @@ def test_programs_get_all_of_it() -> None:
     assert data["collections"][0]["items"][1]["attributes"] == {"total": "7.50"}
 
 
-def test_a_part_of_a_page_has_a_place_for_what_an_item_lacks() -> None:
+def test_part_of_a_page_has_a_place_for_missing_attributes() -> None:
     page = str(views_fragment([VIEW]))
     assert page.count('<dt><span class="name">status</span></dt>') == 2
     assert '<span class="soft">–</span>' in page

@@ -20,7 +20,7 @@ def test_cheapest_and_fastest_ways_are_named_with_drawbacks() -> None:
     assert ways_text([BATCHES, GLUE, IMPORT], IMPORT, GLUE) == (pins.text())
 
 
-def test_a_way_that_cannot_be_says_why_and_has_no_figures() -> None:
+def test_impossible_way_has_a_reason_and_no_figures() -> None:
     assert ways_text([BATCHES, LOCAL], BATCHES, BATCHES) == (
         "cheapest: batches (USD 18.75); fastest: batches (70.0 hours; 4,000 write units a second, by hand);"
         " no import: it has a local index"

@@ -27,7 +27,7 @@ def test_an_undo_that_only_counts_has_deleted_nothing() -> None:
         _counted(undo(stop))
 
 
-def test_an_undo_says_how_many_items_are_deleted_by_then() -> None:
+def test_undo_reports_how_many_items_are_deleted_so_far() -> None:
     stop = Event()
     stage = undo(stop, stop.set)
     with pytest.raises(Interrupted) as caught:

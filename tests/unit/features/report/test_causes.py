@@ -76,7 +76,7 @@ def read(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("pairs", "said"), CASES, ids=[case[0] for case in CASES])
-def test_a_cause_is_told_only_where_it_holds_for_every_pair(pairs: str, said: str) -> None:
+def test_cause_is_shown_only_if_it_holds_for_every_pair(pairs: str, said: str) -> None:
     assert value_cause(read(pairs)) == said
 
 

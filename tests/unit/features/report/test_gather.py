@@ -60,19 +60,19 @@ def test_what_is_the_same_by_now_is_told_as_such(world: World) -> None:
     assert "migrator verify jobs/shop.yaml" in groups["missing"].advice
 
 
-def test_what_still_differs_is_told_of_the_others(world: World) -> None:
+def test_remaining_differences_of_others_are_reported(world: World) -> None:
     world.run("verify", different(4), different(5))
     world.store.items["USER#2", "ORDER#00004"]["total"] = 4_000
     (group,) = world.gather().groups
     assert group.cause == pins.text()
 
 
-def test_what_is_never_shown_is_not_said_to_be_the_same(world: World) -> None:
+def test_values_never_shown_are_not_reported_as_equal(world: World) -> None:
     world.run("verify", different(4, "type"), different(5, "_src"))
     assert {one.cause for one in world.gather().groups} == {""}
 
 
-def test_an_item_that_is_not_there_is_told_as_not_there(world: World) -> None:
+def test_missing_item_is_reported_as_missing(world: World) -> None:
     world.run("verify", Finding("missing", "user", "no item", "[1]", '["USER#1","PROFILE"]'))
     del world.store.items["USER#1", "PROFILE"]
     (group,) = world.gather().groups
@@ -110,7 +110,7 @@ def test_sample_hides_values_that_another_pattern_redacts(world: World) -> None:
     assert "secret" not in repr(one)
 
 
-def test_many_findings_are_counted_and_some_of_them_shown(world: World) -> None:
+def test_many_findings_are_counted_and_some_are_shown(world: World) -> None:
     names = [f"attribute{number:02}" for number in range(12)]
     world.run("verify", *(different(number, name) for name in names for number in range(600)))
     groups = world.gather().groups
@@ -134,7 +134,7 @@ def test_last_full_verify_counts_and_its_findings_appear_once(world: World) -> N
     assert {run.kind: run.current for run in world.gather().runs}["verify"] is False
 
 
-def test_a_backfill_after_the_verify_tells_what_it_found(world: World) -> None:
+def test_backfill_after_the_verify_reports_its_findings(world: World) -> None:
     world.run("verify")
     world.run(
         "backfill", Finding("refused", "order", "why", "[1]"), Finding("refused", "order", "why", "[2]")
@@ -248,7 +248,7 @@ def test_without_a_source_the_mapping_alone_draws_the_table(world: World) -> Non
     assert model.groups[0].differences[0].cells == []
 
 
-def test_marks_that_wait_are_the_likely_cause_of_what_is_missing(world: World) -> None:
+def test_pending_marks_are_the_likely_cause_of_missing_items(world: World) -> None:
     world.lag = LagReport(3, 1.0)
     world.run("verify", Finding("missing", "user", "no item", "[1]", '["USER#1","PROFILE"]'))
     del world.store.items["USER#1", "PROFILE"]

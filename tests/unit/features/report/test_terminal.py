@@ -38,7 +38,7 @@ def test_what_is_from_before_a_move_says_so() -> None:
     assert "not counted: get_product (2,400)" in text
 
 
-def test_what_a_terminal_would_obey_is_written_out() -> None:
+def test_control_sequences_of_a_terminal_are_written_out() -> None:
     text = printed(hostile())
     for unseen in "\x1b\x00\x07\u202e\u2028\ud800":
         assert unseen not in text

@@ -68,7 +68,7 @@ def test_only_marks_older_than_a_finding_explain_it() -> None:
     assert "never written" in cause_of("missing", "", [], around.of(900)).likely
 
 
-def test_where_its_time_was_not_noted_marks_must_be_old() -> None:
+def test_marks_must_be_old_if_the_finding_has_no_time() -> None:
     around = replace(KNOWN, waiting=3, now_s=1_000.0)
     assert replace(around, oldest_s=299.0).of(None).waiting == 0
     assert replace(around, oldest_s=301.0).of(None).waiting == 3
@@ -101,7 +101,7 @@ def test_clean_job_advances_the_next_incomplete_pattern() -> None:
     assert verdict_of(replace(CLEAN, patterns=[done])).command == pins.text("decommission")
 
 
-def test_a_few_calls_that_failed_are_no_difference() -> None:
+def test_few_failed_calls_are_not_a_difference() -> None:
     failed = replace(PRICE, kind="error", count=1)
     few = replace(GOOD, answered={"table": 999}, errors={"table": 1})
     verdict = verdict_of(replace(CLEAN, groups=[failed], patterns=[few]))
@@ -221,14 +221,14 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
 @pytest.mark.parametrize(
     ("change", "standing", "command", "reason"), POINTS, ids=[reason for *_, reason in POINTS]
 )
-def test_each_thing_against_it_is_said_with_what_helps(
+def test_each_obstacle_is_shown_with_its_fix(
     change: dict[str, Any], standing: str, command: str, reason: str
 ) -> None:
     verdict = verdict_of(replace(CLEAN, **change))
     assert (verdict.standing, verdict.command, list(verdict.reasons)) == (standing, command, [reason])
 
 
-def test_differences_come_before_gaps_and_all_are_said() -> None:
+def test_differences_come_before_gaps_and_all_are_shown() -> None:
     everything = replace(
         CLEAN, groups=[EMAIL], runs=[], patterns=[PatternReport("a", "off", 0.0)], lag=LagReport(1, 900.0)
     )
@@ -279,7 +279,7 @@ MENDED = replace(
 HISTORY = "214 answers differed until 2023-11-14 22:16 UTC, before the last verify, which found nothing"
 
 
-def test_what_was_mended_and_compared_again_is_told_as_history() -> None:
+def test_repaired_and_compared_differences_are_history() -> None:
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, MENDED], groups=[replace(PRICE, before_verify=True)]))
     assert (verdict.standing, list(verdict.reasons)[:2]) == (
         "clean",
@@ -292,7 +292,7 @@ def test_what_was_mended_and_compared_again_is_told_as_history() -> None:
     assert "mended" not in again.purpose
 
 
-def test_what_was_mended_and_never_compared_since_is_not_proven() -> None:
+def test_repaired_differences_without_a_comparison_are_unproven() -> None:
     verdict = verdict_of(replace(CLEAN, patterns=[GOOD, replace(MENDED, compared_after=0)]))
     assert (verdict.standing, verdict.command) == (
         "unproven",
@@ -325,7 +325,7 @@ def test_moved_pattern_needs_new_comparisons_unless_complete() -> None:
     assert verdict_of(replace(CLEAN, patterns=[GOOD, replace(moved, phase="complete")])).standing == "clean"
 
 
-def test_calls_that_failed_are_told_by_how_many_they_are() -> None:
+def test_failed_calls_are_reported_with_their_number() -> None:
     failing = replace(GOOD, answered={"table": 900, "sql": 1_000}, errors={"table": 100})
     verdict = verdict_of(replace(CLEAN, patterns=[failing]))
     assert (verdict.standing, verdict.command) == ("different", "migrator doctor jobs/shop.yaml")
@@ -336,7 +336,7 @@ def test_calls_that_failed_are_told_by_how_many_they_are() -> None:
     assert (verdict.standing, list(verdict.reasons)) == ("unproven", [pins.text("get")])
 
 
-def test_a_few_failed_calls_are_told_and_stand_against_nothing() -> None:
+def test_few_failed_calls_are_reported_and_block_nothing() -> None:
     few = replace(GOOD, answered={"table": 5_000, "sql": 5_000}, errors={"table": 3, "sql": 1})
     verdict = verdict_of(replace(CLEAN, patterns=[few]))
     assert verdict.standing == "clean"

@@ -39,7 +39,7 @@ def test_every_number_is_in_one_slice() -> None:
     assert list(slices_of(range(1, 101), 2, 20)) == [(n, n + 19) for n in range(1, 100, 20)]
 
 
-def test_a_job_is_read_where_none_of_its_files_is(tmp_path: Path) -> None:
+def test_job_is_read_on_a_host_without_its_files(tmp_path: Path) -> None:
     job = job_in(tmp_path / "driver")
     given = pickle.loads(
         pickle.dumps(TaskInput(text=JobText.of(load_job(job, {})), kind="backfill", max_write_units=7))
@@ -87,13 +87,13 @@ def test_one_failure_in_a_round_that_advanced_does_not_stop() -> None:
         ("Unheard", StoppedError),
     ],
 )
-def test_what_would_fail_again_ends_the_run_at_once(kind: str, raised: type[Exception]) -> None:
+def test_permanent_failure_ends_the_run_at_once(kind: str, raised: type[Exception]) -> None:
     with pins.refused(raised) as caught:
         Failures().judge([SliceOutcome("a", error="no", kind=kind, is_final=True)], has_advanced=True)
     assert type(caught.value) is raised
 
 
-def test_each_reason_why_an_executor_cannot_work_is_said_once() -> None:
+def test_each_reason_of_a_failing_executor_is_reported_once() -> None:
     probes = [
         ExecutorReport("a", "2.0"),
         ExecutorReport("b", "1.0", ahead_s=-11.0),
@@ -104,7 +104,7 @@ def test_each_reason_why_an_executor_cannot_work_is_said_once() -> None:
     assert faults_of(probes, "1.0") == [pins.text("wheel"), pins.text("clocks"), pins.text("variable")]
 
 
-def test_what_spark_says_is_one_line_without_what_a_row_holds() -> None:
+def test_spark_error_is_one_line_without_row_values() -> None:
     job = (
         "An error occurred while calling z:….\n: org.apache.spark.SparkException: Job aborted: Lost task 0.0"
     )

@@ -119,7 +119,7 @@ def test_narrower_projection_has_returned_and_own_attributes(checked: Checked) -
     assert {name: index.projection for name, index in made.items()} == {"GSI1": ("entity", "expires", "id")}
 
 
-def test_columns_of_keys_are_told_with_their_place(checked: Checked) -> None:
+def test_columns_of_keys_are_reported_with_their_place(checked: Checked) -> None:
     columns = key_columns(checked.mapping, checked.plans)
     assert KeyColumn("orders", "status", "Order", "GSI1") in columns
     assert KeyColumn("orders", "customer_id", "Order", "") in columns

@@ -102,7 +102,7 @@ def test_below_a_cent_no_way_is_cheaper_than_batches() -> None:
     assert cheapest_of(list(ways.values())) == ways["batches"]
 
 
-def test_what_cannot_be_is_neither_the_cheapest_nor_the_fastest() -> None:
+def test_impossible_ways_are_neither_cheapest_nor_fastest() -> None:
     ways = by_name(replace(BILLION, no_import="it has a local index"))
     assert ways["import"].impossible == pins.text()
     assert cheapest_of(list(ways.values())) == ways["batches"]

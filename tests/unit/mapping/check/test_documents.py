@@ -202,7 +202,7 @@ def test_invalid_old_table_query_is_reported_with_its_place(old: str) -> None:
     assert pins.said(fault for fault in found if fault.startswith("access_patterns.orders")), found
 
 
-def test_each_kind_of_source_is_asked_in_its_own_words() -> None:
+def test_each_kind_of_source_is_queried_in_its_own_language() -> None:
     sql = PATTERNS.replace("old: OLD", "sql: SELECT 1")
     assert pins.said(faults(sql), "asks")
     both = PATTERNS.replace("OLD", f"{ORDERS_BY_USER}\n    sql: SELECT 1")
@@ -211,7 +211,7 @@ def test_each_kind_of_source_is_asked_in_its_own_words() -> None:
     assert pins.said(faults(parts), "returns")
 
 
-def test_a_database_is_not_asked_as_old_tables_are() -> None:
+def test_database_is_not_queried_like_old_tables() -> None:
     head, _, rest = TABLES.partition("  timezone")
     mapping = head + "  timezone: UTC\n" + rest[rest.index("table: {name") :]
     parsed = examine_mapping(mapping + PATTERNS.replace("OLD", ORDERS_BY_USER), "shop.yaml")

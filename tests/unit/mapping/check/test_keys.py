@@ -88,7 +88,7 @@ def test_pattern_of_one_item_per_row_warns_of_little_gain() -> None:
     assert pins.said(warning)
 
 
-def test_a_global_index_is_told_to_follow_item_by_item() -> None:
+def test_global_index_warning_says_it_follows_item_by_item() -> None:
     found = warnings(f"{{{BADGES}, atomic: true}}")
     assert pins.said(found)
 
@@ -98,7 +98,7 @@ def test_a_pattern_that_can_be_had_is_not_warned_of() -> None:
 
 
 @pytest.mark.parametrize(("count", "is_told"), [(50, False), (51, True), (100, True), (101, True)])
-def test_more_items_than_a_transaction_takes_are_told(count: int, *, is_told: bool) -> None:
+def test_more_items_than_a_transaction_accepts_are_reported(count: int, *, is_told: bool) -> None:
     items = "".join(
         f'      N{n}: {{key: ["MANY#{{id}}", "N#{n:03}"], keep: [total]}}\n' for n in range(count)
     )
@@ -181,7 +181,7 @@ def test_items_differ_by_constant_prefixes_and_separators(first: str, second: st
     assert (not unproved["other"]) is apart
 
 
-def test_a_date_is_open_where_its_own_signs_are_the_separator() -> None:
+def test_date_is_open_if_its_own_signs_are_the_separator() -> None:
     text = """
 mapping: 1
 table: {name: Shop, key: [PK, SK], type: type, separator: "%s"}
@@ -251,7 +251,7 @@ entities: {{users: {{items: {{U: {{key: ["U", "{key.replace("{n|", "{at|")}"]}}}
 @pytest.mark.parametrize(
     ("kind", "proved"), [("uuid!", False), ("timestamp!", False), ("date!", False), ("integer!", True)]
 )
-def test_what_sqlite_can_spell_in_two_ways_proves_no_key(kind: str, proved: bool) -> None:
+def test_value_that_sqlite_spells_in_two_ways_proves_no_key(kind: str, proved: bool) -> None:
     text = "entities: {t: {items: {T: {key: ['T#{id}', M]}}}}"
     made = table("t", {"id": kind})
     assert check(text, facts(made)).unproved == {"t": frozenset()}

@@ -273,7 +273,7 @@ def test_item_without_part_of_an_index_key_is_not_in_the_index() -> None:
     assert not [what for what in found if "several types" in what]
 
 
-def test_an_index_that_does_not_say_what_has_expired() -> None:
+def test_index_without_the_ttl_attribute_is_reported() -> None:
     expiring = TEXT.replace("  type: type\n", "  type: type\n  ttl: gone\n").replace(
         "keep: [total]\n", "keep: [total]\n        ttl: {from: id, days: 1}\n"
     )
@@ -289,8 +289,8 @@ def test_an_index_that_does_not_say_what_has_expired() -> None:
     assert pins.said(warnings(expiring), "ttl")
     assert pins.said(warnings(expiring), "other")
     there = warnings(expiring.replace("project: [total]", "project: [total, gone]"))
-    assert not pins.said_by("test_an_index_that_does_not_say_what_has_expired ttl", there)
+    assert not pins.said_by("test_index_without_the_ttl_attribute_is_reported ttl", there)
     assert "reads 'gone'" not in there
     without = warnings(expiring.replace("  ttl: gone\n", "").replace("ttl: {from: id, days: 1}", ""))
-    assert not pins.said_by("test_an_index_that_does_not_say_what_has_expired ttl", without)
-    assert not pins.said_by("test_an_index_that_does_not_say_what_has_expired other", without)
+    assert not pins.said_by("test_index_without_the_ttl_attribute_is_reported ttl", without)
+    assert not pins.said_by("test_index_without_the_ttl_attribute_is_reported other", without)

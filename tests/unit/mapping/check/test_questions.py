@@ -153,7 +153,7 @@ def test_what_the_key_does_not_say_is_named(tmp_path: Path, query: str, sql: str
     assert all(f" {words}" in what for what, words in zip(found, said, strict=True))
 
 
-def test_an_order_that_is_not_compared_is_no_warning(tmp_path: Path) -> None:
+def test_order_that_is_not_compared_causes_no_warning(tmp_path: Path) -> None:
     assert warnings(tmp_path, OWN, "ORDER BY total")
     assert not warnings(tmp_path, OWN, "ORDER BY total", "any")
 

@@ -42,7 +42,7 @@ entities: {{t: {{items: {{T: {{key: ["T#{{id}}", T], attributes: {{x: {value}}}}
 
 @pytest.mark.parametrize("form", ["c{}", '"at {{c{}}}"'], ids=["value", "text"])
 @pytest.mark.parametrize("kind", ORDINARY)
-def test_what_check_lets_pass_refuses_no_ordinary_value(kind: str, form: str) -> None:
+def test_checked_mapping_refuses_no_ordinary_value(kind: str, form: str) -> None:
     facts = heart.facts(heart.table("t", {"id": "integer!", "c": kind}))
     lied = []
     for written in [*WRITTEN, *(PADDED if "at" in form else ())]:

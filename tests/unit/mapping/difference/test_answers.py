@@ -38,7 +38,7 @@ EDITS: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("planned", [True, False])
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: str(edit[1])[:40])
-def test_a_digest_changes_exactly_where_the_answer_can(edit: tuple[str, str], *, planned: bool) -> None:
+def test_digest_changes_exactly_if_the_answer_can(edit: tuple[str, str], *, planned: bool) -> None:
     texts = (BASE, changed(edit))
     before, after = (revision(text, planned=planned) for text in texts)
     found = compared(*texts, planned=planned).difference()
@@ -49,7 +49,7 @@ def test_a_digest_changes_exactly_where_the_answer_can(edit: tuple[str, str], *,
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: str(edit[1])[:40])
-def test_items_have_another_digest_exactly_where_they_differ(edit: tuple[str, str]) -> None:
+def test_items_have_another_digest_exactly_if_they_differ(edit: tuple[str, str]) -> None:
     texts = (BASE, changed(edit))
     before, after = (items_digest(one.mapping, one.plans) for one in map(revision, texts))
     found = compared(*texts).difference()

@@ -302,7 +302,7 @@ def test_a_pattern_itself(edit: tuple[str, str], part: str) -> None:
     assert found.entities == ()
 
 
-def test_how_a_pattern_is_judged_is_no_other_answer() -> None:
+def test_pattern_frequency_does_not_change_its_answer() -> None:
     found = between(("returns: [total]\n", "returns: [total]\n    frequency: 3/s\n"))
     assert [(one.name, one.parts, one.answer_changes) for one in found.patterns] == [
         ("order", ("calls_per_s",), False)
@@ -502,7 +502,7 @@ def test_keys_that_both_revisions_could_claim(key: str, is_refused: bool) -> Non
         assert pins.said(found[0].what)
 
 
-def test_values_that_cannot_be_told_apart_in_a_key_name_no_row() -> None:
+def test_key_values_that_may_collide_identify_no_row() -> None:
     """Row 1 of customer 23 and row 12 of customer 3."""
     old, new = (_with_key(f'"ORDER#{{{id_}}}{{customer_id}}", META') for id_ in ("id", "id:02"))
     assert [fault.where for fault in refused(old, new)] == ["entities.order.items.Order.key"]

@@ -75,7 +75,7 @@ class World:
         return work
 
 
-def test_all_steps_are_done_in_their_order_and_told() -> None:
+def test_all_steps_are_done_in_order_and_reported() -> None:
     world = World()
     world.run()
     assert (tuple(world.done), world.book.change.is_done) == (ORDER, True)
@@ -210,7 +210,7 @@ def test_the_way_follows_from_the_file_and_the_journal(
         "stay-put-asked",
     ],
 )
-def test_what_is_no_way_is_refused_with_what_to_do(question: Asked, known: Known) -> None:
+def test_invalid_way_is_refused_with_the_fix(question: Asked, known: Known) -> None:
     with pins.refused(SettingsError):
         way_of(question, known)
 
@@ -267,7 +267,7 @@ CLEAN = Verified(3, {}, {})
 
 
 @pytest.mark.parametrize(("looks", "written"), [([], 0), ([CLEAN], 1), ([DIFFERS, CLEAN], 2)])
-def test_proven_writes_what_differs_and_compares_it_again(looks: list[Verified], written: int) -> None:
+def test_proven_step_rewrites_differences_and_compares_again(looks: list[Verified], written: int) -> None:
     refreshed: list[object] = []
     left = iter(looks)
     first = DIFFERS if looks else CLEAN

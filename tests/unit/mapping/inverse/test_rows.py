@@ -336,7 +336,7 @@ def test_members_that_no_row_makes_are_refused(stored: dict[str, Any]) -> None:
         rows_for(inverse, [item | stored])
 
 
-def test_children_that_may_have_no_parent_do_not_come_back() -> None:
+def test_children_that_may_lack_a_parent_do_not_come_back() -> None:
     keys = tuple(replace(key, proved=False) for key in C.foreign_keys)
     _, inverse = made(EACH.format("k: k, v: v"), LIST, heart.facts(T, P, replace(C, foreign_keys=keys)))
     assert [one.table for one in inverse.tables if one.table == "c"] == []

@@ -102,7 +102,7 @@ def test_rows_of_plain_values_need_no_reference(row: tuple[Any, ...]) -> None:
         (1, "x", None, float("nan"), None),
     ],
 )
-def test_what_is_left_is_refused_in_the_words_of_the_reference(row: tuple[Any, ...]) -> None:
+def test_rows_left_over_are_refused_in_the_references_words(row: tuple[Any, ...]) -> None:
     made = encoder()
     page = encode_page(made, read([row, (7, "Bea", None, None, None)]), 0, NOW_S)
     assert [finding.kind for finding in page.refused] == ["refused"]
@@ -112,7 +112,7 @@ def test_what_is_left_is_refused_in_the_words_of_the_reference(row: tuple[Any, .
     assert str(caught.value) == page.refused[0].reason
 
 
-def test_names_and_constants_of_a_mapping_are_no_operations() -> None:
+def test_names_and_constants_of_a_mapping_are_not_operations() -> None:
     hostile = "\"'{}\\\n#');import os"
     schema = heart.facts(heart.table("t", {"id": "integer!", hostile: "text"}))
     key = json.dumps(["T#{id}", hostile.replace("{", "{{").replace("}", "}}")])
@@ -552,7 +552,7 @@ def test_rows_that_libpq_has_are_a_sequence_of_tuples(rows: list[tuple[Any, ...]
             placed[number]
 
 
-def test_nothing_is_read_of_an_answer_beyond_what_it_has() -> None:
+def test_answer_is_never_read_beyond_its_end() -> None:
     answer = Answer([[b"1", None]], 2)
     address = (1, 2, 3)
     with pytest.raises(ValueError, match="1 functions for 2 columns"):
@@ -583,7 +583,7 @@ def test_an_answer_that_was_cleared_is_not_read() -> None:
             read_it()
 
 
-def test_a_text_of_libpq_that_is_no_utf_8_leaves_its_row() -> None:
+def test_libpq_text_that_is_not_utf_8_leaves_its_row() -> None:
     functions, left = connect._functions(), list[tuple[Any, ...]]()
     assert functions is not None
     answer = Answer([[b"1", b"\xff", None, None, None]], 5)

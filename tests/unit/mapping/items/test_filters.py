@@ -73,7 +73,7 @@ def test_all_buckets_of_a_time(unit: str, since: date, until: date, expected: li
     assert buckets_between(unit, since, until) == expected
 
 
-def test_a_question_takes_400_buckets_and_no_more() -> None:
+def test_question_takes_400_buckets_at_most() -> None:
     last = date(2026, 1, 1) + timedelta(days=399)
     assert len(buckets_between("day", date(2026, 1, 1), last)) == 400
     with pins.refused(ValueError):

@@ -70,7 +70,7 @@ def test_a_key_that_is_refused_is_none(values: dict[str, Any], left: set[str]) -
     assert {key[0] for key in keys({**image, **values})} == left
 
 
-def test_an_image_that_lacks_a_column_of_a_key_is_told() -> None:
+def test_image_without_a_key_column_is_reported() -> None:
     keys, _, _ = compiled(ORDERS)
     with pytest.raises(KeyError, match="invoice_no"):
         keys({"id": 7, "status": "S"})
@@ -126,7 +126,7 @@ def test_keys_of_an_image_are_those_that_the_heart_makes(checked_shop: Checked, 
     assert found == {checked_shop.mapping.table.key_of(item) for item in made}
 
 
-def test_what_a_mark_holds_is_enough_for_the_keys(checked_shop: Checked) -> None:
+def test_content_of_a_mark_is_enough_for_the_keys(checked_shop: Checked) -> None:
     plans = [entity.plan for entity in checked_shop.entities]
     for captured in captured_tables(plans).values():
         held = dict.fromkeys(captured.columns)

@@ -71,7 +71,7 @@ def test_no_nesting_goes_through_the_end_of_the_stack(text: str) -> None:
         parse_mapping(text, "m.yaml")
 
 
-def test_a_fault_names_the_line_where_what_is_open_begins() -> None:
+def test_fault_names_the_line_of_an_unclosed_part() -> None:
     with pins.refused(MappingError):
         parse_mapping("mapping: 1\ntable: {name: Shop\nentities: 1\n", "m.yaml")
 
@@ -148,7 +148,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("place", list(places(WHOLE)), ids=lambda place: ".".join(map(str, place)))
-def test_a_value_of_a_wrong_form_is_told_once_and_not_as_missing(place: tuple[Any, ...]) -> None:
+def test_value_of_a_wrong_form_is_reported_once_not_as_missing(place: tuple[Any, ...]) -> None:
     assert not examine_mapping(json.dumps(WHOLE), "m.yaml").faults
     for wrong in WRONG:
         data = copy.deepcopy(WHOLE)
@@ -193,7 +193,7 @@ def test_a_place_of_several_forms_has_one_fault() -> None:
     assert fault.what.startswith("write one text here: `a: …`; or write a whole number here; or")
 
 
-def test_a_job_that_is_given_as_a_mapping_is_told_as_one() -> None:
+def test_job_passed_as_a_mapping_is_reported_as_one() -> None:
     job = "job: 1\nmapping: shop.yaml\nsource: {url: sqlite:///shop.db}\ntarget: embedded\n"
     for text in (job, job.removeprefix("job: 1\n")):
         with pins.refused(MappingError, "wanted") as caught:
@@ -213,7 +213,7 @@ def test_a_frequency_is_calls_a_second(written: str, calls_per_s: float) -> None
 
 
 @pytest.mark.parametrize("written", ["often", "12.5", "-1/s", "1/month", 5, "1e9/s", ["1/s"]])
-def test_a_frequency_in_other_words_is_told_how_to_be_written(written: object) -> None:
+def test_frequency_in_other_words_is_reported_with_its_syntax(written: object) -> None:
     data = copy.deepcopy(WHOLE)
     pattern = next(iter(data["access_patterns"]))
     data["access_patterns"][pattern]["frequency"] = written

@@ -114,7 +114,7 @@ def test_an_attribute_hides_the_column_behind_it() -> None:
     }
 
 
-def test_a_pattern_hides_what_another_one_redacts() -> None:
+def test_pattern_hides_values_that_another_one_redacts() -> None:
     checked, _ = made("email")
     found = hidden_by_pattern(checked.mapping, [one.plan for one in checked.entities])
     assert set(found["order"].attributes) == {"email", "buyer"}
@@ -136,7 +136,7 @@ def test_keys_are_hidden_by_their_columns() -> None:
     assert [redaction.hides_key(plan, one) for one in design.entries[0].values] == [True, False]
 
 
-def test_nothing_is_hidden_where_nothing_is_redacted() -> None:
+def test_nothing_is_hidden_if_nothing_is_redacted() -> None:
     checked = heart.check(MAPPING.replace("    redact: [REDACTED]\n", ""), SCHEMA)
     plans = [one.plan for one in checked.entities]
     assert redaction_of(checked.mapping, plans) == Redaction(frozenset(), frozenset())

@@ -28,7 +28,7 @@ def test_durations_are_seconds() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "5 weeks", "5M", "1h30m", "inf", "nan", "s", "1_0", "٣s"])
-def test_what_is_no_duration_is_told_with_what_to_write(text: str) -> None:
+def test_invalid_duration_is_reported_with_the_syntax(text: str) -> None:
     with pins.refused(ValueError) as caught:
         seconds_of(text)
     assert str(caught.value) == ADVICE
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, said: s
     assert said in str(caught.value)
 
 
-def test_no_setting_reads_seconds_in_a_way_of_its_own() -> None:
+def test_every_setting_parses_seconds_in_the_same_way() -> None:
     parser = Duration.__metadata__[0]  # type: ignore[attr-defined]
     plain = [
         f"{part.__name__}.{name}"
@@ -92,7 +92,7 @@ def _metadata(field: object) -> list[object]:
     return found
 
 
-def test_a_moment_is_utc_whatever_the_machine_s_zone_is() -> None:
+def test_moment_is_utc_in_any_time_zone_of_the_machine() -> None:
     assert moment(1_772_373_909.7) == "2026-03-01 14:05:09+00:00"
     assert minute(1_772_373_909.7) == "2026-03-01 14:05 UTC"
 

@@ -66,7 +66,7 @@ def test_share_ignores_parameter_order_and_is_even() -> None:
 AIMED = State("ramp", 0, (("tenant", "acme"), ("user_id", "42")))
 
 
-def test_a_ramp_is_for_its_targets_whatever_the_share() -> None:
+def test_ramp_covers_its_targets_at_any_share() -> None:
     calls = [
         {"user_id": "42", "limit": "5"},
         {"user_id": "7", "tenant": "acme"},

@@ -88,7 +88,7 @@ def test_truths_and_uuids() -> None:
     assert read("Order", "code", number, str(number).upper()) == [str(number)] * 2
 
 
-def test_what_is_more_than_a_column_stays_as_sql_says_it() -> None:
+def test_value_of_an_expression_stays_as_in_sql() -> None:
     assert read("Order", "email", "Ada@x.org") == ["Ada@x.org"]
     assert read("Order", "label", "no 1") == ["no 1"]
     assert read("Order", "nothing", "2021-01-02 03:04:05") == ["2021-01-02 03:04:05"]

@@ -45,7 +45,7 @@ def test_each_difference_has_its_class(items: list[Row], told: list[tuple[str, s
     assert found([ONE, TWO, THREE], items) == told
 
 
-def test_order_counts_only_where_the_pattern_says_so() -> None:
+def test_order_counts_only_if_the_pattern_requires_it() -> None:
     assert found([ONE, TWO], [TWO, ONE], ordered=False) == []
 
 
@@ -94,9 +94,7 @@ answers = st.lists(st.tuples(values, values), max_size=6)
 
 
 @given(answers, answers, st.booleans())
-def test_same_answers_and_no_others_have_no_difference(
-    rows: list[Any], items: list[Any], ordered: bool
-) -> None:
+def test_only_equal_answers_have_no_difference(rows: list[Any], items: list[Any], ordered: bool) -> None:
     assert diffs(("a", "b"), rows, rows, ordered=ordered) == []
     assert diffs(("a", "b"), rows, rows[::-1], ordered=False) == []
     back = diffs(("a", "b"), items, rows, ordered=ordered)

@@ -41,7 +41,7 @@ PATTERN = Pattern(
 A_UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 
-def test_what_is_set_becomes_the_pattern_s_own_form() -> None:
+def test_set_parameter_becomes_the_patterns_own_form() -> None:
     found = checked_params(
         PATTERN,
         {
@@ -114,14 +114,14 @@ def test_what_is_optional_may_be_left_out() -> None:
         "type-list-2",
     ],
 )
-def test_what_is_wrong_is_named_without_its_value(given: dict[str, Any]) -> None:
+def test_wrong_parameter_is_named_without_its_value(given: dict[str, Any]) -> None:
     with pytest.raises(SettingsError) as error:
         checked_params(PATTERN, given)
     assert pins.said(str(error.value))
     assert "secret" not in str(error.value)
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_wrong_parameters_are_reported_at_once() -> None:
     with pytest.raises(SettingsError) as error:
         checked_params(PATTERN, {"n": "x", "at": 1, "unknown": 2})
     assert len(str(error.value).splitlines()) == 3
@@ -198,7 +198,7 @@ def test_what_is_no_time_has_no_bucket() -> None:
         [None, 4],
     ],
 )
-def test_what_is_absent_is_past_all_that_is_there(values: list[Any]) -> None:
+def test_absent_values_are_beyond_all_existing_ones(values: list[Any]) -> None:
     assert all(one is None or absent_value(values) > one for one in values)
 
 

@@ -166,13 +166,13 @@ def test_every_bucket_between_two_times_is_asked() -> None:
     ]
 
 
-def test_a_range_that_nothing_can_lie_in_is_not_asked() -> None:
+def test_empty_range_is_not_queried() -> None:
     # DynamoDB refuses a BETWEEN whose bounds are swapped; SQL answers with nothing.
     assert request(DAYS, since="2026-02-02T22:00:00", until="2026-02-02T01:00:00").sent == ()
     assert request(DAYS, since="2026-02-02T00:00:00", until="2026-02-01T01:00:00").sent == ()
 
 
-def test_a_place_is_asked_with_the_cells_around_it() -> None:
+def test_place_is_queried_with_the_cells_around_it() -> None:
     made = request(NEAR, lat="35.6586", lng="139.7454", radius="450.5")
     assert made.sent[0]["ExpressionAttributeValues"] == {":p0": "G#xn76gg"}
     assert len(made.sent) == 9
@@ -253,7 +253,7 @@ KEYED_LIST = 'params: {t: text, s: list of text}\nbatch_get: {key: ["{t}", "{s}"
     ],
     ids=["no partition", "no sort key", "longest", "long partition", "bytes", "long sort key", "bytes of it"],
 )
-def test_a_key_that_no_item_can_have_is_not_asked(partition: str, sort: str, is_asked: bool) -> None:
+def test_key_that_no_item_can_have_is_not_queried(partition: str, sort: str, is_asked: bool) -> None:
     assert bool(bare(KEYED, t=partition, s=sort)) == is_asked
     listed = bare(KEYED_LIST, t=partition, s=f'["{sort}", "other"]')
     keys = [key["SK"] for one in listed for key in one["Keys"]]
@@ -287,7 +287,7 @@ def ranged(condition: str, **params: str) -> dict[str, Any] | None:
         ('{ge: "{a}"}', {"a": "m"}, "#s0 >= :s0"),
     ],
 )
-def test_a_range_is_asked_as_dynamodb_takes_it_or_not_at_all(
+def test_range_is_queried_in_dynamodbs_form_or_not_at_all(
     condition: str, params: dict[str, str], asked: str | None
 ) -> None:
     query = ranged(condition, **params)
@@ -334,14 +334,14 @@ def test_number_beyond_its_format_asks_as_sql_compares(
     assert ([value for place, value in values if ":s" in place] or None) == asked
 
 
-def test_bound_whose_number_is_followed_by_more_is_refused() -> None:
+def test_bound_with_text_after_its_number_is_refused() -> None:
     pattern = 'params: {t: text, n: number}\nquery: {key: ["{t}", {ge: "{n:06.2f}#{t}"}]}'
     assert bare(pattern, t="T", n="9.99")
     with pins.refused(SettingsError):
         bare(pattern, t="T", n="9.991")
 
 
-def test_key_with_a_value_that_no_row_can_have_is_not_asked() -> None:
+def test_key_with_a_value_that_no_row_can_have_is_not_queried() -> None:
     assert request(GET, tenant="a", id="-1").sent == ()
     listed = request(BATCH, tenant="a", ids="1,-1,99999")
     assert listed.sent == request(BATCH, tenant="a", ids="1").sent
@@ -353,13 +353,13 @@ def test_a_bound_that_is_longer_than_any_key_is_refused(operator: str) -> None:
         ranged(f'{{{operator}: "{{a}}"}}', a="x" * 1025)
 
 
-def test_a_partition_that_no_item_can_be_in_is_not_asked() -> None:
+def test_partition_that_no_item_can_be_in_is_not_queried() -> None:
     assert ranged('{ge: "{a}"}', t="", a="m") is None
     assert ranged('{ge: "{a}"}', t="x" * 2049, a="m") is None
 
 
 @pytest.mark.parametrize(("low", "high", "is_asked"), [("7", "9", True), ("9", "9", True), ("9", "7", False)])
-def test_a_filter_between_reversed_bounds_is_not_asked(low: str, high: str, is_asked: bool) -> None:
+def test_filter_between_reversed_bounds_is_not_queried(low: str, high: str, is_asked: bool) -> None:
     pattern = (
         "params: {t: text, low: integer, high: integer}\n"
         'query: {key: ["EVENT#{t}"], filter: {n: {between: [low, high]}}}'
@@ -527,7 +527,7 @@ def test_a_list_of_something_else_is_named(lists: Pattern, text: str) -> None:
         "boolean-true",
     ],
 )
-def test_a_parameter_of_another_type_says_how_one_is_written(type_: ParamType, text: str) -> None:
+def test_parameter_of_another_type_error_shows_the_syntax(type_: ParamType, text: str) -> None:
     pattern = Pattern("p", (Param("one", type_),), "get", ())
     with pytest.raises(SettingsError) as caught:
         read_params(pattern, {"one": text})
@@ -558,7 +558,7 @@ def test_nearest_item_comes_first_and_placeless_ones_are_absent() -> None:
     assert [item["PK"] for item in nearest(items, near, ("PK",))] == ["a", "b", "far"]
 
 
-def test_requests_that_are_kept_are_those_made_anew(mapping: Mapping) -> None:
+def test_cached_requests_equal_new_ones(mapping: Mapping) -> None:
     found = pattern(mapping, "recent")
     kept = Requests(mapping, found)
     for given in (

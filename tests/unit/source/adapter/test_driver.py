@@ -59,14 +59,14 @@ def test_statement_adds_values_in_the_drivers_own_style() -> None:
     }
 
 
-def test_rows_are_tuples_whatever_factory_the_service_has() -> None:
+def test_rows_are_tuples_with_any_row_factory_of_the_service() -> None:
     for driver in opened():
         for factory in (None, sqlite3.Row, lambda cursor, row: {"a": row[0], "b": row[1]}):
             driver.connection.row_factory = factory
             assert driver.rows(driver.sql("SELECT 1 AS a, 2 AS b")) == [(1, 2)]
 
 
-def test_a_key_can_be_looked_up_whatever_it_is_made_of() -> None:
+def test_key_of_any_type_can_be_looked_up() -> None:
     key = key_of([[1, ["x"]], bytearray(b"y"), None])
     assert {key: 1}[key_of([[1, ["x"]], b"y", None])] == 1
     assert isinstance(key[0], list)

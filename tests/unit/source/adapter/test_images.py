@@ -38,7 +38,7 @@ def test_each_setting_is_named_once() -> None:
     )
 
 
-def test_where_nothing_depends_on_a_setting_every_session_fits() -> None:
+def test_every_session_fits_if_nothing_depends_on_a_setting() -> None:
     assert fits(()) == "true"
     assert fits(("DateStyle", "TimeZone")) == (
         "current_setting('DateStyle') LIKE 'ISO%' AND current_setting('TimeZone') = 'UTC'"

@@ -63,7 +63,7 @@ def test_a_key_is_found_in_what_is_given_back(returning: str, places: list[int])
     assert said(f"INSERT INTO orders (n) VALUES (1) RETURNING {returning}").returned == places
 
 
-def test_an_upsert_may_meet_rows_by_each_key_that_it_says_whole() -> None:
+def test_upsert_may_meet_rows_by_each_key_that_it_gives_whole() -> None:
     upsert = "INSERT INTO orders ({}) VALUES ({}) ON CONFLICT DO NOTHING"
     assert list(said(upsert.format("id, shop, code", "1, 'a', 'x'")).met()) == [
         (("shop", "id"), [("a", 1)]),
@@ -76,7 +76,7 @@ def test_an_upsert_may_meet_rows_by_each_key_that_it_says_whole() -> None:
         list(said("INSERT INTO orders VALUES (1) ON CONFLICT DO NOTHING").met())
 
 
-def test_an_update_moves_a_row_to_the_key_that_it_says() -> None:
+def test_update_moves_a_row_to_its_stated_key() -> None:
     one = said("UPDATE orders SET id = %s WHERE shop = %s AND id = %s", (9, "a", 1))
     assert one.moved([("a", 1)]) == {("a", 1): ("a", 9)}
     assert said("UPDATE orders SET n = 1 WHERE shop = 'a' AND id = 1").moved([("a", 1)]) == {}

@@ -140,7 +140,7 @@ def test_what_only_reads_is_not_looked_at(text: str) -> None:
         ("mysql", "SELECT /*!40001 SQL_NO_CACHE */ id FROM orders"),
     ],
 )
-def test_what_writes_nothing_is_seen_to_write_nothing(dialect: str, text: str) -> None:
+def test_read_only_statement_is_recognized(dialect: str, text: str) -> None:
     assert read(dialect, text) is None
 
 
@@ -240,7 +240,7 @@ def test_nothing_of_a_statement_is_logged(dialect: str, text: str, caplog: pytes
     assert warned == []
 
 
-def test_what_a_service_reads_with_sqlglot_itself_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_sqlglot_read_by_a_service_itself_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Also in another thread, while the adapter reads."""
     with quietly():
         thread = threading.Thread(target=sqlglot.parse, args=("IF 1 THEN DELETE",), kwargs={"read": "mysql"})
@@ -286,7 +286,7 @@ def test_a_statement_that_is_too_deep_is_not_understood(nested: str) -> None:
         ("mysql", "/*!50000 CALL p() */"),
     ],
 )
-def test_what_runs_code_of_the_database_may_write_any_table(dialect: str, text: str) -> None:
+def test_statement_running_database_code_may_write_any_table(dialect: str, text: str) -> None:
     assert may_write(text, dialect)
     found = read(dialect, text)
     assert isinstance(found, Opaque)

@@ -28,7 +28,7 @@ class Refuses:
         return
 
 
-def test_what_is_prepared_is_committed_whatever_came_between() -> None:
+def test_prepared_statement_is_committed_despite_others_between() -> None:
     with sa.create_engine("sqlite://").connect() as connection:
         works = TransactionStates(Refuses(), lambda: 0.0)
         works.begin(connection)

@@ -75,7 +75,7 @@ def _ends_early(world: World, kill_at: int) -> bool:
     return False
 
 
-def test_a_page_whose_work_failed_is_worked_again() -> None:
+def test_page_with_failed_work_is_processed_again() -> None:
     world = World()
     world.write(*KEYS)
     failures = [SourceError("away")]
@@ -164,7 +164,7 @@ def test_a_long_page_keeps_its_lease_by_asking_the_check() -> None:
     world.require_all_in_order()
 
 
-def test_what_a_slow_reader_did_is_not_a_checkpoint_any_more() -> None:
+def test_work_of_an_expired_reader_is_no_longer_a_checkpoint() -> None:
     world = World()
     world.write("ant", "ant", "ant", "ant")
 
@@ -199,7 +199,7 @@ def test_returning_reader_begins_where_its_successor_left_off() -> None:
     assert len(world.worked) == 1 + len(KEYS), "none twice"
 
 
-def test_what_a_reader_had_is_free_as_soon_as_it_ends() -> None:
+def test_shards_of_a_reader_are_free_as_soon_as_it_ends() -> None:
     world = World()
     world.write(*KEYS)
     with world.reader("one") as reader:
@@ -232,7 +232,7 @@ def test_stream_begun_again_under_a_reader_ends_its_page() -> None:
 # ── time ──
 
 
-def test_a_place_that_expired_is_taken_anew_from_the_checkpoint() -> None:
+def test_expired_position_is_renewed_from_the_checkpoint() -> None:
     world = World()
     world.write(*KEYS)
     with world.reader() as reader:
@@ -316,7 +316,7 @@ def test_begun_anew_it_works_what_is_still_there() -> None:
 # ── lags ──
 
 
-def test_a_lag_is_the_age_of_what_is_not_worked_by_shard() -> None:
+def test_lag_is_the_age_of_unprocessed_records_by_shard() -> None:
     world = World(page_records=1)
     world.fake.advance(100)
     world.write("ant")
@@ -426,7 +426,7 @@ class Readers:
 
 
 @given(STEPS, st.integers(1, 4), st.integers(1, 3))
-def test_each_change_is_worked_and_none_before_the_one_before_it(
+def test_each_change_is_processed_in_order(
     script: list[tuple[str, object]], page_records: int, names_at_once: int
 ) -> None:
     world = World(page_records=page_records, names_at_once=names_at_once)

@@ -83,7 +83,7 @@ def test_a_file_beside_the_job_holds_the_url(tmp_path: Path) -> None:
     assert shown(address_of(f"file:{tmp_path / 'url.txt'}", (), secret_providers())) == URL_TEXT
 
 
-def test_a_secret_holds_the_url_or_what_rds_writes() -> None:
+def test_secret_contains_the_url_or_the_fields_of_rds() -> None:
     name = "secret:arn:aws:secretsmanager:eu-central-1:1:secret:shop"
     assert shown(address_of(name, (), secret_providers(secret=URL_TEXT))) == URL_TEXT
     found = address_of(name, (), secret_providers(secret=json.dumps(RDS))).url()
@@ -151,7 +151,7 @@ def test_an_answer_that_is_no_url_is_told(text: str, answers: dict[str, Any]) ->
     ],
     ids=["ended-code", "printed-nothing", "output", "case", "started-directory"],
 )
-def test_a_command_that_fails_is_told_without_its_output(command: tuple[str, ...]) -> None:
+def test_failing_command_is_reported_without_its_output(command: tuple[str, ...]) -> None:
     assert pins.said(fault_of("", command))
 
 
@@ -186,7 +186,7 @@ def test_an_answer_is_believed_for_a_minute() -> None:
     assert asked.times == 2
 
 
-def test_an_answer_that_was_wrong_is_asked_for_again() -> None:
+def test_wrong_answer_is_requested_again() -> None:
     asked = Asked()
     asked.address.url()
     asked.address.forget()
@@ -385,7 +385,7 @@ def test_of_what_is_no_source_nothing_is_known(text: str) -> None:
     assert url_identity(text) == ""
 
 
-def test_what_a_source_is_called_holds_no_user_and_no_password() -> None:
+def test_source_name_has_neither_user_nor_password() -> None:
     named = url_identity("postgresql://ada:secret@db/shop?password=secret")
     assert not any(word in named for word in ("ada", "secret"))
 

@@ -29,7 +29,7 @@ def digests(ddl: Ddl, one: Captured) -> set[str]:
 
 
 @pytest.mark.parametrize("ddl", DDLS)
-def test_what_is_watched_or_held_is_in_the_digest(ddl: Ddl) -> None:
+def test_watched_and_stored_columns_are_in_the_digest(ddl: Ddl) -> None:
     found = [digests(ddl, one) for one in (captured(), captured(("id",)), captured(None))]
     held = digests(ddl, replace(captured(), columns=("id", "w")))
     assert len(set.union(*found, held)) == 4

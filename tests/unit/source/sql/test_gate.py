@@ -258,7 +258,7 @@ def test_sqlite_ends_a_value_that_is_too_large(tmp_path: Path, large: str) -> No
         source.query(f"SELECT length({large})", {})
 
 
-def test_postgresql_calls_what_is_written_like_a_column(postgres_database: str) -> None:
+def test_postgresql_calls_functions_written_like_a_column(postgres_database: str) -> None:
     """The reason why names behind a dot are looked at: the outside fact itself."""
     with psycopg.connect(postgres_database) as server:
         assert server.execute("SELECT ('pg_sleep'::text).upper").fetchone() == ("PG_SLEEP",)
@@ -306,7 +306,7 @@ def test_query_replay_check_and_doctor_refuse_a_copy_program(
         assert pins.said(" ".join((one.out + one.err).split()))
 
 
-def test_mariadbs_outfile_is_refused_before_it_is_asked_for(mysql_database: str, tmp_path: Path) -> None:
+def test_mariadb_outfile_is_refused_before_it_is_sent(mysql_database: str, tmp_path: Path) -> None:
     support_mysql.run_script(mysql_database, "CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
     witness = tmp_path / "stolen"
     with closing(SqlSource(source_url(mysql_database))) as source:
@@ -452,7 +452,7 @@ def test_values_are_bound_as_each_driver_takes_them(
 
 
 @pytest.mark.parametrize("given", [2**63, -(2**63) - 1, [1, 2**63]])
-def test_sqlite_is_asked_for_no_integer_that_it_cannot_hold(given: Any) -> None:
+def test_sqlite_is_sent_no_integer_that_it_cannot_store(given: Any) -> None:
     sql = "SELECT 1 WHERE 1 IN :n" if isinstance(given, list) else "SELECT 1 WHERE 1 = :n"
     with pins.refused(SettingsError):
         bound_statement(CheckedStatement(sql, "sqlite"), {"n": given})

@@ -74,7 +74,7 @@ def test_a_composite_key_is_compared_as_one_row(dialect: str) -> None:
     )
 
 
-def test_parameters_have_no_type_that_could_be_cast() -> None:
+def test_parameters_have_no_type_to_cast() -> None:
     statement = root_select(plan_of(BY_TEXT), KeyRange(("a",)))
     assert "::" not in sql_of(statement)
     assert "::" not in sql_of(root_select(plan_of(BY_TEXT), KeySet((("a",), ("b",)))))
@@ -108,7 +108,7 @@ def test_keys_of_several_columns_are_alternatives() -> None:
     assert pins.said(sql_of(statement))
 
 
-def test_a_key_column_that_may_be_null_is_asked_for_a_value() -> None:
+def test_nullable_key_column_is_filtered_for_a_value() -> None:
     key = (column_of(PURCHASE, "customer_id"), column_of(PURCHASE, "id"))
     statement = RootSelect(plan_of(PURCHASE, ["id", "customer_id"], key=key)).bound(KeyRange(), 500)
     assert 'WHERE root."CustomerId" IS NOT NULL ORDER BY' in sql_of(statement)

@@ -151,7 +151,7 @@ def test_the_primary_itself_is_ready() -> None:
     ],
     ids=["another cluster", "another primary", "promoted", "another database", "silent"],
 )
-def test_a_server_that_is_no_replica_of_ours_is_refused(row: tuple[Any, ...]) -> None:
+def test_server_that_is_not_our_replica_is_refused(row: tuple[Any, ...]) -> None:
     with pytest.raises(SourceError) as caught:
         verdict_of(POSTGRESQL, MARK, Server(*row))
     assert pins.said(str(caught.value), "words")
@@ -180,14 +180,14 @@ def test_without_gtids_only_the_server_itself_will_do() -> None:
         verdict_of(MYSQL, GTIDS, Server("uuid-2", "test", 1, 1))
 
 
-def test_a_server_that_takes_writes_of_its_own_is_no_replica() -> None:
+def test_server_that_accepts_writes_is_not_a_replica() -> None:
     for replayed in (0, 1):
         with pins.refused(SourceError):
             verdict_of(MYSQL, GTIDS, Server("uuid-2", "shop", replayed, 0))
     assert verdict_of(MYSQL, GTIDS, Server("uuid-1", "shop", 1, 0)) == "ready", "the primary itself"
 
 
-def test_a_real_server_says_whether_it_takes_writes(mysql_database: str) -> None:
+def test_real_server_reports_whether_it_accepts_writes(mysql_database: str) -> None:
     """Another server's mark makes this one a replica that takes writes."""
     with closing(SqlSource(source_url(mysql_database))) as source:
         dialect = source.engine.dialect
@@ -221,7 +221,7 @@ def test_a_replica_that_stays_behind_is_told() -> None:
     assert 59 < clock.now < 62
 
 
-def test_the_wait_ends_when_the_run_is_asked_to_stop() -> None:
+def test_replica_wait_ends_if_the_run_is_stopped() -> None:
     clock = Clock()
     retry = Retry(stop=lambda: clock.now > 3, sleep=clock.sleep, clock=clock.time)
     with pytest.raises(Interrupted):
@@ -252,7 +252,7 @@ def test_another_database_of_the_server_is_refused(
         source.read_page(plan_of(PURCHASE), None, None)
 
 
-def test_a_file_and_another_kind_of_server_are_no_replicas(tmp_path: Any) -> None:
+def test_file_and_another_kind_of_server_are_not_replicas(tmp_path: Any) -> None:
     file = source_url(make_sqlite(tmp_path / "shop.db"))
     server = source_url("postgresql://me@h/shop")
     for primary, replica in [(file, file), (server, file), (server, source_url("mysql://me@h/shop"))]:

@@ -163,7 +163,7 @@ TRACK = TableFacts(
         ("postgresql", "CURRENT_DATE", "CURRENT_DATE"),
     ],
 )
-def test_an_expression_stays_and_says_whose_columns_they_are(dialect: str, written: str, placed: str) -> None:
+def test_expression_stays_and_names_its_columns(dialect: str, written: str, placed: str) -> None:
     assert row_expression(written, TRACK, dialect).sql == written
     assert row_expression(written, TRACK, dialect, alias="root").sql == placed
 
@@ -203,6 +203,6 @@ def test_an_expression_stays_and_says_whose_columns_they_are(dialect: str, writt
         "1 OR 1=1) --",
     ],
 )
-def test_anything_but_one_value_of_one_row_is_no_expression(sql: str, dialect: str) -> None:
+def test_only_one_value_of_one_row_is_an_expression(sql: str, dialect: str) -> None:
     with pytest.raises(SettingsError):
         row_expression(sql, TRACK, dialect)

@@ -107,7 +107,7 @@ def test_a_failure_is_told_in_our_words(error: Exception) -> None:
     assert "secret" not in message
 
 
-def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
+def test_drivers_class_is_named_if_sqlalchemy_wraps_it() -> None:
     wrapped = DBAPIError("SELECT secret", {"id": "secret"}, psycopg.errors.UndefinedTable("secret"))
     assert pins.said(message_of(wrapped))
     assert "secret" not in message_of(wrapped)
@@ -121,7 +121,7 @@ def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
         ("", " of a table "),
     ],
 )
-def test_rows_that_a_policy_would_hide_are_told_in_any_language(said: str, named: str) -> None:
+def test_rows_hidden_by_a_policy_are_reported_in_any_language(said: str, named: str) -> None:
     class Refused(psycopg.errors.InsufficientPrivilege):
         diag = SimpleNamespace(source_function="check_enable_rls", message_primary=said)  # type: ignore[assignment]
 
@@ -154,7 +154,7 @@ def test_rows_that_a_policy_would_hide_are_told_in_any_language(said: str, named
         ),
     ],
 )
-def test_only_what_broke_with_its_connection_is_tried_again(error: Exception, broken: bool) -> None:
+def test_only_work_broken_by_its_connection_is_retried(error: Exception, broken: bool) -> None:
     assert is_broken(error) is broken
 
 
@@ -213,7 +213,7 @@ def test_a_refused_login_has_the_servers_own_reason(error: Exception, words: str
     assert f"(server: {words})" in str(told)
 
 
-def test_a_lost_connection_has_no_words_of_the_server() -> None:
+def test_lost_connection_error_has_no_words_of_the_server() -> None:
     lost = psycopg.OperationalError("server closed the connection\nFATAL:  secret", "secret")
     assert "secret" not in message_of(lost)
 

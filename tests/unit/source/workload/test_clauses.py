@@ -88,7 +88,7 @@ def test_names_that_the_source_does_not_have_are_left_out(facts: SchemaFacts) ->
         ("no SQL at all", ""),
     ],
 )
-def test_the_name_that_a_source_does_not_have_is_told(sql: str, what: str, facts: SchemaFacts) -> None:
+def test_name_missing_from_the_source_is_reported(sql: str, what: str, facts: SchemaFacts) -> None:
     assert unknown_name(sql, facts) == what
 
 

@@ -45,7 +45,7 @@ def listed(text: str, name: str) -> Listed:
 @pytest.mark.parametrize(
     ("text", "name"), [(CSV, "team.csv"), (MARKDOWN, "team.md"), ("\ufeff" + CSV, "team.csv")]
 )
-def test_a_list_says_questions_rates_budgets_and_who_asks(text: str, name: str) -> None:
+def test_list_contains_questions_rates_budgets_and_callers(text: str, name: str) -> None:
     made = listed(text, name)
     user, orders = made.statements
     assert (user.sql, user.name, user.per_s, user.p99_ms, user.who, user.words) == (
@@ -72,7 +72,7 @@ def test_two_lines_of_one_statement_merge_with_both_callers() -> None:
     assert (made.who, made.calls, made.p99_ms, made.times) == ("app; web", 3, 10, 2)
 
 
-def test_every_fault_of_a_list_is_told_at_once_with_its_line() -> None:
+def test_every_fault_of_a_list_is_reported_with_its_line() -> None:
     text = """
 | # | name | question | sql | rate | latency |
 |---|------|----------|-----|------|---|

@@ -115,7 +115,7 @@ def test_unproved_key_does_not_imply_that_a_row_has_a_parent(facts: SchemaFacts)
     question(sql.format("LEFT"), doubting)
 
 
-def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> None:
+def test_sum_of_children_is_read_from_their_parent(facts: SchemaFacts) -> None:
     made = question(
         "SELECT p.name, SUM(l.quantity) sold FROM lines l JOIN products p ON p.id = l.product_id"
         " GROUP BY p.id, p.name ORDER BY sold DESC, p.id LIMIT 10",

@@ -55,7 +55,7 @@ WHERE d = 1"""
 
 
 @pytest.mark.parametrize("dialect", ENGINES)
-def test_constants_are_no_difference_and_no_value_is_left(dialect: str) -> None:
+def test_constants_are_ignored_and_no_value_is_left(dialect: str) -> None:
     text = "".join(
         f"SELECT a FROM t WHERE b = 'secret{n}' AND c >= {n} AND d IN ({n}, {n + 1}) ORDER BY 1 LIMIT 10;\n"
         for n in range(50)
@@ -155,7 +155,7 @@ def test_a_rate_of_an_unknown_unit_is_refused_with_its_line(comment: str, rate: 
     assert str(refused.value) == f"line 3: '{rate}' is not a rate: write 12.5/s, 300/min, 20/h or 5/day"
 
 
-def test_a_statement_has_the_line_where_it_begins() -> None:
+def test_statement_has_the_line_of_its_beginning() -> None:
     text = "SELECT id FROM a;\n\n-- by_b 3/s\nSELECT ';\n' AS id\n  FROM b;\n/* x\n */ SELECT id FROM c\n"
     assert {statement.sql[-1]: statement.line for statement in statements_of(text, "sqlite")} == {
         "a": 1,

@@ -140,7 +140,7 @@ def test_a_page_of_a_writer_that_must_stop_is_not_sent() -> None:
     assert shop.live() == {}
 
 
-def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_item_refused_by_the_table_is_reported_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = shop_with(new_rows)
     taken = shop.store._write
 

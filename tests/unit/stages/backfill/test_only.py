@@ -105,7 +105,7 @@ def test_only_types_that_change_are_sent() -> None:
     ],
     ids=["moved", "a type gone", "some of a type", "fewer rows"],
 )
-def test_keys_that_rows_have_no_more_become_tombstones_of_them(text: str, written: dict[str, str]) -> None:
+def test_keys_that_rows_no_longer_have_become_their_tombstones(text: str, written: dict[str, str]) -> None:
     revised = Revised(text)
     revised.copy()
     assert kinds(revised.written()) == written

@@ -16,7 +16,7 @@ class Told(Silent):
         self.planned.append(number)
 
 
-def test_each_page_is_told_when_it_is_planned_and_never_again() -> None:
+def test_each_page_is_reported_only_when_planned() -> None:
     facts = facts_by_hand()
     source, journal, told = MemorySource(facts, rows_of_the_schema()), SqlJournal.in_memory(), Told()
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))

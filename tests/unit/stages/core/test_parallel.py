@@ -26,7 +26,7 @@ def test_all_segments_together_are_the_table() -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, SOURCED))
 
 
-def test_no_stage_walks_over_the_table_in_a_way_of_its_own() -> None:
+def test_every_stage_walks_the_table_in_the_same_way() -> None:
     stages = Path(inspect.getfile(migrator)).parent / "stages"
     found = {
         path.name

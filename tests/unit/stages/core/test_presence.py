@@ -56,7 +56,7 @@ def test_rates_are_of_the_last_minute(processes: SqlProcesses) -> None:
         assert (round(state.rate), state.done, state.left, state.silent_s) == (2, 540, 460, 0)
 
 
-def test_it_says_for_how_long_nothing_came_to_an_end(processes: SqlProcesses) -> None:
+def test_presence_reports_how_long_nothing_was_completed(processes: SqlProcesses) -> None:
     work = Work(processes)
     with work.presence:
         work.goes_on(5, 10, 990)

@@ -156,7 +156,7 @@ def test_an_item_that_changes_hands_before_its_delete_stays() -> None:
     assert ("P#7", "S") in store.items
 
 
-def test_it_stops_when_asked_and_when_the_lease_is_lost() -> None:
+def test_removal_stops_on_request_and_on_a_lost_lease() -> None:
     stop = Event()
     stop.set()
     with pins.refused(Interrupted):

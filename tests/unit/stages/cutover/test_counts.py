@@ -36,7 +36,7 @@ def test_thousand_without_one_are_below_0_3_percent_at_p_0_05() -> None:
     assert chance_of_fewer(1, 1000, 0.003) > 0.05
 
 
-def test_millions_are_no_more_work_and_nothing_proves_nothing() -> None:
+def test_millions_take_equal_work_and_zero_proves_nothing() -> None:
     assert chance_of_more(10_500, 10**6, 0.01) < 1e-6
     assert chance_of_more(10_001, 10**6, 0.01) == pytest.approx(0.5, abs=0.01)
     assert chance_of_more(10**9, 10**9, 0.01) == 0.0

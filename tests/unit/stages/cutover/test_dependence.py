@@ -231,7 +231,7 @@ def test_two_looks_without_a_change_are_quiet_despite_the_past() -> None:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_still_depends_on_sql_stands_against_the_end(what: str) -> None:
+def test_remaining_dependence_on_sql_blocks_the_end(what: str) -> None:
     wrong, said = WRONG[what]
     assert failing(replace(DONE, **wrong)) == said
 

@@ -85,7 +85,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_or_not_known_stands_against_a_move(what: str) -> None:
+def test_wrong_or_unknown_evidence_blocks_a_move(what: str) -> None:
     wrong, said = WRONG[what]
     assert failing(facts(**wrong)) == said
 
@@ -128,7 +128,7 @@ def test_nothing_compared_is_unknown_not_clean() -> None:
     }
 
 
-def test_another_mappings_windows_do_not_count_and_it_is_said() -> None:
+def test_windows_of_another_mapping_are_reported_and_not_counted() -> None:
     found = facts(seen=windows(answer="old"))
     assert failing(found)["comparisons"] == "no"
     assert pins.said(lines(found)["comparisons"].found)
@@ -196,13 +196,13 @@ def test_a_move_needs_the_answers_that_make_every_share_sure() -> None:
     assert failing(found, State("ramp", 1), small) == {"mismatches": "unknown", "errors": "unknown"}
 
 
-def test_what_is_refused_for_its_counts_says_how_they_begin_anew() -> None:
+def test_refusal_for_counts_names_how_they_begin_again() -> None:
     wrong = lines(facts(seen=[replace(slow("table", 1000, 16), different=40, errors={"table": 40})]))
     for name in ("mismatches", "errors", "p99"):
         assert (wrong[name].verdict, pins.said(wrong[name].mend)) == ("no", True)
 
 
-def test_what_was_never_settled_may_have_been_different() -> None:
+def test_unsettled_comparisons_may_have_differed() -> None:
     for why in ("unsettled", "ended"):
         found = facts(seen=[window(compared=1600, dropped={why: 20})])
         assert failing(found) == {"mismatches": "unknown"}
@@ -303,7 +303,7 @@ def test_a_replaced_instance_is_named_all_the_same() -> None:
     assert said.mend == ""
 
 
-def test_whatever_rests_on_windows_says_how_old_they_are() -> None:
+def test_evidence_from_windows_reports_their_age() -> None:
     for found in (facts(), facts(seen=[window(compared=1600, dropped={"unsettled": 20})]), facts(seen=[])):
         said = lines(found)
         ages = {said[name].age_s for name in ("comparisons", "mismatches", "errors", "p99")}

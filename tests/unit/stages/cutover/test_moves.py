@@ -45,7 +45,7 @@ def test_a_move_keeps_its_evidence_and_its_operator(cutover: Cutover) -> None:
     assert json.loads(line.evidence)[0]["found"] == "run 7: clean"
 
 
-def test_what_is_unknown_refuses_and_an_override_is_on_record(cutover: Cutover) -> None:
+def test_unknown_refuses_and_an_override_is_on_record(cutover: Cutover) -> None:
     judged = cutover.judge(PatternPhase("orders"), State("shadow"), lambda known, after: [GOOD, BAD])
     with pins.refused(SettingsError):
         cutover.move(judged)

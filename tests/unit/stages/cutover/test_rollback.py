@@ -72,7 +72,7 @@ def test_rollback_is_refused_for_stuck_rows_and_not_for_lag(
     assert {line.name: line.verdict for line in lines if line.verdict != "ok"} == said
 
 
-def test_what_an_operator_vouches_for_stands_among_the_evidence() -> None:
+def test_confirmation_by_an_operator_is_among_the_evidence() -> None:
     lines = may_go_back(WayBack([], WELL), (), ("users", "orders"), is_drained=False)
     (unwritten,) = [line for line in lines if line.name == "unwritten"]
     assert (unwritten.verdict, unwritten.found) == ("ok", pins.text())
@@ -129,7 +129,7 @@ def test_rollback_completes_rows_before_marks_and_record_is_last() -> None:
     assert steps.done == ORDER
 
 
-def test_what_no_row_keeps_is_named_and_goes_by_a_word_alone() -> None:
+def test_unkept_attributes_are_named_and_dropped_on_request_only() -> None:
     unkept = Unkept({("Customer", "nickname"): 2}, {("Order", "tags"): 1})
     steps = Steps(unkept=unkept)
     with pytest.raises(RefusedError, match=r"Customer\.nickname, Order\.tags") as refused:

@@ -113,19 +113,19 @@ def test_good_hours_do_not_hide_a_late_fault() -> None:
     assert not passed_limits(PATTERN, good, LIMITS, NOW_S)
 
 
-def test_few_calls_are_judged_by_what_chance_makes_of_them() -> None:
+def test_few_calls_are_judged_by_chance() -> None:
     assert passed_limits(PATTERN, [window(compared=99, different=99)], LIMITS, NOW_S)
     assert passed_limits(PATTERN, [window(compared=4, different=4)], LIMITS, NOW_S)
     assert not passed_limits(PATTERN, [window(compared=4, different=2)], LIMITS, NOW_S)
     assert not passed_limits(PATTERN, [window(compared=99, different=2)], LIMITS, NOW_S)
 
 
-def test_late_answers_are_judged_by_a_hundred_of_them() -> None:
+def test_late_answers_are_judged_by_the_hundred() -> None:
     assert not passed_limits(PATTERN, [slow("table", 99, 500)], LIMITS, NOW_S)
     assert passed_limits(PATTERN, [slow("table", 100, 500)], LIMITS, NOW_S)
 
 
-def test_what_was_never_settled_counts_as_what_was_settled_does() -> None:
+def test_unsettled_comparisons_count_like_settled_ones() -> None:
     def passed(**counts: Any) -> list[str]:
         dropped = {why: counts.pop(why, 0) for why in ("unsettled", "ended")}
         seen = replace(window(compared=1000), dropped=dropped, **counts)
@@ -139,7 +139,7 @@ def test_what_was_never_settled_counts_as_what_was_settled_does() -> None:
     assert passed(ended=400) == []
 
 
-def test_a_budget_allows_what_sqls_factor_does_not() -> None:
+def test_budget_allows_latencies_above_sqls_factor() -> None:
     late = [slow("table", 500, 31)]
     assert [line.name for line in passed_limits(PATTERN, late, LIMITS, NOW_S)] == ["p99"]
     assert not passed_limits(replace(PATTERN, p99_ms=40), late, LIMITS, NOW_S)
@@ -176,7 +176,7 @@ def shop() -> Shop:
 
 
 @pytest.mark.parametrize("last", [State("ramp", 10), State("live")])
-def test_a_pattern_that_fails_goes_back_to_shadow_and_says_why(shop: Shop, last: State) -> None:
+def test_failing_pattern_goes_back_to_shadow_with_a_reason(shop: Shop, last: State) -> None:
     shop.at(State("shadow"), State("ramp", 10), *([last] if last.phase == "live" else []))
     shop.see(different=50)
     moved = shop.watch.once()
@@ -189,14 +189,14 @@ def test_a_pattern_that_fails_goes_back_to_shadow_and_says_why(shop: Shop, last:
     assert shop.watch.once() == []
 
 
-def test_what_the_table_does_not_answer_is_left_alone(shop: Shop) -> None:
+def test_pattern_that_the_table_does_not_answer_is_left_alone(shop: Shop) -> None:
     shop.at(State("shadow"))
     shop.see(different=500)
     assert shop.watch.once() == []
 
 
 @pytest.mark.parametrize("later_s", [30, 120])
-def test_replays_and_what_came_before_the_move_are_no_reason(shop: Shop, later_s: int) -> None:
+def test_replays_and_counts_before_the_move_are_not_reasons(shop: Shop, later_s: int) -> None:
     """Also of the move's own minute: the fault may have been mended before it."""
     shop.at(State("shadow"))
     shop.see(different=500)
@@ -226,7 +226,7 @@ def test_watch_reads_hours_not_days_of_a_busy_pattern(shop: Shop) -> None:
     assert asked == [shop.now_s - LONGEST_S]
 
 
-def test_what_cannot_be_looked_at_leaves_the_others_watched(shop: Shop) -> None:
+def test_unreadable_pattern_leaves_the_others_watched(shop: Shop) -> None:
     shop.at(State("shadow"), State("ramp", 10))
     shop.see(different=50)
     found = shop.phases.all()
@@ -266,7 +266,7 @@ def test_a_faster_move_is_not_overruled(shop: Shop) -> None:
     assert shop.phases.history()[-1].who == "ada"
 
 
-def test_lag_is_told_when_it_begins_and_again_while_it_lasts() -> None:
+def test_lag_is_reported_at_its_start_and_again_while_it_lasts() -> None:
     now = [0.0]
     age = [1.0]
     told: list[float] = []

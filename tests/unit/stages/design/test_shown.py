@@ -67,14 +67,14 @@ def test_a_pattern_sums_up_its_windows_of_this_mapping_alone() -> None:
     assert recent.latency["table"].max_ms == pytest.approx(10, rel=0.001)
 
 
-def test_differences_are_counted_by_what_found_them() -> None:
+def test_differences_are_counted_by_their_finder() -> None:
     found = Windows([WINDOW, *OTHERS], ANSWERS, NOW_S).differences()
     (counted,) = found.values()
     assert found.keys() == {KIND}
     assert counted == Counted(Counter(service=2, replay=2), MINUTE + 60)
 
 
-def test_what_is_from_before_the_last_move_is_told_apart() -> None:
+def test_differences_before_the_last_move_are_kept_apart() -> None:
     moved = {"recent": PatternPhase("recent", State("shadow"), 4, NOW_S - 60)}
     windows = Windows([WINDOW, *OTHERS], ANSWERS, NOW_S, moved)
     (recent,) = windows.patterns(["recent"])
@@ -104,7 +104,7 @@ AT_END = Sample("recent", KIND[1], MINUTE - 300.0, "w2", "rev")
         (MINUTE + 60.0, 4, MINUTE + 60.0, 0),
     ],
 )
-def test_what_differed_before_a_clean_verify_began_is_history(
+def test_differences_before_a_clean_verify_are_history(
     verified_s: float, mended: int, until: float, after: int
 ) -> None:
     windows = Windows([WINDOW, REPLAY], ANSWERS, NOW_S, verified_s=verified_s, samples=[AT_END])
@@ -130,7 +130,7 @@ def test_replay_that_lost_samples_is_as_recent_as_newer_samples() -> None:
     assert replace(windows, verified_s=MINUTE + 0.0).patterns(["recent"])[0].mended == 2
 
 
-def test_calls_that_failed_are_no_history_by_a_verify() -> None:
+def test_failed_calls_do_not_become_history_by_a_verify() -> None:
     error = DiffKey("error", "", "table")
     windows = Windows([replace(WINDOW, found={error: 1})], ANSWERS, NOW_S, verified_s=NOW_S)
     assert windows.differences().keys() == {("recent", error)}
@@ -172,7 +172,7 @@ def test_nothing_compared_is_an_empty_timeline() -> None:
     assert Windows([], ANSWERS, NOW_S).timeline(NOW_S - 100).spans == ()
 
 
-def test_what_was_written_is_told_apart_by_process_and_minute() -> None:
+def test_writes_are_kept_apart_by_process_and_minute() -> None:
     at = MINUTE // 60 * 60 - 600
     minutes = [
         WorkMinute("old", at - 60, 1_000, 2_000.0, 5.0),

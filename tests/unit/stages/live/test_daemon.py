@@ -116,7 +116,7 @@ def test_the_source_is_asked_once_a_second() -> None:
     assert lag() == 7.0
 
 
-def test_what_is_known_grows_older_until_it_is_asked_again() -> None:
+def test_cached_state_ages_until_it_is_read_again() -> None:
     now = [0.0]
     lag = RelayLag(lambda: MarksState(1, 5.0), lambda: now[0])
     assert lag() == 5.0
@@ -144,7 +144,7 @@ def test_no_caller_waits_for_another_that_asks() -> None:
     assert lag() >= 5.0
 
 
-def test_marks_that_failed_say_nothing_of_the_others() -> None:
+def test_failed_marks_do_not_affect_the_others() -> None:
     assert RelayLag(lambda: MarksState(1, 86_400.0, failed=1))() == 0.0
 
 

@@ -102,7 +102,7 @@ def faulty(beating: Service) -> bool:
     return False
 
 
-def test_an_instance_is_registered_renewed_and_says_goodbye(instances: FakeInstances, look: Look) -> None:
+def test_instance_registers_renews_and_deregisters(instances: FakeInstances, look: Look) -> None:
     with running(instances, look) as beating:
         (first,) = instances.known()
         assert (first.service, first.pid, first.role, first.mode) == (
@@ -347,7 +347,7 @@ def test_a_service_without_a_name_is_refused(name: str) -> None:
         me(name)
 
 
-def test_what_a_service_says_of_itself_fits_a_line_and_a_column() -> None:
+def test_service_fields_fit_a_line_and_a_column() -> None:
     said = me("shop\x1b[31m\0\n\ud800" + "x" * 500, "1\t2")
     assert said.service.isprintable()
     assert len(said.service) == 100
@@ -381,7 +381,7 @@ def in_child(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_an_instance_of_its_own(journal: SqlJournal, look: Look) -> None:
+def test_forked_child_is_its_own_instance(journal: SqlJournal, look: Look) -> None:
     instances = SqlInstances(journal.database, "shop")
     with running(instances, look, 0.05) as beating:
 

@@ -38,7 +38,7 @@ def test_marks_are_not_finished_if_ids_begin_again_before_a_read() -> None:
     assert [mark.id for mark in ahead.done([root], ())] == [1]
 
 
-def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
+def test_parent_of_many_is_processed_in_pages_and_others_first() -> None:
     shop = Shop(roots=10, marks=1)
     shop.change("users", 1, name="Ann")
     for number in range(1, 36):
@@ -256,7 +256,7 @@ def test_an_expired_row_is_buried_not_put() -> None:
     assert ("USER#1", "ORDER#000001") not in shop.live()
 
 
-def test_a_row_that_was_not_asked_for_is_left_alone() -> None:
+def test_row_that_was_not_requested_is_left_alone() -> None:
     """A source whose keys ignore case answers with another row."""
     shop = Shop()
     shop.change("users", 1, name="Ann")
@@ -337,7 +337,7 @@ def test_refused_row_opens_before_its_mark_ends_until_refreshed(
     assert shop.open_findings.read() == []
 
 
-def test_a_row_that_is_refused_and_then_deleted_is_worked_well() -> None:
+def test_refused_row_that_is_deleted_is_processed() -> None:
     shop = Shop(REFUSING)
     shop.change("users", 1, email="a@x")
     shop.relay.once()
@@ -359,7 +359,7 @@ def test_conditional_backfill_closes_fixed_findings_only() -> None:
     assert shop.open_findings.roots() == [("named", "[2]")]
 
 
-def test_a_relay_that_may_write_no_more_puts_no_mark_away() -> None:
+def test_relay_that_may_no_longer_write_acknowledges_no_mark() -> None:
     """Its lease ended, or another mapping became the newest, after its items were stored."""
     shop = Shop(roots=1)
     shop.change("users", 1, name="Ann")

@@ -94,7 +94,7 @@ def test_five_rows_that_pass_their_keys_round_come_to_an_end(shop: Atomic) -> No
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_a_key_that_moves_on_follows_whichever_mark_comes_first(first: int) -> None:
+def test_key_that_moves_on_follows_any_order_of_marks(first: int) -> None:
     shop = Atomic(marks=1)
     shop.users((1, "Ann", "a@x"))
     shop.relay.once()

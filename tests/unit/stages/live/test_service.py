@@ -55,7 +55,7 @@ USERS = MarkedColumns(("id", "email"), ("id", "email", "name"))
         (None, None),
     ],
 )
-def test_what_the_marks_of_a_service_lack_is_known(
+def test_columns_missing_from_a_services_marks_are_known(
     newest: dict[str, MarkedColumns] | None, unmarked: list[str] | None
 ) -> None:
     own = Revision("own", "own", marked={"users": USERS, "more": USERS})

@@ -19,7 +19,7 @@ def test_percentiles_are_exact_to_three_digits() -> None:
 
 
 @pytest.mark.parametrize(("ms", "kept"), [(0, 0.001), (0.0004, 0.001), (1e12, 3_600_000)])
-def test_what_is_out_of_its_range_counts_at_its_end(ms: float, kept: float) -> None:
+def test_latency_out_of_range_counts_at_its_end(ms: float, kept: float) -> None:
     latencies = Latencies()
     latencies.record(ms)
     found = latencies.curve()

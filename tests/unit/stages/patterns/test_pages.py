@@ -91,7 +91,7 @@ def test_tombstones_are_on_no_page() -> None:
         assert {len(page) for page in found[:-1]} == {5}
 
 
-def test_a_page_goes_on_where_the_last_item_was_that_is_gone() -> None:
+def test_page_continues_after_a_deleted_last_item() -> None:
     store, question = filled(TURNED), question_of(TURNED)
     first = table_page(question, {"tenant": "acme"}, store, PagePosition(), 10)
     for number in range(85, 95):

@@ -161,7 +161,7 @@ def test_of_rows_that_lie_too_far_apart_one_gives_both_bounds() -> None:
     assert {one.values["until"] - one.values["since"] for one in found.draws} == {timedelta(0)}
 
 
-def test_a_bucket_is_asked_from_its_beginning_to_its_end() -> None:
+def test_bucket_is_queried_from_its_beginning_to_its_end() -> None:
     found = drawn(DAY)
     for one in found.draws:
         assert one.values["end"] - one.values["start"] == timedelta(days=1)
@@ -169,7 +169,7 @@ def test_a_bucket_is_asked_from_its_beginning_to_its_end() -> None:
     assert found.origins == {"start": "events.seen", "end": pins.text()}
 
 
-def test_what_no_column_gives_is_made_up_and_told() -> None:
+def test_parameter_that_no_column_gives_is_invented_and_reported() -> None:
     found = drawn(OTHERS, 20)
     assert len(found.draws) == 20
     assert {name for name, text in found.origins.items() if text == "made up"} == set("abcdefgh")

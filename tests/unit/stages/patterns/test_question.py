@@ -147,7 +147,7 @@ def test_expired_items_are_in_no_answer_and_do_not_use_the_limit(store: FakeStor
     assert ids(fetch(store, asked, now_s=1e9).items) == []
 
 
-def test_of_keys_that_were_asked_the_expired_ones_are_not_there(store: FakeStore) -> None:
+def test_expired_items_of_requested_keys_are_absent(store: FakeStore) -> None:
     got = replace(request(GET, tenant="acme", id="3"), ttl_attribute="n")
     assert ids(fetch(store, got, now_s=2).items) == [3]
     assert fetch(store, got).items == []
@@ -275,7 +275,7 @@ def test_other_answers_are_not(rows: list[tuple[Any, ...]]) -> None:
     assert not asked(PLAIN_GET, {"SELECT 1": rows}, tenant="acme", id="2").same
 
 
-def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
+def test_second_row_is_a_difference_if_a_part_has_one() -> None:
     one, two = [(0, 0)], [(1, 1), (0, 0)]
     assert asked(PARTS, {"FIRST": [(0,)], "ALL": one}, rows=1, tenant="acme").same
     answer = asked(PARTS, {"FIRST": [(1,), (0,)], "ALL": two}, rows=2, tenant="acme")
@@ -340,7 +340,7 @@ def test_an_explanation_shows_each_request(pattern: str, given: dict[str, Any], 
     assert found[-1] == pins.text(parts=len(answer.parts))
 
 
-def test_an_explanation_says_what_both_sides_took() -> None:
+def test_explanation_shows_the_cost_of_both_sides() -> None:
     found = list(explanation(asked(PLAIN_NEAR, {"SELECT 1": []}, lat="0", lng="0")))
     assert len(found) == 9 + 3
     assert found[0] == pins.text("query")
@@ -400,7 +400,7 @@ def test_thousands_of_items_cost_units_by_their_bytes(index: dict[str, str], uni
     assert meter.units(table) == units
 
 
-def test_in_an_index_an_item_is_as_large_as_what_is_projected() -> None:
+def test_item_in_an_index_is_as_large_as_its_projection() -> None:
     table = checked(PLAIN_GET).mapping.table
     (index,) = [one for one in table.indexes if one.name == "ByShard"]
     sparse = replace(table, indexes=(replace(index, projection="keys"),))

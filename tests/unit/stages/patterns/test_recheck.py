@@ -33,7 +33,7 @@ def test_samples_of_one_row_have_one_subject_in_every_pattern() -> None:
     assert one.subject == same.subject != other.subject
 
 
-def test_where_an_answer_has_one_row_its_question_says_which() -> None:
+def test_question_identifies_the_row_of_a_one_row_answer() -> None:
     one, same, other = sample(1, (), id="1"), sample(1, (), id="1"), sample(1, (), id="2")
     assert one.subject == same.subject != other.subject
 

@@ -167,7 +167,7 @@ def test_without_time_to_settle_the_first_look_counts() -> None:
     assert replayed.pattern().different
 
 
-def test_another_row_in_flight_at_each_look_is_no_difference() -> None:
+def test_other_rows_in_flight_at_each_look_are_not_a_difference() -> None:
     numbers = count()
 
     def busy(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -259,7 +259,7 @@ def test_control_compares_sql_with_sql() -> None:
     assert noisy.pattern().different == 20
 
 
-def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
+def test_second_row_is_a_difference_if_a_part_has_one() -> None:
     replayed = Replayed(ONE, lambda params: [(n,) for n, _, _ in rows_of(params)])
     found = replayed.pattern()
     assert set(found.found) == {DiffKey("unexpected", "all")}

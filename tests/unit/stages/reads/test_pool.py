@@ -42,7 +42,7 @@ def put(pool: ShadowPool, one: Task) -> bool:
     return taken
 
 
-def test_no_more_than_there_are_threads_are_taken(pool: ShadowPool) -> None:
+def test_no_more_tasks_are_taken_than_there_are_threads(pool: ShadowPool) -> None:
     done: Done = []
     go = Event()
     assert put(pool, task(done, "a", go.wait))
@@ -54,7 +54,7 @@ def test_no_more_than_there_are_threads_are_taken(pool: ShadowPool) -> None:
     until(lambda: "c" in done)
 
 
-def test_what_hangs_is_late_once_and_keeps_its_thread(pool: ShadowPool) -> None:
+def test_hanging_task_is_late_once_and_keeps_its_thread(pool: ShadowPool) -> None:
     done: Done = []
     go = Event()
     pool.deadline_s = 0.2

@@ -167,7 +167,7 @@ def test_what_goes_away_is_transient() -> None:
         assert (found.transient, found.found) == (1, {})
 
 
-def test_what_differs_in_another_way_each_time_was_in_flight() -> None:
+def test_row_that_differs_in_another_way_each_time_is_in_flight() -> None:
     numbers = iter(range(1000))
     with shadowing() as one:
         one.offer(Call([(1, 5)], lambda: [(next(numbers), 100)]))  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def test_three_samples_of_each_kind_are_kept_of_a_call() -> None:
         assert (list(found.found.values()), len(one.evidence.samples())) == ([4], 3)
 
 
-def test_an_error_is_counted_and_is_no_difference() -> None:
+def test_error_is_counted_and_is_not_a_difference() -> None:
     with shadowing() as one:
         one.offer(Call([(1, 5)], SideError("table", "it is away")))  # type: ignore[arg-type]
         found = one.until(lambda window: window.errors == {"table": 1})
@@ -192,7 +192,7 @@ def test_an_error_is_counted_and_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, type("Timeout", (BaseException,), {})])
-def test_what_is_no_exception_to_python_is_an_error_all_the_same(error: type[BaseException]) -> None:
+def test_base_exception_is_counted_as_an_error(error: type[BaseException]) -> None:
     """As a framework raises it in a service's function."""
     with shadowing() as one:
         for number in range(1, 5):
@@ -320,7 +320,7 @@ def test_a_budget_below_one_gives_one_now_and_then() -> None:
     assert budget.take()
 
 
-def test_what_takes_the_processor_for_long_counts_as_several() -> None:
+def test_long_cpu_use_counts_as_several_shadows() -> None:
     clock = Clock()
     budget = Budget(10, ONE_S, clock)
     assert budget.take()

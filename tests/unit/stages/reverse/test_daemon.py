@@ -156,7 +156,7 @@ def test_they_are_where_both_are_direct() -> None:
     assert list(shared_tables(checked.besides(["orders", "line"]), inverse)) == []
 
 
-def test_a_table_whose_key_is_a_document_is_named() -> None:
+def test_table_keyed_by_a_document_is_named() -> None:
     """Equal documents have several texts: a row that one of them names would not be found by another."""
     columns = (Column("doc", "doc", Kind("json"), nullable=False), Column("n", "n", Kind("integer")))
     facts = replace(FACTS, tables={"note": TableFacts("note", "note", columns, ("doc",))})

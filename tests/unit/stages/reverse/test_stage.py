@@ -141,7 +141,7 @@ def test_two_items_that_claim_one_row_are_a_finding() -> None:
     assert shop.is_equal()
 
 
-def test_what_the_source_refuses_is_a_finding_after_some_tries() -> None:
+def test_row_refused_by_the_source_is_a_finding_after_some_tries() -> None:
     shop = Shop()
     shop.put(customer(1, "same"), customer(2, "same"), customer(3))
     shop.drain(3, 1.0)

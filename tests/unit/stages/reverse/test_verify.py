@@ -116,7 +116,7 @@ def test_each_difference_is_named_by_its_row() -> None:
 _CLAIMS = "an item of type Order: column customer_id has a value that differs from another item of its row"
 
 
-def test_a_row_whose_item_has_another_key_differs_once() -> None:
+def test_row_with_an_item_under_another_key_differs_once() -> None:
     """Neither side finds the other by its own key."""
     shop = _equal()
     shop.delete(order(7, 3, 7))
@@ -167,7 +167,7 @@ def test_an_empty_copy_is_filled() -> None:
     assert Compared(shop).run().is_clean
 
 
-def test_a_row_whose_item_moves_while_it_is_repaired_stays() -> None:
+def test_row_with_an_item_that_moves_during_a_repair_stays() -> None:
     """The scan saw neither: the old key was not asked yet, the new one no more. The stream saw both."""
     shop = _equal()
     verify = Compared(shop).verify()

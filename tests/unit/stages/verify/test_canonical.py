@@ -72,7 +72,7 @@ def canonical() -> Canonical:
     return Canonical(ENTITY, ENTITY.plan.entity.items[0], compile_texts(ENTITY, frozenset(), {}))
 
 
-def test_what_the_table_answers_is_hashed_as_it_is(canonical: Canonical) -> None:
+def test_answer_of_the_table_is_hashed_as_it_is(canonical: Canonical) -> None:
     texts = texts_of(stored())
     assert learn_and_check([(canonical, texts)])
     assert texts == of_rows(canonical)

@@ -282,7 +282,7 @@ def test_an_item_expires_in_the_very_second_of_its_ttl(at_s: int, counts: tuple[
     assert (matched.items, matched.expired, len(matched.left)) == counts
 
 
-def test_only_what_differs_is_read_by_its_key_and_traced() -> None:
+def test_only_differences_are_read_by_key_and_traced() -> None:
     source = source_of(ROWS, [])
     store = counted(source)
     store.items["THING#3", "META"]["integer_"] = 99
@@ -362,7 +362,7 @@ def test_a_scan_that_was_begun_goes_on_as_it_was_begun() -> None:
     journal.close()
 
 
-def test_what_changes_after_the_scan_is_compared_as_it_is_now() -> None:
+def test_changes_after_the_scan_are_compared_as_they_are_now() -> None:
     """A row and its item change together, a row goes with its item, and an item appears that no row makes."""
     source = source_of(ROWS, [])
     store = counted(source)

@@ -72,7 +72,7 @@ def rows_of(source: SqlSource, planned: list[Page]) -> list[int]:
 @pytest.mark.parametrize(
     "sample", [SampleSize(3, rows=1), SampleSize(3, rows=60), SampleSize(3, share=Fraction(9, 100))], ids=str
 )
-def test_a_small_sample_is_rows_by_chance_none_of_them_twice(source: SqlSource, sample: SampleSize) -> None:
+def test_small_sample_has_random_rows_without_duplicates(source: SqlSource, sample: SampleSize) -> None:
     found = pages(source, sample)
     rows = rows_of(source, found)
     wanted = sample.wanted(3000, 3000)

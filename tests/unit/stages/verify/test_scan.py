@@ -71,7 +71,7 @@ def test_estimate_reads_only_first_rows_if_jumps_take_too_long() -> None:
     assert (found.rows, found.items) == (900, 900)
 
 
-def test_totals_that_take_too_long_are_told_and_end_nothing() -> None:
+def test_totals_that_take_too_long_are_reported_and_end_nothing() -> None:
     journal = SqlJournal.in_memory()
     run = journal.start_run(RunIdentity("verify", "shop", "table-1", "rev1"))
     told = check_totals(SOURCE, journal, run, ENTITIES, ScanTotals())

@@ -53,7 +53,7 @@ READ: list[tuple[Kind, Value]] = [
 @pytest.mark.parametrize(
     ("kind", "stored"), READ, ids=[f"{kind.name}-{n}" for n, (kind, _) in enumerate(READ)]
 )
-def test_generated_readers_read_what_reverse_reads(kind: Kind, stored: Value) -> None:
+def test_generated_readers_read_the_values_of_reverse(kind: Kind, stored: Value) -> None:
     names = vars(generated) | {"stored": stored}
     exec(readers(), names)
     read = eval(restoring(kind, "stored"), names)

@@ -44,7 +44,7 @@ def test_a_word_of_a_proposal_is_the_same_word_for_yaml(name: str) -> None:
     "name", [*NAMES, "a|b", "a,b", "a:b", "a{b", "a}b", "a'b", "a.b", "*x", '"x"', "{", " x"]
 )
 @pytest.mark.parametrize("type_", ["S", "N", "B"])
-def test_a_key_of_any_name_and_type_fits_what_is_declared(name: str, type_: str) -> None:
+def test_key_of_any_name_and_type_fits_its_declaration(name: str, type_: str) -> None:
     values = {"S": "1", "N": "1", "B": b"1"}
     for items in ([], [{"id": {"S": "1"}, name: {type_: values[type_]}}]):
         table = SampledTable("Old-Table", {"id": "S", name: type_}, items)

@@ -512,7 +512,7 @@ def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
         ("shipped_at, id", False),
     ],
 )
-def test_an_order_is_exact_where_the_key_keeps_it(shop: SqlSource, order: str, *, kept: bool) -> None:
+def test_order_is_exact_if_the_key_keeps_it(shop: SqlSource, order: str, *, kept: bool) -> None:
     access = only(proposed(shop, f"SELECT id FROM orders WHERE status = ? ORDER BY {order}"))
     assert (access.order == "exact") == kept
 
@@ -543,7 +543,7 @@ def test_contradictory_keys_give_the_table_to_the_most_used(
     assert [(other.reason, other.statement.name) for other in made.unserved] == [("index", "latest")]
 
 
-def test_numbers_that_may_be_negative_are_no_sort_key(tmp_path: Path) -> None:
+def test_numbers_that_may_be_negative_are_not_sort_keys(tmp_path: Path) -> None:
     with source_with(tmp_path, SHOP + "UPDATE orders SET total = -1 WHERE id = 42;") as source:
         made = proposed(source, "SELECT id FROM orders WHERE status = ? ORDER BY total, id LIMIT 2")
     assert [other.reason for other in made.unserved] == ["limit"]

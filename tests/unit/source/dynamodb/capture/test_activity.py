@@ -54,7 +54,7 @@ def test_relays_and_split_or_rolled_shards_are_not_changes(documents: Documents)
     assert activity.look(TABLES) == before
 
 
-def test_a_change_in_a_shard_that_nobody_knows_yet_is_seen(documents: Documents) -> None:
+def test_change_in_an_unknown_shard_is_seen(documents: Documents) -> None:
     activity = activity_of(documents)
     documents.drain()
     documents.fakes["users"].split()
@@ -98,7 +98,7 @@ def test_table_without_writes_for_a_day_is_quiet(documents: Documents) -> None:
     assert activity.look(TABLES) != before
 
 
-def test_where_nothing_was_begun_with_nothing_is_known() -> None:
+def test_capture_that_was_never_begun_knows_nothing() -> None:
     look = activity_of(Documents()).look(TABLES)
     assert (look.tables, look.blind) == ({}, pins.text())
 

@@ -40,7 +40,7 @@ def test_an_install_switches_streams_on_and_begins_with_them() -> None:
     assert (installation.job, installation.marked_by) == ("shop", "triggers")
 
 
-def test_what_is_written_from_the_install_on_is_followed() -> None:
+def test_changes_from_the_install_on_are_followed() -> None:
     documents = Documents()
     documents.write("users", 1, name="Ann")
     documents.fakes["users"].switch_off()
@@ -110,7 +110,7 @@ def test_pause_of_25_hours_needs_an_install_and_22_hours_none() -> None:
     assert documents.live() == documents.expected()
 
 
-def test_a_checkpoint_that_the_stream_still_holds_is_no_loss() -> None:
+def test_checkpoint_that_the_stream_still_has_is_not_a_loss() -> None:
     """The rule of a reader: it goes on where the service knows the record of its checkpoint, however long ago it asked."""
     documents = Documents()
     documents.install()

@@ -24,7 +24,7 @@ def begun(**options: Any) -> Documents:
     return documents
 
 
-def test_what_is_written_becomes_items_and_what_goes_goes() -> None:
+def test_written_rows_become_items_and_deleted_ones_disappear() -> None:
     documents = begun()
     documents.write("users", 1, name="Ann", email="a@x")
     documents.write("orders", 7, user_id=1, expires_at=FAR)
@@ -51,7 +51,7 @@ def test_a_parent_that_is_renamed_is_followed_by_its_children() -> None:
     assert {item["name"] for item in documents.live().values()} == {"Eve"}
 
 
-def test_a_record_of_what_no_item_is_made_of_is_no_mark() -> None:
+def test_record_without_any_item_leaves_no_mark() -> None:
     documents = begun()
     documents.write("users", 1, name="Ann")
     documents.fakes["users"].put({"id": 1, "name": "Ann", "seen": 5})
@@ -215,7 +215,7 @@ def test_two_relays_share_the_shards_and_the_marks() -> None:
 # ── what is counted, and what is seen ──
 
 
-def test_records_that_nobody_has_copied_yet_count_as_waiting() -> None:
+def test_records_not_yet_copied_count_as_waiting() -> None:
     documents = begun()
     documents.write("users", 1, name="Ann")
     documents.pass_by(600)
@@ -246,7 +246,7 @@ def test_who_looks_at_marks_sees_those_that_only_the_stream_has() -> None:
     assert (mark.table, mark.before, mark.after) == ("users", None, {"id": 1, "email": None})
 
 
-def test_a_drain_waits_for_what_another_reader_has() -> None:
+def test_drain_waits_for_records_of_another_reader() -> None:
     documents = begun()
     dead, _ = documents.relay()
     dead.once()

@@ -237,7 +237,7 @@ def test_pages_by_any_key_hold_every_row_once(mysql_database: str, declared: str
         assert set(source.read_rows(plan, single)) == set(together(pages))
 
 
-def test_children_find_a_parent_whose_key_is_written_otherwise(mysql_database: str) -> None:
+def test_children_find_a_parent_with_a_differently_spelled_key(mysql_database: str) -> None:
     script = """
         CREATE TABLE parent (k varchar(9) COLLATE utf8mb4_general_ci PRIMARY KEY, name text);
         CREATE TABLE child (id int PRIMARY KEY, k varchar(9) COLLATE utf8mb4_general_ci REFERENCES parent (k));
