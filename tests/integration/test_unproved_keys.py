@@ -280,3 +280,15 @@ def test_keys_that_the_source_takes_for_one(mariadb: Place) -> None:
         "INSERT INTO t VALUES (1, 'a'), (2, 'A')",
     )
     ends_with_findings(mariadb.job(entity("v")), 1)
+
+
+@pytest.mark.mysql
+def test_filters_that_a_collation_needs_say_what_they_equal(mariadb: Place) -> None:
+    mariadb.run("CREATE TABLE t (code varchar(8) COLLATE utf8mb4_general_ci PRIMARY KEY, k varchar(8))")
+    written = "  t: {{items: {{T: {{key: ['T#{{{}|lower|trim}}', T]}}}}}}\n"
+    proved, unproved = (
+        [one for one in mariadb.warnings(written.format(name)) if "proves that this key" in one]
+        for name in ("code", "k")
+    )
+    assert ["lower and trim of code" in one for one in proved] == [True]
+    assert ["lower and trim" in one for one in unproved] == [False]

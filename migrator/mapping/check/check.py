@@ -12,6 +12,7 @@ from msgspec import Struct
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
 from migrator.mapping.check.patterns import asked_faults, attribute_names, pattern_faults
 from migrator.mapping.check.values import (
+    equalled,
     key_doubt,
     meeting_items,
     refused,
@@ -491,8 +492,12 @@ def _unproved_warnings(
             at = _key_at(name.partition("@")[0], type_)
             is_faulty = any(f"{where}.".startswith(f"{where_of(at)}.") for where in faulty)
             if (name, type_) not in named and not is_faulty:
-                what = "no constraint proves that this key is unique; backfill claims each key and detects a second row"
-                yield parsed.document.fault(at, what, warning=True)
+                what = "no constraint proves that this key is unique"
+                why = next(
+                    (why for plan in plans if plan.entity.name == name for why in equalled(plan, type_)), ""
+                )
+                claims = "backfill claims each key and detects a second row"
+                yield parsed.document.fault(at, f"{what}{why}; {claims}", warning=True)
 
 
 def _key_at(entity: str, type_: str) -> Path:

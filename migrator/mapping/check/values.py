@@ -420,6 +420,19 @@ def _drops_only_padding(spec: FilterSpec, ref: Ref, plan: EntityPlan) -> bool:
     return spec.mends in column.alike and column.kind.length == 1
 
 
+def equalled(plan: EntityPlan, item_type: str) -> Iterator[str]:
+    """Filters that a collation needs, and that alone leave the item's key unproved, each with its column."""
+    item = next(item for item in plan.entity.items if item.type == item_type)
+    refs = [ref for template in item.key for ref in template.refs]
+    is_whole = _holds_unique_key(plan, {path for ref in refs for path in ref.paths})
+    for ref in refs if is_whole else ():
+        column = column_of(ref.paths[0], plan)
+        names = [used.name for used in ref.filters if column and FILTERS[used.name].mends in column.alike]
+        if names:
+            more = "make texts equal that its collation distinguishes (leading spaces, rare letters)"
+            yield f": {' and '.join(names)} of {ref.paths[0]} can {more}"
+
+
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
     """Whether `kept` (paths that can be read from the key) contain a key of the root table.
 
