@@ -83,7 +83,7 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
                 frozenset(options["unwritten"]),
                 options["drop_attributes"],
             )
-            moved, code = [_told(phase, back_from_complete(session, stage, phase, back))], CLEAN
+            moved, code = [_moved_pattern(phase, back_from_complete(session, stage, phase, back))], CLEAN
         elif options["unwritten"] or options["drop_attributes"]:
             raise click.UsageError("--unwritten and --drop-attributes go with a pattern that is complete")
         else:
@@ -122,10 +122,10 @@ def _phases_moved_back(after: State | None) -> set[str]:
 def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
     if phase.fault:
         cli.say(f"warning: {phase.fault}")
-    return _told(phase, stage.roll_back(phase, after, reason))
+    return _moved_pattern(phase, stage.roll_back(phase, after, reason))
 
 
-def _told(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
+def _moved_pattern(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
     data = {"pattern": phase.pattern, "from": str(phase.state), "to": str(moved.state)}
     return MovedPattern(data | {"moved": moved.version != phase.version}, moved)
 

@@ -307,7 +307,7 @@ class _Exchanges:
         self._waiting: dict[int, _Lane] = {}
         """By number, in the order of sending."""
         self._failed: list[Exception] = []
-        self._goes_on = True
+        self._continues = True
         self._selector = selectors.DefaultSelector()
 
     def run(self, count: int) -> None:
@@ -333,14 +333,14 @@ class _Exchanges:
             raise self._failed[0]
 
     def _lane(self) -> _Lane | None:
-        if not self._goes_on or len(self._waiting) >= AT_ONCE:
+        if not self._continues or len(self._waiting) >= AT_ONCE:
             return None
         if self._free:
             return self._free.pop()
         try:
             return self._opened()
         except BotoCoreError:
-            self._goes_on = False
+            self._continues = False
             return None
 
     def _begin(self, number: int, lane: _Lane) -> None:
@@ -399,13 +399,13 @@ class _Exchanges:
 
     def _tell(self, number: int, answer: Received | BotoCoreError) -> None:
         try:
-            self._goes_on &= self._answered(number, answer)
+            self._continues &= self._answered(number, answer)
         except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         self._failed.append(error)
-        self._goes_on = False
+        self._continues = False
 
     # ── ends ──
 

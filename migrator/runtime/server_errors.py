@@ -119,13 +119,13 @@ def own_reason(error: BaseException) -> str:
         return f" (server: {words})" if words else ""
     if number := mysql_number(cause):
         words = str(cause.args[1]) if number in _LOGIN_MYSQL and len(cause.args) > 1 else ""
-        return _told(words) if _REFUSED_BY_MYSQL.match(words) else ""
+        return _server_words(words) if _REFUSED_BY_MYSQL.match(words) else ""
     is_start = type(cause).__name__ in _BY_NETWORK and not getattr(cause, "sqlstate", None)
     match = _REFUSED_AT_START.search(str(cause)) if is_start else None
-    return _told(match["words"]) if match else ""
+    return _server_words(match["words"]) if match else ""
 
 
-def _told(words: str) -> str:
+def _server_words(words: str) -> str:
     return f" (server: {_NAMED.sub('…', words)})"
 
 

@@ -225,7 +225,7 @@ class Ticker:
     from ending.
 
     An error is passed to `failed`, and the next call follows; an error of `failed` ends the thread. A ticker
-    runs once; `anew` returns the next one, also for a forked child, whose parent keeps the thread.
+    runs once; `again` returns the next one, also for a forked child, whose parent keeps the thread.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Ticker:
         self.failed = failed
         self.interval_s = interval_s
         self._done = Event()
-        self._thread = Thread(target=self._go_on, name=name, daemon=True)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
 
     @property
     def is_alive(self) -> bool:
@@ -268,10 +268,10 @@ class Ticker:
         if self._thread.ident is not None and self._thread is not current_thread():
             self._thread.join(patience_s)
 
-    def anew(self) -> Ticker:
+    def again(self) -> Ticker:
         return Ticker(self.name, self.work, self.failed, self.interval_s)
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while not self._done.wait(self.interval_s()):
             try:
                 self.work()

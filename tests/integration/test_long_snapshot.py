@@ -166,5 +166,5 @@ def test_takes_from_the_first_mark_are_rare_and_always_recur() -> None:
     assert begin.next() == 8000
     clock.now_s = 16.3
     assert begin.next() == 0
-    begin.anew()
+    begin.restart()
     assert begin.next() == 0, "one that failed is done again at once"

@@ -19,7 +19,7 @@ from migrator.runtime.values import replace
 from migrator.stages.backfill.write import ConditionalPath, only_changed
 from migrator.stages.live import relay
 from migrator.stages.live.refresh import Refresh, drawn
-from migrator.stages.live.service import begin_beside
+from migrator.stages.live.service import begin_when_alone
 from migrator.stages.live.writers import WriterLease, outlive
 from tests.fakes.journal import FakeRevisions, RevisionBook
 from tests.simulation.actors import OWNERS, Cast, populate
@@ -273,7 +273,7 @@ class Going(Cast):
     def service(self, *, strict: bool) -> None:
         """A strict one waits for others as the product's does; by an older mapping it leaves marks alone."""
         if strict:
-            begin_beside(self.world.writers, self.world.revisions, LIFETIMES, self.wait)
+            begin_when_alone(self.world.writers, self.world.revisions, LIFETIMES, self.wait)
         for _ in range(3):
             self.transaction(strict=strict)
 

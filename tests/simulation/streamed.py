@@ -113,7 +113,7 @@ class Stream:
         return next(shard for shard in self.shards if shard.id == name)
 
 
-class Told(dict[ItemKey, Item]):
+class RowPart(dict[ItemKey, Item]):
     """Items, each of whose changes is told to a stream."""
 
     def __init__(self, tell: Callable[[ItemKey, Item | None, Item | None], None]) -> None:
@@ -141,7 +141,7 @@ class StreamedTable(Table):
 
     def __post_init__(self) -> None:
         self.stream = Stream(self.schedule, self.design)
-        self.items = Told(self.stream.tell)
+        self.items = RowPart(self.stream.tell)
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """Consistently: as they are at one moment."""

@@ -228,7 +228,7 @@ def unmapped_lines(capacity: Capacity) -> Iterator[str]:
 # ── Two designs side by side ──
 
 
-class Beside(Struct, frozen=True):
+class ComparedFigure(Struct, frozen=True):
     """One figure of both designs. `less`: the design that has less of it, '' for neither."""
 
     label: str
@@ -237,14 +237,14 @@ class Beside(Struct, frozen=True):
     less: str
 
 
-def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
-    yield _beside("items", first.items, second.items)
-    yield _beside("indexes", len(first.indexes), len(second.indexes))
-    yield _beside("triggers", first.triggers, second.triggers)
-    yield _beside("write units to fill it", first.write_units, second.write_units)
+def compared(first: Capacity, second: Capacity) -> Iterator[ComparedFigure]:
+    yield _compared_figure("items", first.items, second.items)
+    yield _compared_figure("indexes", len(first.indexes), len(second.indexes))
+    yield _compared_figure("triggers", first.triggers, second.triggers)
+    yield _compared_figure("write units to fill it", first.write_units, second.write_units)
     yield _sized("bytes stored", first.stored_bytes, second.stored_bytes)
     yield _sized("largest item collection", _largest(first), _largest(second))
-    yield _beside("what does not fit", len(first.misfits), len(second.misfits))
+    yield _compared_figure("what does not fit", len(first.misfits), len(second.misfits))
     yield _priced("reads a month, on demand", first.bills.reads, second.bills.reads)
     yield _priced("writes a month, on demand", first.bills.writes, second.bills.writes)
     yield _priced("storage a month", first.bills.storage, second.bills.storage)
@@ -253,31 +253,31 @@ def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
         if reads.pattern in others:
             yield _units(reads, others.pop(reads.pattern))
         else:
-            yield Beside(_asked(reads), _call_units(reads), "pattern not found", "")
+            yield ComparedFigure(_asked(reads), _call_units(reads), "pattern not found", "")
     for reads in others.values():
-        yield Beside(_asked(reads), "pattern not found", _call_units(reads), "")
+        yield ComparedFigure(_asked(reads), "pattern not found", _call_units(reads), "")
 
 
 def _largest(capacity: Capacity) -> int:
     return max((place.sizes.most for place in capacity.places), default=0)
 
 
-def _beside(label: str, first: int, second: int) -> Beside:
-    return Beside(label, f"{first:,}", f"{second:,}", _less(first, second))
+def _compared_figure(label: str, first: int, second: int) -> ComparedFigure:
+    return ComparedFigure(label, f"{first:,}", f"{second:,}", _less(first, second))
 
 
-def _sized(label: str, first: int, second: int) -> Beside:
-    return Beside(label, page.size_text(first), page.size_text(second), _less(first, second))
+def _sized(label: str, first: int, second: int) -> ComparedFigure:
+    return ComparedFigure(label, page.size_text(first), page.size_text(second), _less(first, second))
 
 
-def _priced(label: str, first: Decimal | None, second: Decimal | None) -> Beside:
+def _priced(label: str, first: Decimal | None, second: Decimal | None) -> ComparedFigure:
     less = "" if first is None or second is None else _less(first, second)
-    return Beside(label, page.money(first), page.money(second), less)
+    return ComparedFigure(label, page.money(first), page.money(second), less)
 
 
-def _units(first: PatternReads, second: PatternReads) -> Beside:
+def _units(first: PatternReads, second: PatternReads) -> ComparedFigure:
     less = _less(first.units, second.units) if first.calls and second.calls else ""
-    return Beside(_asked(first), _call_units(first), _call_units(second), less)
+    return ComparedFigure(_asked(first), _call_units(first), _call_units(second), less)
 
 
 def _asked(reads: PatternReads) -> str:

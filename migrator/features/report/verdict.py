@@ -269,10 +269,10 @@ def _mending(standings: Standings) -> tuple[str, str]:
         return "migrator backfill JOB --restart", "write every row once more"
     if any(_not_verified(standings)):
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
-    return _anew(standings, standings.differing[0])
+    return _restarted(standings, standings.differing[0])
 
 
-def _anew(standings: Standings, name: str) -> tuple[str, str]:
+def _restarted(standings: Standings, name: str) -> tuple[str, str]:
     """(command, purpose) to restart a pattern's counts: its differences count against it until its next move."""
     pattern = next((pattern for pattern in standings.patterns if pattern.name == name), None)
     phase = "complete" if pattern is None else pattern.phase
@@ -468,7 +468,7 @@ def _clean(standings: Standings) -> Verdict:
         command, purpose = "migrator decommission check JOB", "see what still depends on SQL"
     elif left[0].mended:
         # Cutover judges by all comparisons since the last move, including those of faults fixed since.
-        command, purpose = _anew(standings, left[0].name)
+        command, purpose = _restarted(standings, left[0].name)
     else:
         command, purpose = _next_move(standings, left[0])
     return Verdict("clean", "Both sides are equal", reasons, standings.command(command), purpose)

@@ -287,7 +287,7 @@ def faults_of(probes: Sequence[ExecutorReport], own_version: str) -> list[str]:
     return list(faults)
 
 
-def wait_for_goodbyes(at_work: Callable[[], int]) -> None:
+def wait_until_deregistered(at_work: Callable[[], int]) -> None:
     """Return when executors have deregistered: a starting relay waits for those that were killed."""
     ends_at = time.monotonic() + _GOODBYE_S
     with suppress(MigratorError):
@@ -419,9 +419,9 @@ class Spark:
 
         return opened
 
-    def say_goodbye(self) -> None:
+    def deregister(self) -> None:
         for run in self._runs:
-            wait_for_goodbyes(partial(self.session.processes.at_work, scope_of_run(run)))
+            wait_until_deregistered(partial(self.session.processes.at_work, scope_of_run(run)))
 
 
 def open_spark(
@@ -434,5 +434,5 @@ def open_spark(
     spark = Spark(
         cluster, text, connections_of_slot(job, cluster.slots, is_bounded=cluster.is_bounded), session
     )
-    stack.callback(spark.say_goodbye)
+    stack.callback(spark.deregister)
     return spark

@@ -866,7 +866,7 @@ def _no_contents(_: str) -> bytes:
 
 
 @dataclass
-class Told:
+class RowPart:
     """A row's part in one item.
 
     `types`: of the items read.
@@ -891,14 +891,14 @@ def rows_for(
     objects in S3.
     Raises: RowError for an item that no row makes, and if two items contradict each other about one row.
     """
-    told: dict[str, dict[tuple[Any, ...], list[Told]]] = {}
+    told: dict[str, dict[tuple[Any, ...], list[RowPart]]] = {}
     for item in items:
-        for (table, key), one in told_by(inverse, item, contents).items():
+        for (table, key), one in row_parts_of(inverse, item, contents).items():
             told.setdefault(table, {}).setdefault(key, []).append(one)
     return {table: [row_of(inverse, table, of) for of in rows.values()] for table, rows in told.items()}
 
 
-def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
+def row_of(inverse: Inverse, table: str, told: Iterable[RowPart]) -> Row:
     """Raises: RowError if items contradict each other, or one that every row has is missing."""
     row: Row = {}
     types: list[str] = []
@@ -917,9 +917,9 @@ def row_of(inverse: Inverse, table: str, told: Iterable[Told]) -> Row:
     return {column: row.get(column, sparse.get(column)) for column in inverse.recovered[table]}
 
 
-def told_by(inverse: Inverse, item: Item, contents: Contents = _no_contents) -> dict[RowKey, Told]:
+def row_parts_of(inverse: Inverse, item: Item, contents: Contents = _no_contents) -> dict[RowKey, RowPart]:
     """The item's part of each row. Raises: RowError for an item that no row makes."""
-    told: dict[RowKey, Told] = {}
+    told: dict[RowKey, RowPart] = {}
     if inverse.table.is_hidden(item):
         return told
     type_ = inverse.table.type_of(item)
@@ -960,7 +960,7 @@ def _children(child: ChildList, item: Item, root: Row, contents: Contents) -> It
 
 def _tell(
     inverse: Inverse,
-    told: dict[RowKey, Told],
+    told: dict[RowKey, RowPart],
     table: TableFacts,
     key: Sequence[str],
     row: Row,
@@ -969,7 +969,7 @@ def _tell(
     whole: bool,
 ) -> None:
     try:
-        one = told.setdefault((table.name, tuple(row[name] for name in key)), Told(types=(type_,)))
+        one = told.setdefault((table.name, tuple(row[name] for name in key)), RowPart(types=(type_,)))
     except TypeError:
         raise ValueError("its row's key is not a single value") from None
     recovered = inverse.recovered[table.name]

@@ -115,7 +115,7 @@ class EventHooks:
             ("do_execute_no_params", self._execute_for_keys),
             ("savepoint", self.works.saves),
             ("rollback_savepoint", self.works.goes_back),
-            ("release_savepoint", self.works.goes_on),
+            ("release_savepoint", self.works.released),
             ("commit", self.works.commits),
             ("rollback", self.works.ended),
             ("prepare_twophase", self.works.prepares),

@@ -435,7 +435,7 @@ class TransactionStates:
         if work is not None and work.failed_in is not None and work.failed_in > self._left(connection):
             work.failed_in = None
 
-    def goes_on(self, connection: Connection, *_: object) -> None:
+    def released(self, connection: Connection, *_: object) -> None:
         """Count failures after a released savepoint for the enclosing level."""
         left, work = self._left(connection), self._works.get(connection)
         if work is not None and work.failed_in is not None:

@@ -129,7 +129,7 @@ class Begin:
         with self._lock:
             self._last = min([self._last, *ids])
 
-    def anew(self) -> None:
+    def restart(self) -> None:
         with self._lock:
             self._next_s = None
 
@@ -152,13 +152,13 @@ class SqlMarks:
         try:
             taken_marks, took_s = self._take(begin, count, lease_s)
         except BaseException:
-            self._begin.anew()
+            self._begin.restart()
             raise
         self._begin.took(begin, took_s, [mark.id for mark in taken_marks])
         return taken_marks
 
     def from_the_first(self) -> None:
-        self._begin.anew()
+        self._begin.restart()
 
     def _take(self, begin: int, count: int, lease_s: float) -> tuple[list[Mark], float]:
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:

@@ -171,8 +171,8 @@ class Finder:
             raise MissingNameError(f"{what}; write it among source: dynamodb: tables:")
         return self.real[table.name]
 
-    def described(self, table: TableFacts, *, anew: bool = False) -> DescribedTable:
-        if anew or table.name not in self._described:
+    def described(self, table: TableFacts, *, again: bool = False) -> DescribedTable:
+        if again or table.name not in self._described:
             self._described[table.name] = self.reader.describe(self.real_name(table))
         return self._described[table.name]
 

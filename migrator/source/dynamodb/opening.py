@@ -88,9 +88,9 @@ class CapturedStream(Struct, frozen=True):
             for shard in known.shards
             if not shard.is_finished and known.now - shard.passed_at >= FRESH_S
         ]
-        return not all(self._goes_on(begun, shard) for shard in old)
+        return not all(self._continues(begun, shard) for shard in old)
 
-    def _goes_on(self, stream: str, shard: Checkpoint) -> bool:
+    def _continues(self, stream: str, shard: Checkpoint) -> bool:
         if not shard.sequence:
             return False
         try:
@@ -259,7 +259,7 @@ class StreamActivity(Struct, frozen=True):
         ahead = self._ahead(tables)
         gaps = [name for name, unread in ahead.items() if unread.has_gap]
         counts = {name: unread.last for name, unread in ahead.items()}
-        return ActivityCounts(counts, None, _COUNTED_BY, _not_told(gaps) if gaps else "")
+        return ActivityCounts(counts, None, _COUNTED_BY, _unread_gap(gaps) if gaps else "")
 
     def views(self) -> set[str]:
         return set()
@@ -271,7 +271,7 @@ class StreamActivity(Struct, frozen=True):
         """Pending marks, and records not copied yet: at most a thousand per shard."""
         ahead = self._ahead(tables)
         if gaps := [name for name, unread in ahead.items() if unread.has_gap]:
-            raise SourceError(_not_told(gaps))
+            raise SourceError(_unread_gap(gaps))
         unread = Counter({name: stream.unread for name, stream in ahead.items()})
         return +(Counter(self.marks()) + unread)
 
@@ -419,7 +419,7 @@ def _iterator(stream: CapturedStream, arn: str, shard: Checkpoint) -> str | None
     return None
 
 
-def _not_told(tables: Sequence[str]) -> str:
+def _unread_gap(tables: Sequence[str]) -> str:
     what = f"no relay has read the streams of {', '.join(tables)} for a day, and they keep only 24 hours"
     return f"{what}; the tables' ConsumedWriteCapacityUnits in CloudWatch show whether they were written"
 

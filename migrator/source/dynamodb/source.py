@@ -280,7 +280,7 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return self._declared
 
     def _key_faults(self, table: TableFacts) -> Iterator[str]:
-        described = self.finder.described(table, anew=True)
+        described = self.finder.described(table, again=True)
         columns = {column.name: key_type(column.declared) for column in table.columns}
         declared = {name: columns.get(name, "") for name in table.primary_key}
         if list(declared.items()) != list(described.key.items()):

@@ -243,7 +243,7 @@ def _written(text: str, dialect: str) -> Iterator[Statement]:
                 yield Statement(sql, 1.0 if rate is None else rate, name, per_s=rate, line=begun)
             rate, name, pieces, begun = None, "", [], 0
         elif match[0].startswith(("--", "/*", "#")):
-            rate, name = _told(match[0], rate, name, line + text.count("\n", done, match.start()))
+            rate, name = _rate_and_name(match[0], rate, name, line + text.count("\n", done, match.start()))
             pieces.append(" ")
         else:
             pieces.append(match[0])
@@ -251,7 +251,7 @@ def _written(text: str, dialect: str) -> Iterator[Statement]:
         done = match.end()
 
 
-def _told(comment: str, rate: float | None, name: str, line: int) -> tuple[float | None, str]:
+def _rate_and_name(comment: str, rate: float | None, name: str, line: int) -> tuple[float | None, str]:
     comment = comment.strip("-#/* \n")
     said, named = _RATE.search(comment), _NAME.match(comment)
     new = named["name"] if named is not None and named["name"] else ""

@@ -122,7 +122,7 @@ _SETTLED = ("stored", "newer", "unwritten")
 
 
 @dataclass
-class ConcurrentWriter:
+class WrittenPage:
     """Outcome of one page."""
 
     rows: int
@@ -139,7 +139,7 @@ class ConcurrentWriter:
     """Keys that the table did not take while it took others, with why."""
 
 
-def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> ConcurrentWriter:
+def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> WrittenPage:
     """Read a page with its own ticket, and insert missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
@@ -160,7 +160,7 @@ def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Onl
     sending = sorted_out(wanted, refresh.together)
     fresh = {item.source for item in sent} if only.is_new else ()
     outcomes = send(refresh.store, sending, refresh.check, fresh=fresh)
-    written = ConcurrentWriter(
+    written = WrittenPage(
         len(rows.rows),
         sent,
         len(page.expired),
@@ -173,7 +173,7 @@ def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Onl
 
 def follow(
     refresh: Refresh,
-    page: ConcurrentWriter,
+    page: WrittenPage,
     ticket: int,
     outcomes: Sequence[Outcome],
     again: Collection[Root],

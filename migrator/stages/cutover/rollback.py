@@ -272,7 +272,7 @@ class GoingBack(Struct, frozen=True):
         return owned
 
     def _refuse_different(self, compared: RowComparison) -> None:
-        next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_in_vain()
+        next_step = f"{_UNCHANGED}; {ROWS_OF_ITEMS}" if self.drain is None else _drained_without_effect()
         if not compared.is_clean:
             raise RefusedError(f"refused: rows and items differ; see `migrator reverse verify`. {next_step}")
         if compared.unkept and not self.drops:
@@ -295,14 +295,14 @@ def dropped_attributes(unkept: Unkept) -> list[str]:
     return [f"{type_}.{name}" for type_, name in sorted({*unkept.extra, *unkept.forms})]
 
 
-def _drained_in_vain() -> str:
+def _drained_without_effect() -> str:
     return f"{_UNCHANGED}. {REVERSE_ENDED}"
 
 
 def _refuse_undrained(status: ReverseStatus) -> None:
     if status.waiting:
         what = f"refused: {amount(len(status.waiting), 'row', 'wait')}; see `migrator reverse status`"
-        raise RefusedError(f"{what}. {_drained_in_vain()}")
+        raise RefusedError(f"{what}. {_drained_without_effect()}")
     if status.processes:
         what = "refused: a process of `migrator reverse` was started meanwhile; stop what restarts it"
         raise RefusedError(f"{what}, and run the command again. {_UNCHANGED}")

@@ -128,7 +128,7 @@ class Heartbeat:
         """Called before every write. Raises: the fault of the last look; StoppedError if the thread has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: its state is old, and others may have continued without it.
-            self.aside(self._look_anew)
+            self.aside(self._refresh_once)
         role.refuse()
         if self._running and not self._ticker.is_alive:
             what = "the heartbeat of this service has ended, so nothing checks that its changes are captured"
@@ -222,7 +222,7 @@ class Heartbeat:
                 self._look()
                 self._beat()
 
-    def _look_anew(self) -> None:
+    def _refresh_once(self) -> None:
         """Look once, for all callers. While the thread waits for an unreachable journal, callers wait only briefly."""
         if self.clock() - self._gave_up_at < self.beat_s:
             return

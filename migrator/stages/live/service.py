@@ -120,7 +120,7 @@ def marking_role(
     return ServiceRole("dual_write", look, mode, begun_with.id)
 
 
-def begin_beside(
+def begin_when_alone(
     writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
 ) -> None:
     """Return when the service may write: no fast run and no writer of another mapping is active.

@@ -154,10 +154,10 @@ class WriterHeartbeats(Forked):
         self.clock = clock
         self.unanswered = unanswered
         self._left: WriterLease | None = None
-        self._begin_anew()
+        self._reset()
         tell_of_forks(self)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._here: list[WriterLease] = []
         self._lock = Lock()
         self._ticker = Ticker(
@@ -172,7 +172,7 @@ class WriterHeartbeats(Forked):
         """Leases and their heartbeats stay with the parent; a child registers its own."""
         if in_child:
             began = self._ticker.runs
-            self._begin_anew()
+            self._reset()
             if began:
                 self._ticker.start()
 
@@ -195,7 +195,7 @@ class WriterHeartbeats(Forked):
         writer = self.writers.enter(kind)
         try:
             # Checked after taking a place: of two that enter at once, at least one sees the other.
-            refuse_beside(writer, self.writers.living(self.lifetimes.gone_s), self.lifetimes)
+            refuse_concurrent(writer, self.writers.living(self.lifetimes.gone_s), self.lifetimes)
             self.revisions.enter(writer)
         except MigratorError:
             self.writers.leave(writer)
@@ -231,7 +231,7 @@ class WriterHeartbeats(Forked):
                 writer_lease.beat()
 
 
-def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
+def refuse_concurrent(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
     """Raises if one command deletes items that another writes: SettingsError for the first, StoppedError for
     the second."""
     if entered.kind == "undo":

@@ -75,7 +75,7 @@ class ReadMetrics:
         self.lost = 0
         self._logged_at = float("-inf")
         self._running = self._held = False
-        self._begin_anew()
+        self._reset()
 
     # ── what happened ──
 
@@ -201,10 +201,10 @@ class ReadMetrics:
         if not in_child and self._held:
             self._flushing.release()
         elif in_child and self._running:
-            self._begin_anew()
+            self._reset()
             self._ticker.start()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._lost: Counter[str] = Counter()
         self._events: deque[ReadEvent] = deque()
         self.totals = ReadTotals()

@@ -319,9 +319,9 @@ class PhaseCache:
 
     def _new_thread(self) -> None:
         self._asking = Lock()
-        self._ticker = Ticker("phases", self._go_on, self._failed, lambda: self.every_s)
+        self._ticker = Ticker("phases", self._run, self._failed, lambda: self.every_s)
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         with self._asking:
             self.renew()
         if self._faults:

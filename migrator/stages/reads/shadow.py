@@ -326,7 +326,7 @@ class Shadow:
         self.clock = clock
         self.chance = chance
         self._running = False
-        self._begin_anew()
+        self._reset()
 
     def offer(self, pattern: str, answered: Callable[[], AnsweredCall]) -> None:
         """Queue a call of the other side, or count why not. Never raises or waits.
@@ -517,10 +517,10 @@ class Shadow:
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child and self._running:
-            self._begin_anew()
+            self._reset()
             self._pool.start()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         settings = self.settings
         self._budget = Budget(settings.per_s, FIRST_S, self.clock)
         self._breakers: dict[str, Breaker] = {}

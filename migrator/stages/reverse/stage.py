@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from migrator.mapping.check.values import SPELLED
-from migrator.mapping.inverse.rows import Inverse, Told, is_same, row_of, told_by
+from migrator.mapping.inverse.rows import Inverse, RowPart, is_same, row_of, row_parts_of
 from migrator.mapping.items.items import CompiledEntity, items_for
 from migrator.mapping.model.facts import EntityPlan, TableFacts
 from migrator.mapping.model.live import (
@@ -311,15 +311,15 @@ class Reverse:
 
     def _named(self, item: Item, key: ItemKey) -> set[RowId]:
         try:
-            return set(self.told(item))
+            return set(self.row_parts(item))
         except RowError:
             return {(ITEM_ALONE, item_key_text(key))}
 
-    def told(self, item: Item) -> dict[RowId, Told]:
+    def row_parts(self, item: Item) -> dict[RowId, RowPart]:
         """Parts of rows to write in one item. Raises: RowError for an item that no row makes."""
         return {
             (table, item_key_text(values)): one
-            for (table, values), one in told_by(self.inverse, item).items()
+            for (table, values), one in row_parts_of(self.inverse, item).items()
             if table in self.tables
         }
 
@@ -352,9 +352,9 @@ class Reverse:
         made = self._made(rows)
         keys = self._keys(rows, made)
         items = self.items.get(sorted({key for of in keys.values() for key in of}, key=item_key_text))
-        told = {key: self._told(item) for key, item in items.items() if self.is_ours(item)}
-        there: dict[RowId, list[Told]] = defaultdict(list)
-        for of_item in map(self._told, (item for of in made.values() for item in of)):
+        told = {key: self._row_parts_or_error(item) for key, item in items.items() if self.is_ours(item)}
+        there: dict[RowId, list[RowPart]] = defaultdict(list)
+        for of_item in map(self._row_parts_or_error, (item for of in made.values() for item in of)):
             for row, one in {} if isinstance(of_item, RowError) else of_item.items():
                 there[row].append(one)
         return {
@@ -362,9 +362,9 @@ class Reverse:
             for row in rows
         }
 
-    def _told(self, item: Item) -> dict[RowId, Told] | RowError:
+    def _row_parts_or_error(self, item: Item) -> dict[RowId, RowPart] | RowError:
         try:
-            return self.told(item)
+            return self.row_parts(item)
         except RowError as error:
             return error
 
@@ -394,9 +394,9 @@ class Reverse:
         return keys | alone
 
     def _state(
-        self, row: RowId, items: Sequence[Mapping[RowId, Told] | RowError], made: Sequence[Told]
+        self, row: RowId, items: Sequence[Mapping[RowId, RowPart] | RowError], made: Sequence[RowPart]
     ) -> RowState:
-        holding: list[Told] = []
+        holding: list[RowPart] = []
         for told in items:
             if isinstance(told, RowError):
                 return RowState(waits="misfit", why=str(told))
@@ -412,7 +412,7 @@ class Reverse:
             return RowState(waits="claims", why=str(error))
         return RowState(values, is_there=self._says(row[0], made, values))
 
-    def _says(self, table: str, made: Sequence[Told], values: Row) -> bool:
+    def _says(self, table: str, made: Sequence[RowPart], values: Row) -> bool:
         """Whether the row's own items agree. A part of a value that no item keeps, such as the bounds of an
         array, stays in a row that is not written."""
         try:

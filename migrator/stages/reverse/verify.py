@@ -9,7 +9,7 @@ from functools import cached_property
 from threading import Event
 from typing import Any
 
-from migrator.mapping.inverse.rows import Told, is_same
+from migrator.mapping.inverse.rows import RowPart, is_same
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.items.values import NoFormError, decoder
 from migrator.mapping.model.edges import Rows
@@ -129,15 +129,15 @@ class RowVerify:
         for page in self._doubts():
             _add(doubts, page if deletes else self._held(page))
             if len(doubts) >= _TOGETHER:
-                mended += self._mend(doubts, may_write)
+                mended += self._repair(doubts, may_write)
                 doubts = {}
-        return mended + self._mend(doubts, may_write)
+        return mended + self._repair(doubts, may_write)
 
     def _held(self, doubts: Doubts) -> Doubts:
         states = self.stage.known(doubts)
         return {row: keys for row, keys in doubts.items() if states[row].waits != "gone"}
 
-    def _mend(self, doubts: Doubts, check: Check) -> int:
+    def _repair(self, doubts: Doubts, check: Check) -> int:
         """Number of repaired rows. A row without its parent is refused, and pages have rows in any order."""
         names = parents_first([table.facts for table in self.stage.tables.values()])
         place = {name: number for number, name in enumerate(names)}
@@ -193,7 +193,7 @@ class RowVerify:
         for item in filter(self.stage.is_ours, items):
             key = self.stage.inverse.table.key_of(item)
             try:
-                for table, row in self.stage.told(item):
+                for table, row in self.stage.row_parts(item):
                     keys[table].add(row)
             except RowError:
                 doubts[(ITEM_ALONE, item_key_text(key))] = {key}
@@ -221,17 +221,17 @@ class RowVerify:
                 counts[table.type_of(item), one.attribute] += 1
 
     def _differing(self, key: ItemKey, made: Item | None, stored: Item | None) -> Doubts:
-        wanted, there = self._told(made), self._told(stored)
+        wanted, there = self._row_parts(made), self._row_parts(stored)
         if there is None:
             return {row: {key} for row in wanted or {}} | {(ITEM_ALONE, item_key_text(key)): {key}}
         rows = (wanted or {}).keys() | there.keys()
         return {row: {key} for row in rows if not _says_same((wanted or {}).get(row), there.get(row))}
 
-    def _told(self, item: Item | None) -> Mapping[RowId, Told] | None:
+    def _row_parts(self, item: Item | None) -> Mapping[RowId, RowPart] | None:
         if item is None or not self.stage.is_ours(item):
             return {}
         try:
-            return self.stage.told(item)
+            return self.stage.row_parts(item)
         except RowError:
             return None
 
@@ -276,7 +276,7 @@ def _add(doubts: Doubts, more: Doubts) -> None:
         doubts.setdefault(row, set()).update(keys)
 
 
-def _says_same(one: Told | None, other: Told | None) -> bool:
+def _says_same(one: RowPart | None, other: RowPart | None) -> bool:
     if one is None or other is None:
         return one is other
     return one.row.keys() == other.row.keys() and not _different_columns(one.row, other.row)

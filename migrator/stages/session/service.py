@@ -48,7 +48,7 @@ from migrator.stages.live.service import (
     LeftToTheRelay,
     Mode,
     Strict,
-    begin_beside,
+    begin_when_alone,
     refuse_marks_alone,
     refuse_new_revision,
     refuse_strict,
@@ -239,7 +239,7 @@ def _open_shared_leases(
         edges.live.tickets.highest()
         edges.guard()
         writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
-        begin_beside(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
+        begin_when_alone(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
         with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
             yield edges, shared_leases
 

@@ -175,7 +175,7 @@ def test_restarted_ticker_reads_its_interval_each_time() -> None:
     first.start()
     first.stop(PATIENCE_S)
     assert not called.is_set()
-    second = first.anew()
+    second = first.again()
     second.start()
     assert called.wait(PATIENCE_S)
     second.stop(PATIENCE_S)
@@ -191,7 +191,7 @@ def test_forked_child_has_no_thread_and_may_start_another() -> None:
         one.work = called.set
         code = 1
         try:
-            following = one.anew()
+            following = one.again()
             alone = one.runs and not one.is_alive
             following.start()
             code = 0 if alone and called.wait(PATIENCE_S) else 1

@@ -8,7 +8,7 @@ from tests.fakes.source import MemorySource
 from tests.support_source import facts_by_hand, plan_of, rows_of_the_schema
 
 
-class Told(Silent):
+class RowPart(Silent):
     def __init__(self) -> None:
         self.planned: list[int] = []
 
@@ -18,7 +18,7 @@ class Told(Silent):
 
 def test_each_page_is_reported_only_when_planned() -> None:
     facts = facts_by_hand()
-    source, journal, told = MemorySource(facts, rows_of_the_schema()), SqlJournal.in_memory(), Told()
+    source, journal, told = MemorySource(facts, rows_of_the_schema()), SqlJournal.in_memory(), RowPart()
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
     plan = plan_of(facts.tables["by_integer"])
     for _ in range(2):

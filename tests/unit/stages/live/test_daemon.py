@@ -39,7 +39,7 @@ class Away(FakeWriters):
 
 
 @dataclass
-class Told:
+class RowPart:
     """daemon.Listener that stops the daemon when a mark was worked."""
 
     stop: Event = field(default_factory=Event)
@@ -57,7 +57,7 @@ class Told:
         return
 
 
-def daemon(shop: Shop, writers: FakeWriters, told: Told) -> Daemon:
+def daemon(shop: Shop, writers: FakeWriters, told: RowPart) -> Daemon:
     def relay(check: Callable[[], None]) -> Relay:
         return shop.relay
 
@@ -67,7 +67,7 @@ def daemon(shop: Shop, writers: FakeWriters, told: Told) -> Daemon:
 
 def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("migrator.stages.live.daemon.FAILED_S", 0.01)
-    shop, told = Shop(), Told()
+    shop, told = Shop(), RowPart()
     shop.change("users", 1, name="Ann")
     daemon(shop, Away(lambda: 0.0), told).run(once=False)
     assert (told.finished, told.failures) == (1, ["the journal does not answer"] * 2)
@@ -75,11 +75,11 @@ def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_one_that_runs_once_says_that_it_cannot() -> None:
     with pins.refused(StoppedError):
-        daemon(Shop(), Away(lambda: 0.0), Told()).run(once=True)
+        daemon(Shop(), Away(lambda: 0.0), RowPart()).run(once=True)
 
 
 def test_daemon_reports_the_worker_error_not_the_interruptions() -> None:
-    told = Told()
+    told = RowPart()
 
     def relay(check: Callable[[], None]) -> Relay:
         # The first worker is asked first how it ended.
@@ -95,7 +95,7 @@ def test_daemon_reports_the_worker_error_not_the_interruptions() -> None:
 
 
 def test_held_relay_takes_nothing_and_continues_when_released() -> None:
-    shop, told, looks = Shop(), Told(), []
+    shop, told, looks = Shop(), RowPart(), []
     shop.change("users", 1, name="Ann")
     held = daemon(shop, FakeWriters(lambda: 0.0), told)
 
