@@ -202,17 +202,17 @@ def _log_options() -> list[click.Parameter]:
             "-v/-q",
             "--verbose/--quiet",
             default=None,
-            help="Log what is done, not only warnings; or errors alone.",
+            help="Log progress (-v), or only errors (-q); default: warnings.",
         ),
         option(
             "--log-format",
             type=click.Choice(["json", "text"]),
-            help="Of log lines (default: text; of a --log-file json).",
+            help="Format of log lines (default: text; json with --log-file).",
         ),
         option(
             "--log-file",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Where log lines are added (default: standard error).",
+            help="Append log lines to this file (default: standard error).",
         ),
     ]
 

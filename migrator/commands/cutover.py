@@ -35,13 +35,13 @@ def move_options(command: Any) -> Any:
     for option in reversed(
         (
             cli.flag("--dry-run", "Show the evidence, move nothing."),
-            cli.option("--override REASON", "Move against the evidence; the audit keeps why."),
+            cli.option("--override REASON", "Move against the evidence; the reason is kept in the audit."),
             from_option,
-            cli.option("--reason", "For the audit.", default=""),
-            cli.option("--who", "For the audit (default: user@host).", default=own_name),
+            cli.option("--reason", "Reason to keep in the audit.", default=""),
+            cli.option("--who", "Name to keep in the audit (default: user@host).", default=own_name),
             cli.option(
                 "--evict ID",
-                "This instance, which timed out, is gone for sure; may be repeated.",
+                "Confirm that this timed-out instance no longer runs; may be repeated.",
                 "gone",
                 multiple=True,
             ),
@@ -104,7 +104,7 @@ def advance() -> cli.Work:
     "aimed",
     multiple=True,
 )
-@cli.option("--not-for NAME=VALUE", "Take one away that --for gave.", "no_more", multiple=True)
+@cli.option("--not-for NAME=VALUE", "Remove a parameter that --for added.", "no_more", multiple=True)
 @move_options
 def ramp() -> cli.Work:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. A smaller ramp needs no evidence.
@@ -120,10 +120,14 @@ def ramp() -> cli.Work:
 @cli.job_argument
 @click.argument("pattern", required=False, shell_complete=names.patterns)
 @cli.flag("--all", "Every pattern that the table answers, and with --to off those in shadow.", "every")
-@cli.option("--to", "Where to (default: shadow; from shadow: off).", type=click.Choice(["shadow", "off"]))
+@cli.option(
+    "--to",
+    "The phase to return to (default: shadow; from shadow: off).",
+    type=click.Choice(["shadow", "off"]),
+)
 @from_option
-@cli.option("--reason", "For the audit.", default="")
-@cli.option("--who", "For the audit (default: user@host).", "who_", default=own_name)
+@cli.option("--reason", "Reason to keep in the audit.", default="")
+@cli.option("--who", "Name to keep in the audit (default: user@host).", "who_", default=own_name)
 @cli.flag("--wait", "Wait until every running reader uses the new phase.")
 @cli.rows_settle_option
 @cli.option(

@@ -12,7 +12,7 @@ from migrator.commands.cutover import own_name
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --max-write-units 500")
 @cli.job_argument
 @cli.entity_option
-@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
+@cli.option("--workers", "Pages processed in parallel.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
     "Help the running backfill of this job, on this host or another, until it ends.",
@@ -22,13 +22,18 @@ from migrator.commands.cutover import own_name
 @cli.option("--limit", "Only the first rows of each entity.", type=click.IntRange(1))
 @cli.flag("--dry-run", "Read and build everything, write nothing.")
 @cli.flag("--explain", "With --dry-run: show the source's plans for a page.")
-@cli.flag("--restart", "Read and write everything once more after a finished run.")
-@cli.flag("--into-existing", "Write into a table that holds other items; none of them is replaced.")
-@cli.option("--max-write-units", "Write units a second, at most, of table or index.", type=click.IntRange(1))
-@cli.option("--max-cost USD", "Do not start where writing would cost more than this.", type=cli.MONEY)
+@cli.flag("--restart", "Read and write everything again after a finished run.")
+@cli.flag("--into-existing", "Write into a table that contains other items; these are never replaced.")
+@cli.option(
+    "--max-write-units",
+    "Maximum write units per second, for the table and each index.",
+    type=click.IntRange(1),
+)
+@cli.option("--max-cost USD", "Do not start if writing would cost more than this.", type=cli.MONEY)
 @cli.flag("--yes", "Skip the question about the cost (tuning.confirm_above).")
 @cli.flag(
-    "--force", "Also if every pattern is complete, or the answer of a pattern that DynamoDB answers changes."
+    "--force",
+    "Run even if every pattern is complete, or if the answers of a pattern that DynamoDB serves would change.",
 )
 @cli.metrics_option
 @cli.keys_option
@@ -46,17 +51,17 @@ def backfill() -> cli.Work:
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --sample 1%")
 @cli.job_argument
-@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
+@cli.option("--workers", "Pages processed in parallel.", type=click.IntRange(1, 64))
 @cli.flag(
     "--join",
     "Help the running verify of this job (begun with tuning.processes), on this host or another, until it ends.",
 )
 @cli.part_option
 @cli.spark_option
-@cli.option("--sample", "Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
-@cli.option("--seed", "Of the sample; the same seed looks at the same rows again.", type=click.IntRange(0))
+@cli.option("--sample", "Compare only some rows with their items: 1%, 0.5% or 1000 rows.")
+@cli.option("--seed", "Seed of the sample; the same seed selects the same rows.", type=click.IntRange(0))
 @cli.flag("--repair", "Queue every row that still differs for the relay.")
-@cli.flag("--force", "With --repair: also where every access pattern is complete.")
+@cli.flag("--force", "With --repair: even if every access pattern is complete.")
 @cli.flag("--dry-run", "With --repair: print how many rows it would queue, and queue none.")
 @cli.flag("--restart", "Compare everything again, even if a stopped verify could be resumed.")
 @cli.duration(
@@ -72,12 +77,12 @@ def backfill() -> cli.Work:
 @cli.keys_option
 @cli.json_option
 def verify() -> cli.Work:
-    """Compare every row with its items and every item with its row, and totals by plain SQL.
+    """Compare every row with its items and every item with its row, and totals with plain SQL.
 
     If changes are captured, differences are checked again later, because a change may have been pending.
     With --sample it compares only some rows with their items, without items that have no row and without totals.
-    One that was stopped within the last hour resumes without comparing the same pages again.
-    With --source rows are read as another user; changes are still read by the job's own.
+    A verify that was stopped within the last hour resumes without comparing the same pages again.
+    With --source rows are read as another user; changes are still read as the job's user.
 
     Exit code 0: clean; 1: differences (see `migrator status --findings`); 3 and 130: stopped; the same command resumes.
     """
@@ -171,7 +176,7 @@ def status() -> cli.Work:
 )
 @cli.option(
     "--max-write-units",
-    "Write units a second, at most, of table or index: of a backfill, and of all relays together.",
+    "Maximum write units per second, for the table and each index: for a backfill, and for all relays together.",
     type=click.IntRange(1),
 )
 @cli.flag("--off", "The limit of the job file or of each process's command line, again.")

@@ -250,20 +250,21 @@ def uninstall() -> cli.Work:
 
 @click.command(cls=cli.Leaf, example="jobs/shop.yaml --once")
 @cli.job_argument
-@cli.flag("--once", "Stop when no change is left; waits for those of other relays.")
+@cli.flag("--once", "Stop when no change is left, including the changes of other relays.")
 @cli.option(
-    "--workers", "Changes in progress at once.", type=click.IntRange(1, 64), default=2, show_default=True
+    "--workers", "Changes processed in parallel.", type=click.IntRange(1, 64), default=2, show_default=True
 )
 @cli.part_option
 @cli.flag("--dry-run", "Count the pending changes, write nothing.")
 @cli.flag("--discard-marks", "Delete the changes that cannot be applied; verify --repair finds their rows.")
 @cli.flag(
-    "--force", "Also if every pattern is complete, or the answer of a pattern that DynamoDB answers changes."
+    "--force",
+    "Run even if every pattern is complete, or if the answers of a pattern that DynamoDB serves would change.",
 )
 @cli.metrics_option
 @cli.json_option
 def relay() -> cli.Work:
-    """Make items of changed rows: take changes, read their rows, write the items, delete the changes from the queue.
+    """Keep items up to date: take changes, read their rows, write the items, delete the changes from the queue.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
     hosts with one journal. It starts and ends the others of tuning.relay_processes.

@@ -36,7 +36,7 @@ def import_items() -> cli.Work:
     "place",
     required=True,
 )
-@cli.option("--workers", "Pages under way at once.", type=click.IntRange(1, 64))
+@cli.option("--workers", "Pages processed in parallel.", type=click.IntRange(1, 64))
 @cli.flag("--restart", "Replace an existing export, or one that was stopped.")
 @cli.keys_option
 @cli.json_option

@@ -20,24 +20,30 @@ class _Url(click.types.StringParamType):
 @click.argument("source", type=_Url(), envvar="MIGRATOR_SOURCE_URL")
 @cli.option(
     "--statements auto|none|FILE",
-    "auto, the default: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments"
-    " (-- 300/min); FILE.csv or FILE.md: a team's own list of questions: name, question, SQL, rate, latency, who asks."
-    " Give a list alone, or with one of the others.",
+    "auto (default): statements that the server recorded; none: queries by keys only; FILE: SQL with rates in"
+    " comments (-- 300/min); FILE.csv or FILE.md: a list of questions with name, question, SQL, rate, latency, who asks."
+    " Pass a list alone, or with one of the others.",
     multiple=True,
 )
 @cli.option(
     "--out",
-    "The mapping to write, such as shop.yaml, with shop.job.yaml and shop.patterns.md; of a model the file (default:"
-    " print it).",
+    "The mapping to write, such as shop.yaml, with shop.job.yaml and shop.patterns.md; from a model only the mapping"
+    " (default: print it).",
     type=click.Path(path_type=Path, dir_okay=False),
 )
-@cli.option("--table", "The name of the table (default: the database's); of a model with several: which.")
 @cli.option(
-    "--max-indexes", "Global indexes at most.", type=click.IntRange(0, 20), default=5, show_default=True
+    "--table", "Name of the table (default: the database's name); with a model of several tables: which one."
+)
+@cli.option(
+    "--max-indexes",
+    "Maximum number of global secondary indexes.",
+    type=click.IntRange(0, 20),
+    default=5,
+    show_default=True,
 )
 @cli.option(
     "--rows-exact",
-    "Count tables of up to so many rows; larger ones are not read as a whole.",
+    "Count tables with up to this many rows; larger ones are not read completely.",
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
@@ -56,9 +62,9 @@ class _Url(click.types.StringParamType):
 )
 @cli.flag(
     "--strict",
-    "Serve no question that an index answers only as long as no row has NULL in a column that may have it.",
+    "Do not serve a query from an index that would miss rows with NULL in a nullable column.",
 )
-@cli.flag("--force", "Replace files that are there.")
+@cli.flag("--force", "Overwrite existing files.")
 @click.option(
     "--prove/--no-prove",
     default=True,
@@ -69,18 +75,17 @@ class _Url(click.types.StringParamType):
 def init() -> cli.Work:
     """Propose a mapping for the database SOURCE, from its schema and its statements.
 
-    It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
-    not, why, and what to do. Nothing is written to the database. With the extra `local`, the proposal is tried
-    on rows of the database.
+    The mapping passes `mapping check`. The worksheet lists every statement: the index and key that serve it, or why it
+    is not served and what to do instead. Nothing is written to the database. With the extra `local`, the proposal is
+    tried on rows of the database.
 
-    SOURCE may be a job (job.yaml) whose source is tables of DynamoDB. Then a mapping is written that declares what a sample
-    of their documents has, and lists what varies; the other options are for databases.
+    SOURCE may be a job (job.yaml) that reads old DynamoDB tables. The mapping then declares the attributes found in a
+    sample of their documents, and lists those that vary. The other options apply to databases only.
 
-    Or a model of NoSQL Workbench (model.json): then only the mapping's head is written, with table, keys, indexes and an
-    entity for each facet; fill in tables, columns and access patterns.
+    SOURCE may also be a NoSQL Workbench model (model.json). Then only the table, keys, indexes and an entity for each facet
+    are written; fill in tables, columns and access patterns.
 
-    Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are
-    written).
+    Exit code 0: every statement is served, and all answers are equal; 1: some are not (the files are written).
     """
     from migrator.features.init.work import init
 
@@ -89,10 +94,10 @@ def init() -> cli.Work:
 
 @click.command(cls=cli.Leaf, example="shop")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
-@cli.flag("--force", "Replace files that are there.")
+@cli.flag("--force", "Overwrite existing files.")
 @cli.json_option
 def examples() -> cli.Work:
-    """Copy the mappings, jobs and designs that this package brings along into FOLDER, or into examples."""
+    """Copy the example mappings, jobs and designs into FOLDER (default: examples)."""
     from migrator.features.init.examples import examples
 
     return examples

@@ -16,12 +16,12 @@ from migrator.cli import command_line as cli
 @cli.option("--out FILE", "Also write it as one HTML file.", "html", type=click.Path(path_type=Path))
 @cli.option(
     "--statements FILE",
-    "How often rows change: writing statements with rates (-- 12.5/s).",
+    "Writing statements with rates (-- 12.5/s): how often rows change.",
     type=click.Path(path_type=Path),
 )
 @cli.option(
     "--rows-exact",
-    "Read entities of up to so many rows completely, larger ones by a random sample.",
+    "Read entities with up to this many rows completely, larger ones by a random sample.",
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
@@ -33,11 +33,11 @@ from migrator.cli import command_line as cli
 @cli.keys_option
 @cli.json_option
 def plan() -> cli.Work:
-    """Estimate what a mapping's table would take, from the rows of its source. Nothing is created or written.
+    """Estimate size, load and cost of a mapping's table from the rows of its source. Nothing is created or written.
 
-    Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
-    what does not fit and what could be smaller, time and cost to fill the table. With OTHER, a job or mapping of the same
-    source, the figures of both.
+    It prints reads, pages and dollars of each access pattern, item collections and their largest keys, the items that
+    one change rewrites, what does not fit, possible savings, and time and cost to fill the table. OTHER, a job or mapping
+    of the same source, is compared with it.
 
     Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is unavailable.
     """

@@ -32,13 +32,13 @@ def recover() -> cli.Work:
     \b
     source-restored    the source was restored, or a fail-over lost changes
     journal-lost       the journal is lost, or was restored
-    renamed            the job's table or source has another name now
+    renamed            the job's table or source was renamed
     older-mapping      the job must return to the older mapping in its file
-    entity-taken-back  an entity left writes.direct; no service wrote it
+    entity-taken-back  an entity was removed from writes.direct, unwritten
     service-dead       an instance of a service ended without deregistering
 
-    Without WHAT it lists these words, on a terminal as a question. Stop relays and services first, except for service-dead.
-    A command that was stopped can be run again.
+    Without WHAT it lists these cases; on a terminal it asks which one. Stop relays and services first, except for
+    service-dead. A command that was stopped can be run again.
 
     Exit code 0: all steps are done; 1: a step was refused; 3 and 130: stopped.
     """

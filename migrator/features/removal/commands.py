@@ -31,7 +31,7 @@ def check() -> cli.Work:
 @cli.flag("--all-items", "The items that this job wrote, so that backfill can write them again.")
 @cli.flag("--row", "Traces of one deleted row (--entity, --key).")
 @cli.flag("--tombstones", "Tombstones that no late write needs any longer.")
-@cli.flag("--attributes", "Our attributes, at the end of a migration.")
+@cli.flag("--attributes", "migrator's own attributes, at the end of a migration.")
 @cli.entity_option
 @cli.option("--key", "With --row: its key: 42, --key a=1 --key b=2, or '[42]'.", "keys", multiple=True)
 @cli.flag("--yes", "Do not ask; for scripts.")
@@ -52,10 +52,10 @@ def clean() -> cli.Work:
     --row removes pending changes, findings, claims, remembered keys and tombstones of a row. First delete the row in SQL
     and let the relay process that change (`migrator relay JOB --once`). It reads the whole table.
 
-    --tombstones does what DynamoDB's TTL would do days later.
+    --tombstones deletes now the tombstones that DynamoDB's TTL would delete days later.
 
     --attributes takes _src, _tk and _rev out of the items, and tombstones and the control item out of the table, once every
-    pattern is complete and nothing of ours writes. Afterwards `verify` and `clean` no longer know the items.
+    pattern is complete and migrator no longer writes. Afterwards `verify` and `clean` do not recognise the items.
 
     Exit code 0: done; 1: you answered no, or a trace of the row must stay for a while (run the same command again); 2: it is
     too early, still needed, or it cannot ask without a terminal; 3 and 130: stopped; the same command resumes.
