@@ -218,7 +218,7 @@ def stop_on_signals(stop: Event | None = None) -> Iterator[Event]:
             tell(b"stopped at once; what was under way may be written or not, the same command resumes\n")
             os._exit(INTERRUPTED)
         stop.set()
-        tell(b"stopping when what is under way has ended; again to stop at once\n")
+        tell(b"stopping after the work in progress; press again to stop now\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -188,9 +188,7 @@ def print_moves(
         for pattern, names in late.items():
             cli.print_folded(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
     elif moved:
-        cli.print_folded(
-            "every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s"
-        )
+        cli.print_folded("every living reader uses it" if wait else f"readers use it within {seen_s:g} s")
     return DIFFERENT if late else CLEAN
 
 

@@ -51,7 +51,7 @@ def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], s
         return _of_mapping(read_mapping(file), url)
     job = load_job(file, os.environ)
     faults, verdict = _of_mapping(read_mapping(job.mapping), url, job.cutover.leave)
-    return faults, f"a job whose form is right; its mapping: {verdict}"
+    return faults, f"the job is valid; its mapping: {verdict}"
 
 
 def _of_mapping(
@@ -62,7 +62,7 @@ def _of_mapping(
 
         return check_on_declarations(parsed, leave)
     if url is None:
-        return check_form(parsed), "its form is right; give --source to check it against the schema"
+        return check_form(parsed), "its form is valid; give --source to check it against the schema"
     # Here: the form alone waits for no SQL and no AWS.
     from migrator.commands.mapping_source import check_on_source
 

@@ -182,7 +182,7 @@ def doctor(
         else:
             checkup.tell("item programs", "run by Python", PYTHON_ADVICE, "warning")
         if read is not None:
-            parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
+            parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is valid")
             if role not in _WITHOUT_SOURCE:
                 _source(checkup, stack, session, role)
             if parsed is not None and role not in _WITHOUT_TABLE:
@@ -207,7 +207,7 @@ def _source(checkup: health.Checkup, stack: ExitStack, outer: JobSession, role: 
     session = checkup.ask(
         "source and mapping",
         lambda: stack.enter_context(outer.another("doctor", live_patience=ONCE)),
-        "they fit each other",
+        "the mapping matches the source",
     )
     if session is None:
         return

@@ -165,7 +165,7 @@ def check_table(
         weight: CheckState = "warning" if set(state.differences) == set(state.extra) else "failed"
         checkup.tell("table", "; ".join(state.differences), f"migrator table check {job}", weight)
     else:
-        checkup.tell("table", f"{design.name} is {state.status} and as the mapping says")
+        checkup.tell("table", f"{design.name} is {state.status} and matches the mapping")
     return True
 
 
@@ -184,7 +184,7 @@ def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) ->
     apart_s = abs(time.time() - their_s)
     state: CheckState = "failed" if apart_s > REFUSED_S else "warning" if apart_s > APART_S else "ok"
     mend = "" if state == "ok" else "set this machine's clock, by NTP for instance"
-    checkup.tell(name, f"{apart_s:.0f} s from ours", mend, state)
+    checkup.tell(name, f"{apart_s:.0f} s from this machine's clock", mend, state)
 
 
 def check_permissions(
@@ -232,7 +232,7 @@ def check_capture(
     here = status.installation
     if here is None:
         mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
-        checkup.tell("capture", "not installed: right if nothing writes to the source", mend)
+        checkup.tell("capture", "not installed: not needed if nothing writes to the source", mend)
     elif wrong := [
         f"{table.table} {table.state}" for table in status.tables if table.state not in ROWS_CAPTURED
     ]:

@@ -278,8 +278,8 @@ _MB = 1024 * 1024
 _GB = 1024 * _MB
 _PLACE_LENGTH = 240
 _UNCAPTURED = (
-    "capture is not installed: right if nothing writes to the source. What changes from now on is not in the table that is"
-    " imported; where services write, run `migrator capture install` first, and export then"
+    "capture is not installed: not needed if nothing writes to the source. Later changes are not in the imported"
+    " table; if services write, run `migrator capture install` first, then export"
 )
 _log = get_logger("export")
 

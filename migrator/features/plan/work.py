@@ -675,7 +675,7 @@ def _triggers(session: JobSession) -> tuple[int, list[str]]:
 
 def _writes(session: JobSession, asked: PlanOptions) -> WriteRates:
     if asked.statements is None:
-        return WriteRates(why="no file of SQL with rates is given: --statements FILE")
+        return WriteRates(why="no write rates given: pass --statements FILE")
     return _workload(session).writes(asked.statements)
 
 

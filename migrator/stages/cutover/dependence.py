@@ -111,7 +111,7 @@ def _confirmed(dependence: Dependence) -> Iterator[Line]:
             late.append(f"{named([reader])} ({_shortened(behind)})")
     observed = f"not yet: {_shortened(late, '; ')}" if late else "all do"
     mend = "wait some seconds, or start them again with the job's mapping" if late else ""
-    requirement = "every living reader acts by the phases of now"
+    requirement = "every living reader uses the present phases"
     yield Line("confirmed", requirement, observed, verdict(not late), mend=mend)
 
 
