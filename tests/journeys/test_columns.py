@@ -44,7 +44,7 @@ clean shop.yaml --tombstones
 """
 
 VERDICTS = {
-    "plan shop.yaml": "fit: ",
+    "plan shop.yaml": "fits",
     "mapping diff mapping.yaml mapping.yaml": "the same",
     "capture status shop.yaml": "whole: ",
     "verify shop.yaml": "clean",

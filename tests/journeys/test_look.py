@@ -89,7 +89,9 @@ def test_ui_serves_both_pages_until_ctrl_c(shop: Project) -> None:
         assert "no script" not in fetched(url)
         before = items(shop)
         first = fetched(url)
-        assert re.findall(r'<bdi>(\w+)</bdi></th><td><span class="name">(\w+)', first) == [
+        assert re.findall(
+            r'<bdi>(\w+)</bdi></th><td data-label="Entity"><span class="name">(\w+)', first
+        ) == [
             ("Customer", "customer"),
             ("Invoice", "invoice"),
             ("InvoiceById", "invoice"),
