@@ -97,7 +97,7 @@ def init() -> cli.Work:
 @cli.flag("--force", "Overwrite existing files.")
 @cli.json_option
 def examples() -> cli.Work:
-    """Copy the example mappings, jobs and designs into FOLDER (default: examples)."""
+    """Copy the example mappings, jobs and designs into FOLDER, by default `examples`."""
     from migrator.features.init.examples import examples
 
     return examples
