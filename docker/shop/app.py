@@ -1,4 +1,4 @@
-"""The shop as a web service: it writes to SQL with marks, and reads each pattern from the side that answers it.
+"""The shop as a web service: it writes to SQL with marks, and reads each pattern from the side of its phase.
 
     SHOP_DATABASE_URL=sqlite:///.migrator/shop.db uvicorn --app-dir docker/shop app:app
 

@@ -226,7 +226,7 @@ def open_store(url: str, *, force: bool) -> Store:
 
 
 def build(store: Store, scale: int, fewer: int = 1) -> None:
-    """`fewer`: keep one of so many orders and sessions, otherwise unchanged."""
+    """`fewer`: keep one of N orders and sessions."""
     tables = {
         "users": users(scale),
         "categories": categories(),
@@ -251,10 +251,10 @@ def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Build the shop's database.")
     parser.add_argument("url", help="sqlite:///shop.db or postgresql://user@host/shop")
-    parser.add_argument("--scale", type=int, default=1, help="how many times 2,000 users and 8,000 orders")
-    parser.add_argument("--fewer", type=int, default=1, help="keep one of so many orders and sessions")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.add_argument("--if-absent", action="store_true", help="leave what is there, and call that well")
+    parser.add_argument("--scale", type=int, default=1, help="multiplies 2,000 users and 8,000 orders")
+    parser.add_argument("--fewer", type=int, default=1, help="keep one of N orders and sessions")
+    parser.add_argument("--force", action="store_true", help="replace an existing shop")
+    parser.add_argument("--if-absent", action="store_true", help="keep an existing shop and exit with 0")
     asked = parser.parse_args(arguments)
     if asked.scale < 1:
         parser.error("--scale starts at 1")

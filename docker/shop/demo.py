@@ -1,10 +1,11 @@
-"""The shop, from SQL to one table while it is open, in six chapters: fitted, filled, proved, compared, moved, taken back
-and mended. `make demo` runs it; it writes demo-report.html. A seventh, `make demo END=1`, completes every pattern and has
-the shop answer without migrator.
+"""Moves the open shop from SQL to one table in six chapters: check, fill, verify, compare, move, roll back and repair.
+
+`make demo` runs it; it writes demo-report.html. A seventh chapter (`make demo END=1`) completes every pattern, and the
+shop answers without migrator.
 
     python docker/shop/demo.py [--scale 10] [--end]
 
-Each line that begins with `$` can be typed as it stands; story.py has how it is told.
+Each line that begins with `$` can be typed as it stands; story.py runs the commands.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", type=int, default=1, help="how many times 2,000 users and 4,000 orders")
-    parser.add_argument("--end", action="store_true", help="complete every pattern, too: the seventh chapter")
-    parser.add_argument("--port", type=int, help="of the shop's web service (default: a free one)")
+    parser.add_argument("--scale", type=int, default=1, help="multiplies 2,000 users and 4,000 orders")
+    parser.add_argument("--end", action="store_true", help="also complete every pattern (chapter 7)")
+    parser.add_argument("--port", type=int, help="port of the shop's web service (default: a free one)")
     asked = parser.parse_args()
     demo = Demo(JOB, HOME, f"http://127.0.0.1:{asked.port or free_port()}")
     return demo.tell(lambda: demo.play(asked.scale, to_the_end=asked.end))

@@ -1,4 +1,4 @@
-"""Customers of the shop's web service: they look around, order, change their minds. Bounded, and ends by itself.
+"""Customers of the shop's web service: they read, order and change orders. Bounded; ends by itself.
 
 python docker/shop/load.py --seconds 20 --rate 40 http://127.0.0.1:8000
 """
@@ -114,13 +114,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("url", help="of the shop's service, on this machine")
-    parser.add_argument("--seconds", type=float, default=20, help="how long (at most 600)")
-    parser.add_argument("--rate", type=float, default=40, help="requests a second, at most (at most 500)")
-    parser.add_argument("--looking", type=int, default=20, help="percent of them for recent orders (0 to 90)")
-    parser.add_argument("--wait", type=float, default=10, help="seconds for an answer (at most 30)")
+    parser.add_argument("url", help="URL of the shop's service on this machine")
+    parser.add_argument("--seconds", type=float, default=20, help="duration (at most 600)")
+    parser.add_argument("--rate", type=float, default=40, help="requests per second (at most 500)")
+    parser.add_argument("--looking", type=int, default=20, help="percentage of requests for recent orders (0 to 90)")
+    parser.add_argument("--wait", type=float, default=10, help="timeout of a request in seconds (at most 30)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tables", action="store_true", help="of the shop on old tables (docker/tables)")
+    parser.add_argument("--tables", action="store_true", help="the service is the shop on old tables (docker/tables)")
     asked = parser.parse_args()
     if urlsplit(asked.url).hostname not in LOOPBACK:
         parser.error("load is for a service on this machine alone: http://127.0.0.1:8000")

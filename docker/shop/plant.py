@@ -1,10 +1,10 @@
-"""Writes items of the shop's table past the migrator: spoils some, so that the demo has something to find.
+"""Writes items of the shop's table behind migrator's back: corrupts some, so that the demo has something to find.
 
     python docker/shop/plant.py products http://127.0.0.1:4566     three kinds of corruption, one item each
     python docker/shop/plant.py orders http://127.0.0.1:4566       the newest order of every third customer loses its status
     python docker/shop/plant.py lines http://127.0.0.1:4566        no corruption: a service writes a line of an order itself
 
-It is for a table on this machine alone.
+Only for a table on this machine.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=list(KINDS))
-    parser.add_argument("endpoint", help="of a DynamoDB on this machine")
+    parser.add_argument("endpoint", help="URL of a DynamoDB on this machine")
     asked = parser.parse_args()
     if urlsplit(asked.endpoint).hostname not in LOOPBACK:
         parser.error("this spoils data: it is for a table on this machine alone")

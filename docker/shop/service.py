@@ -1,8 +1,8 @@
-"""The shop's service, as far as its database sees one: customers who sign up, order, change their minds and leave.
+"""The shop's service as its database sees it: customers who sign up, order, change orders and leave.
 
     python docker/shop/service.py --seconds 20 --rate 100 sqlite:///shop.db
 
-It ends by itself, and prints what it changed. It knows nothing of a migration: it only writes to SQL.
+It ends by itself and prints its changes. It only writes to SQL.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("url", help="of the shop's database, as SQLAlchemy writes it")
-    parser.add_argument("--seconds", type=float, default=20, help="how long (at most 600)")
-    parser.add_argument("--rate", type=float, default=50, help="changes a second, at most (at most 1000)")
+    parser.add_argument("url", help="SQLAlchemy URL of the shop's database")
+    parser.add_argument("--seconds", type=float, default=20, help="duration (at most 600)")
+    parser.add_argument("--rate", type=float, default=50, help="changes per second (at most 1000)")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     shop = Shop(engine_for(asked.url), asked.seed)

@@ -1,4 +1,4 @@
-"""How a demo is told: commands that can be typed as shown, background processes, and waiting.
+"""Runs a demo: commands that can be typed as shown, background processes, and waiting.
 
 Commands of migrator run in this process, which saves each a second's start. Customers, a service, a relay and
 a watch are separate processes.
@@ -29,7 +29,7 @@ from migrator.main import run
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COLUMNS = 80
 WAIT_S = 120
-"""How long anything is waited for: how soon it comes depends on the machine."""
+"""Longest wait for anything, in seconds."""
 
 
 class Failed(Exception):

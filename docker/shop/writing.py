@@ -1,4 +1,4 @@
-"""The shop's changes, through SQLAlchemy alone: the adapter leaves the marks."""
+"""The shop's changes, through SQLAlchemy alone: the adapter writes the marks."""
 
 from __future__ import annotations
 

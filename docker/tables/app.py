@@ -33,7 +33,7 @@ from forms import MovedOn, NewOrder, NewUser, Number, Text, wrong
 
 JOB = os.environ.get("SHOP_JOB", "jobs/demo-tables.yaml")
 PREFIX = os.environ.get("SHOP_PREFIX", "")
-"""Of the names of the old tables."""
+"""Prefix of the old tables' names."""
 USERS, ORDERS, LINES = (f"{PREFIX}{name}" for name in ("Users", "Orders", "OrderLines"))
 
 

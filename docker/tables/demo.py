@@ -1,9 +1,8 @@
-"""The shop's three old tables of DynamoDB, into one while it is open, in six chapters: fitted, filled, followed, compared,
-moved, proved. `python docker/tables/demo.py` runs it; it writes demo-tables-report.html.
+"""Moves the open shop from three old DynamoDB tables to one table in six chapters; it writes demo-tables-report.html.
 
     python docker/tables/demo.py
 
-Each line that begins with `$` can be typed as it stands; docker/shop/story.py has how it is told.
+Each line that begins with `$` can be typed as it stands; docker/shop/story.py runs the commands.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--port", type=int, help="of the shop's web service (default: a free one)")
+    parser.add_argument("--port", type=int, help="port of the shop's web service (default: a free one)")
     asked = parser.parse_args()
     demo = Demo(JOB, HOME, f"http://127.0.0.1:{asked.port or free_port()}")
     return demo.tell(demo.play)

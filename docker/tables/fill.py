@@ -1,8 +1,8 @@
-"""Builds the three old tables of the shop, and fills them with the customers and orders that the shop of SQL has.
+"""Builds the three old tables of the shop with the customers and orders of the SQL shop.
 
     python docker/tables/fill.py --fewer 4 http://127.0.0.1:4566
 
-The same words give the same documents everywhere. It is for a DynamoDB on this machine alone.
+The same arguments give the same documents everywhere. Only for a DynamoDB on this machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Document = dict[str, Any]
 
 
 def documents(fewer: int) -> Iterator[tuple[str, Document]]:
-    """Documents with their tables. `fewer`: keep one of so many orders."""
+    """Documents with their tables. `fewer`: keep one of N orders."""
     for number, email, name, phone, since in users(1):
         contact = {"phone": phone} if phone else {}
         yield (
@@ -92,9 +92,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("endpoint", help="of a DynamoDB on this machine")
-    parser.add_argument("--fewer", type=int, default=1, help="keep one of so many orders")
-    parser.add_argument("--prefix", default="", help="of the tables' names")
+    parser.add_argument("endpoint", help="URL of a DynamoDB on this machine")
+    parser.add_argument("--fewer", type=int, default=1, help="keep one of N orders")
+    parser.add_argument("--prefix", default="", help="prefix of the table names")
     asked = parser.parse_args()
     if urlsplit(asked.endpoint).hostname not in LOOPBACK:
         parser.error("this makes tables: it is for a DynamoDB on this machine alone")
