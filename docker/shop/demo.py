@@ -40,21 +40,21 @@ def main() -> int:
 class Demo(Story):
     def play(self, scale: int, *, to_the_end: bool) -> None:
         os.environ["MIGRATOR_SOURCE_URL"] = f"sqlite:///{HOME}/shop.db"
-        self.fitted(scale)
-        self.filled()
-        self.proved()
-        self.compared()
-        reasons = self.mended(self.moved())
+        self.check(scale)
+        self.fill()
+        self.verify()
+        self.compare()
+        reasons = self.repair(self.cut_over())
         if to_the_end:
-            self.asked_without_migrator()
-        self.closing("filled, proved, moved, taken back, mended", REPORT, reasons)
+            self.read_without_migrator()
+        self.closing("copied, verified, cut over, rolled back, repaired", REPORT, reasons)
 
     # ── The chapters ──
 
-    def fitted(self, scale: int) -> None:
+    def check(self, scale: int) -> None:
         chapter(
-            "1. The shop, and where it is to go",
-            "Look at: all of its tables fit the mapping, and nothing that a run needs is missing.",
+            "1. Check the mapping, create the table",
+            "Note: all tables fit the mapping, and doctor finds nothing missing.",
         )
         shop = ("--scale", str(scale), "--fewer", "2", os.environ["MIGRATOR_SOURCE_URL"])
         script("docker/shop/build.py", *shop)
@@ -65,10 +65,10 @@ class Demo(Story):
         say(f"migrator doctor {JOB} | tail -n 1")
         print(self.answer("doctor", JOB).splitlines()[-1])
 
-    def filled(self) -> None:
+    def fill(self) -> None:
         chapter(
-            "2. Filled while customers go on ordering",
-            "Look at: every change leaves a mark from here on, so that the backfill may take its time.",
+            "2. Copy every row while customers order",
+            "Note: from here on every change leaves a mark, so the backfill may take any time.",
         )
         self.migrator("capture", "install", JOB)
         self.served("docker/shop")
@@ -78,19 +78,19 @@ class Demo(Story):
         customers.wait(WAIT_S)
         print((HOME / "customers.txt").read_text(), end="")
 
-    def proved(self) -> None:
+    def verify(self) -> None:
         chapter(
-            "3. Proved: rows against items, items against rows",
-            "Look at: no row without its items, no item without its row, and one answer from both sides.",
+            "3. Verify: rows against items, items against rows",
+            "Note: no item is missing or left over, and both sides give the same answer.",
         )
         self.caught_up()
         self.migrator("verify", JOB)
         self.migrator("look", JOB, "--pattern", "recent_orders", "-p", "user_id=1", "-p", "limit=3")
 
-    def compared(self) -> None:
+    def compare(self) -> None:
         chapter(
-            "4. Compared: SQL answers, the table is asked beside it",
-            "Look at: three items are spoilt without migrator; the comparison finds them, and their rows mend them.",
+            "4. Compare answers: SQL answers, the table is read too",
+            "Note: a script corrupts three items; the comparison finds them, and verify repairs them.",
         )
         replay = ("shadow", "replay", JOB, "--pattern", "get_products_by_category", "--sample", "60")
         self.migrator("cutover", "advance", JOB, "recent_orders", "--wait")
@@ -100,10 +100,10 @@ class Demo(Story):
         self.caught_up()
         self.migrator(*replay, "--seed", "1")
 
-    def moved(self) -> subprocess.Popen[bytes]:
+    def cut_over(self) -> subprocess.Popen[bytes]:
         chapter(
-            "5. Moved: the table answers, on evidence",
-            "Look at: a move is made when every line of its evidence is ok; until then customers go on, and it waits.",
+            "5. Cut over: the table answers",
+            "Note: a move waits until every line of its evidence is ok, while customers order.",
         )
         customers = self.customers(900, 100)  # a p99 wants some 300 answers after each move
         self.again_until_yes("cutover", "ramp", JOB, "recent_orders", "50", "--wait")
@@ -112,11 +112,11 @@ class Demo(Story):
         self.migrator("cutover", "status", JOB)
         return customers
 
-    def mended(self, customers: subprocess.Popen[bytes]) -> list[str]:
+    def repair(self, customers: subprocess.Popen[bytes]) -> list[str]:
         """Reasons of the report's clean verdict."""
         chapter(
-            "6. Broken, taken back by itself, and mended",
-            "Look at: no person is needed for the pattern to go back to SQL, and in the end rows and items say the same.",
+            "6. Break the table: automatic rollback, then repair",
+            "Note: the watch moves the pattern back to SQL by itself; in the end both sides are equal.",
         )
         watch = self.migrator_beside("cutover watch")
         script("docker/shop/plant.py", "orders", self.endpoint())
@@ -128,17 +128,17 @@ class Demo(Story):
         self.migrator("verify", JOB, "--repair", "--settle", "1", says_no=True)
         self.caught_up()
         self.migrator("verify", JOB)
-        # What the shop compared before the repair stands against the pattern until it is counted anew.
+        # What the shop compared before the repair counts against the pattern until a new comparison begins.
         self.migrator("cutover", "rollback", JOB, "recent_orders", "--to", "off")
         self.migrator("cutover", "advance", JOB, "recent_orders")
         self.migrator("shadow", "replay", JOB, "--sample", "5", "--seed", "1", "--settle", "1")
         self.migrator("decommission", "check", JOB, says_no=True)
         return self.reported(REPORT)
 
-    def asked_without_migrator(self) -> None:
+    def read_without_migrator(self) -> None:
         chapter(
-            "7. Complete, and one import",
-            "Look at: the same answers before complete, after it, and on boto3 alone, where an order's items are in step.",
+            "7. Complete, then read without migrator",
+            "Note: the same answers before complete, after it, and with boto3 alone.",
         )
         stop(*self.background)
         modules = str(HOME / "modules")
@@ -146,9 +146,9 @@ class Demo(Story):
         paths = [modules, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "MIGRATOR_JOB": JOB}
         first = answered_by("app_table")
-        self.completed()
+        self.complete()
         same(first, answered_by("app_table"))
-        say(f"migrator clean {JOB} --tombstones", "what deleted rows left, once no request can be late")
+        say(f"migrator clean {JOB} --tombstones", "tombstones of deleted rows, once no late write can arrive")
         until("nothing depends on SQL", self.purged)
         self.migrator("decommission", "check", JOB)
         self.migrator("export", "--as", "boto3", JOB, "--out", modules)
@@ -160,7 +160,7 @@ class Demo(Story):
         }
         same(first, answered_by("app_table_after"))
 
-    def completed(self) -> None:
+    def complete(self) -> None:
         """Complete every pattern. A real shop waits for evidence, as in chapter 5."""
         patterns = self.asked_as_json("cutover", "status", JOB)["patterns"]
         words = ("--override", "the shop is closed", "--yes")
@@ -191,8 +191,8 @@ def answered_by(module: str) -> str:
 def same(first: str, now: str) -> None:
     """Check that the answers are the same as the first time."""
     if not now.startswith(first):
-        raise Failed("the service does not answer as it did before")
-    print("(every answer is as before)", flush=True)
+        raise Failed("the service's answers differ from the first ones")
+    print("(every answer is the same as before)", flush=True)
 
 
 if __name__ == "__main__":

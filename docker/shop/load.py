@@ -117,10 +117,14 @@ def main() -> int:
     parser.add_argument("url", help="URL of the shop's service on this machine")
     parser.add_argument("--seconds", type=float, default=20, help="duration (at most 600)")
     parser.add_argument("--rate", type=float, default=40, help="requests per second (at most 500)")
-    parser.add_argument("--looking", type=int, default=20, help="percentage of requests for recent orders (0 to 90)")
+    parser.add_argument(
+        "--looking", type=int, default=20, help="percentage that read recent orders (0 to 90)"
+    )
     parser.add_argument("--wait", type=float, default=10, help="timeout of a request in seconds (at most 30)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tables", action="store_true", help="the service is the shop on old tables (docker/tables)")
+    parser.add_argument(
+        "--tables", action="store_true", help="the service runs on old tables (docker/tables)"
+    )
     asked = parser.parse_args()
     if urlsplit(asked.url).hostname not in LOOPBACK:
         parser.error("load is for a service on this machine alone: http://127.0.0.1:8000")

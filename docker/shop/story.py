@@ -33,7 +33,7 @@ WAIT_S = 120
 
 
 class Failed(Exception):
-    """A command did not end as the story expects."""
+    """A command did not end as the demo expects."""
 
 
 class Story:
@@ -46,7 +46,7 @@ class Story:
         self.started = time.monotonic()
 
     def tell(self, chapters: Callable[[], None]) -> int:
-        """Tell the chapters and return the exit code. Stops all processes at the end; the table is kept."""
+        """Run the chapters and return the exit code. Stops all processes at the end; the table is kept."""
         os.chdir(REPOSITORY)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
@@ -54,7 +54,7 @@ class Story:
             chapters()
         except Failed as failed:
             print(
-                f"the demo stops: {failed}; what the commands logged: {REPOSITORY / self.log}",
+                f"the demo stops: {failed}; log of its commands: {REPOSITORY / self.log}",
                 file=sys.stderr,
             )
             return 1
@@ -104,7 +104,7 @@ class Story:
 
     def again_until_yes(self, *words: str) -> None:
         """Repeat a move until enough calls were compared; show the last answer."""
-        say(f"migrator {shlex.join(words)}", "again and again, until its evidence is there")
+        say(f"migrator {shlex.join(words)}", "repeated until its evidence suffices")
         last = (1, "")
 
         def is_moved() -> bool:
@@ -127,7 +127,7 @@ class Story:
         return next(word for word in self.answer("local").split() if word.startswith("http://"))
 
     def reported(self, page: str) -> list[str]:
-        """Reasons of the verdict of the report, which is written as a page. Raises: Failed if it is not clean."""
+        """Write the report as a page and return the reasons of its verdict. Raises: Failed if it is not clean."""
         file = self.home / "report.json"
         say(f"migrator report {self.job} --out {page} --json >{file}")
         *told, report = self.answer("report", self.job, "--out", page, "--json").splitlines()
@@ -136,7 +136,7 @@ class Story:
         return judged(json.loads(report))
 
     def closing(self, done: str, page: str, reasons: list[str]) -> None:
-        """The last lines of a story. `done`: work done meanwhile."""
+        """Print the last lines. `done`: what the demo did."""
         self.end()
         took_s = time.monotonic() - self.started
         chapter("The end: clean", f"The shop was never closed. In {took_s:.0f} s: {done}.")
@@ -146,7 +146,7 @@ class Story:
         for line in [*(f"- {reason}" for reason in reasons), worked]:
             print(textwrap.fill(line, _COLUMNS))
         print(f"the report: {REPOSITORY / page}")
-        print(f"what the commands logged: {REPOSITORY / self.log}")
+        print(f"log of its commands: {REPOSITORY / self.log}")
 
     # ── Processes in the background ──
 
@@ -192,8 +192,8 @@ class Story:
 # ── What is printed, and what is waited for ──
 
 
-def chapter(title: str, look_at: str) -> None:
-    print(f"\n── {title} ──\n{textwrap.fill(look_at, _COLUMNS)}", flush=True)
+def chapter(title: str, note: str) -> None:
+    print(f"\n── {title} ──\n{textwrap.fill(note, _COLUMNS)}", flush=True)
 
 
 def say(command: str, comment: str = "") -> None:
@@ -231,11 +231,11 @@ def judged(report: Mapping[str, Any]) -> list[str]:
 
 
 def until(what: str, is_so: Callable[[], bool], needed: subprocess.Popen[bytes] | None = None) -> None:
-    """`needed`: a process without which it never happens."""
+    """Wait. `needed`: the process that makes it so. Raises: Failed if it ends first, or after WAIT_S."""
     end = time.monotonic() + WAIT_S
     while not is_so():
         if needed is not None and needed.poll() is not None:
-            raise Failed(f"{what}: never, its process has ended with {needed.returncode}")
+            raise Failed(f"{what}: its process has ended with {needed.returncode}")
         if time.monotonic() > end:
             raise Failed(f"{what}: not within {WAIT_S} s")
         time.sleep(0.25)

@@ -40,19 +40,21 @@ def main() -> int:
 
 class Demo(Story):
     def play(self) -> None:
-        self.fitted()
-        self.filled()
-        self.followed()
-        self.compared()
-        reasons = self.proved(self.moved())
-        self.closing("filled, followed, compared, moved, taken back, moved again, proved", REPORT, reasons)
+        self.check()
+        self.fill()
+        self.follow()
+        self.compare()
+        reasons = self.verify(self.cut_over())
+        self.closing(
+            "copied, followed, compared, cut over, rolled back, cut over again, verified", REPORT, reasons
+        )
 
     # ── The chapters ──
 
-    def fitted(self) -> None:
+    def check(self) -> None:
         chapter(
-            "1. Three old tables, and where they are to go",
-            "Look at: what each question will take of the new table, before there is one.",
+            "1. Check the mapping of three old tables, create the new one",
+            "Note: plan shows what each query will read, before the table exists.",
         )
         embedded.ensure_running(embedded.folder("embedded"))
         script("docker/tables/fill.py", "--fewer", "4", self.endpoint())
@@ -61,10 +63,10 @@ class Demo(Story):
         print(*(line.rstrip() for line in self.answer("plan", JOB).splitlines()[:8]), sep="\n", flush=True)
         self.migrator("table", "create", JOB)
 
-    def filled(self) -> None:
+    def fill(self) -> None:
         chapter(
-            "2. Filled while customers go on ordering",
-            "Look at: the streams tell of every change from here on, so that the backfill may take its time.",
+            "2. Copy every item while customers order",
+            "Note: from here on the streams record every change, so the backfill may take any time.",
         )
         self.migrator("capture", "install", JOB)
         os.environ |= {
@@ -81,27 +83,27 @@ class Demo(Story):
         customers.wait(WAIT_S)
         print((HOME / "customers.txt").read_text(), end="")
 
-    def followed(self) -> None:
+    def follow(self) -> None:
         chapter(
-            "3. Followed: a customer is named anew, and so are all of her orders",
-            "Look at: nobody wrote these orders; the relay found them by an index of their table, and will look once more.",
+            "3. Follow changes: a customer gets a new name, and so do her orders",
+            "Note: nobody wrote these orders; the relay found them by an index of their table.",
         )
         self.asked("PATCH", f"/users/{CUSTOMER}", {"name": "Ada Lovelace"})
         self.migrator("relay", JOB, "--once")
         self.migrator("verify", JOB)
         self.migrator("look", JOB, "--pattern", "recent_orders", "-p", f"user_id={CUSTOMER}", "-p", "limit=3")
 
-    def compared(self) -> None:
+    def compare(self) -> None:
         chapter(
-            "4. Compared: the old tables' answers, and the new one's",
-            "Look at: questions that the documents themselves suggest, and one answer to each from both sides.",
+            "4. Compare answers of the old tables and the new one",
+            "Note: parameters come from the old items; both sides give the same answers.",
         )
         self.migrator("shadow", "replay", JOB, "--sample", "25", "--seed", "1", "--settle", "1")
 
-    def moved(self) -> subprocess.Popen[bytes]:
+    def cut_over(self) -> subprocess.Popen[bytes]:
         chapter(
-            "5. Moved: pattern by pattern, on evidence; one goes back, and comes again",
-            "Look at: a move is made when every line of its evidence is ok; until then customers go on, and it waits.",
+            "5. Cut over pattern by pattern; one is rolled back and moved again",
+            "Note: a move waits until every line of its evidence is ok, while customers order.",
         )
         customers = self.customers(900, 140, "--tables")
         for pattern in PATTERNS:
@@ -115,15 +117,15 @@ class Demo(Story):
         self.migrator("cutover", "status", JOB)
         return customers
 
-    def proved(self, customers: subprocess.Popen[bytes]) -> list[str]:
+    def verify(self, customers: subprocess.Popen[bytes]) -> list[str]:
         """Reasons of the report's clean verdict."""
         chapter(
-            "6. Proved: an order is in the new table when its call returns, and in the end both sides say the same",
-            "Look at: the shop reads the order from the new table at once; the write was to the old ones.",
+            "6. Strict dual write: an order is in the new table when its call returns",
+            "Note: the shop writes the order to the old tables and reads it from the new one at once.",
         )
         order = self.asked("POST", "/orders", {"user_id": CUSTOMER, "lines": {"5": 2, "7": 1}})["order_id"]
         if len(self.asked("GET", f"/orders/{order}/lines")) != 2:
-            raise Failed("the order that was just placed is not whole in the new table")
+            raise Failed("the new order is incomplete in the new table")
         stop(customers)
         self.migrator("relay", JOB, "--once")
         self.migrator("verify", JOB)
