@@ -14,12 +14,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.dynamodb.client import is_loopback
 from migrator.dynamodb.control import control_key
-from migrator.dynamodb.failures import error_code, gave_up, in_words, may_have_worked, passes_at
+from migrator.dynamodb.failures import error_code, in_words, may_have_worked, retried
 from migrator.mapping.items.wire import encode
 from migrator.mapping.model.edges import ActionProbe, TableState
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign, Value
 from migrator.runtime.errors import Interrupted, StoppedError, TargetError
-from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.retry import Backoff, Result, Retry
 from migrator.runtime.values import replace
 from migrator.settings.definition import (
     IndexChanges,
@@ -49,7 +49,9 @@ def probes(client: Any, design: TableDesign, *, write: bool, only: Rights | None
     writes = _writes(client, design, key)
     calls = _reads(client, design, key) | (writes if write else {})
     if only is not None:
-        calls |= _of_definitions(client, design) | ({_CREATE: _create(client, design)} if write else {})
+        calls |= _of_definitions(client, design)
+        # DynamoDB rejects CreateTable for an existing table with another error if the caller may create tables.
+        calls |= {_CREATE: lambda: client.create_table(**creation_request(design))} if write else {}
         calls = {what: call for what, call in calls.items() if what in only.named()}
     probed = [_probe(client, design.name, what, call) for what, call in calls.items()]
     if write and (only is None or _INSERT in only.table):
@@ -148,11 +150,6 @@ def _of_definitions(client: Any, design: TableDesign) -> dict[_What, Callable[[]
     }
 
 
-def _create(client: Any, design: TableDesign) -> Callable[[], Any]:
-    """CreateTable for the existing table: DynamoDB rejects it with another error if the caller may create tables."""
-    return lambda: client.create_table(**creation_request(design))
-
-
 _INSERT = "PartiQLInsert"
 _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
@@ -202,11 +199,9 @@ def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> Act
     action, index = what
     try:
         call()
-    except ClientError as error:
+    except (ClientError, BotoCoreError) as error:
         if error_code(error) not in _MAY:
             return ActionProbe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
-    except BotoCoreError as error:
-        return ActionProbe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
     return ActionProbe(action, index=index)
 
 
@@ -261,17 +256,17 @@ class DynamoTableAdmin:
             )
         name = design.name
         self._change("create_table", name, creation_request(design, options), lambda: self._describe(name))
-        self._wait(name)
+        self.wait(design)
         return self._finished(design, options)
 
     def finish_import(self, design: TableDesign, options: TableOptions) -> TableState:
-        self._wait(design.name)
+        self.wait(design)
         arn = str((self._describe(design.name) or {}).get("TableArn"))
         missing = self.unlike(design, options)
         for operation, request in requests_after_import(design, options, arn, missing):
             with self._unspoken(operation):
                 self._call(operation, design.name, request)
-            self._wait(design.name)
+            self.wait(design)
         return self._finished(design, options)
 
     def _finished(self, design: TableDesign, options: TableOptions | None) -> TableState:
@@ -316,31 +311,28 @@ class DynamoTableAdmin:
         """Add an index and wait until it is filled. `tell`: called with progress. Raises: Interrupted,
         TargetError.
         """
-        self._settled(design.name, tell)
+        self.settle(design, tell)
         request = addition(design, index, options)
         self._change("update_table", design.name, request, lambda: self._has_index(design.name, index.name))
-        self._settled(design.name, tell)
+        self.settle(design, tell)
 
     def remove_index(self, design: TableDesign, name: str, tell: Tell) -> None:
         """Remove an index and wait until it is gone. Raises: as add_index."""
-        self._settled(design.name, tell)
+        self.settle(design, tell)
         if self._has_index(design.name, name):
             request = removal(design, name)
             self._change("update_table", design.name, request, lambda: not self._stays(design.name, name))
-        self._settled(design.name, tell)
+        self.settle(design, tell)
 
     def settle(self, design: TableDesign, tell: Tell) -> None:
-        self._settled(design.name, tell)
-
-    def _settled(self, name: str, tell: Tell) -> None:
         """Wait, without a time limit, until no index is being created or removed. `tell`: called with each new
         state, and every minute. Raises: Interrupted, TargetError.
         """
         said, said_at = "", 0.0
         while True:
-            description = self._describe(name)
+            description = self._describe(design.name)
             if description is None:
-                raise TargetError(f"table {name} no longer exists; find out what deletes it")
+                raise TargetError(f"table {design.name} no longer exists; find out what deletes it")
             state = "; ".join(unsettled(description))
             if not state:
                 return
@@ -395,12 +387,9 @@ class DynamoTableAdmin:
                 raise
 
     def wait(self, design: TableDesign) -> None:
-        self._wait(design.name)
-
-    def _wait(self, name: str) -> None:
         waited = 0.0
         while waited < _READY_S:
-            description = self._describe(name) or {}
+            description = self._describe(design.name) or {}
             states = {
                 description.get("TableStatus"),
                 *(index.get("IndexStatus", "ACTIVE") for index in indexes_of(description)),
@@ -410,19 +399,17 @@ class DynamoTableAdmin:
             self.sleep(0.5)
             waited += 0.5
         raise StoppedError(
-            f"table {name} is not ready after {_READY_S:.0f} s; `migrator table check` prints when it is"
+            f"table {design.name} is not ready after {_READY_S:.0f} s; `migrator table check` prints when it is"
         )
 
     def _describe(self, name: str) -> dict[str, Any] | None:
-        try:
-            answer = self._retried("describe_table", name, lambda: self.client.describe_table(TableName=name))
-        except ClientError as error:
-            if error_code(error) == "ResourceNotFoundException":
+        def described() -> dict[str, Any] | None:
+            try:
+                return dict(self.client.describe_table(TableName=name)["Table"])
+            except self.client.exceptions.ResourceNotFoundException:
                 return None
-            raise in_words(error, "describe_table", name, self._endpoint) from None
-        except BotoCoreError as error:
-            raise in_words(error, "describe_table", name, self._endpoint) from None
-        return dict(answer["Table"])
+
+        return self._retried("describe_table", name, described)
 
     def _ttl(self, name: str) -> str | None:
         description = self._call("describe_time_to_live", name, {"TableName": name}).get(
@@ -435,10 +422,7 @@ class DynamoTableAdmin:
         )
 
     def _call(self, operation: str, table: str, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return dict(self._retried(operation, table, lambda: getattr(self.client, operation)(**request)))
-        except (ClientError, BotoCoreError) as error:
-            raise in_words(error, operation, table, self._endpoint) from None
+        return dict(self._retried(operation, table, lambda: getattr(self.client, operation)(**request)))
 
     def _change(
         self, operation: str, table: str, request: dict[str, Any], is_there: Callable[[], object]
@@ -456,14 +440,10 @@ class DynamoTableAdmin:
                 unsure = unsure or may_have_worked(error)
                 raise
 
-        try:
-            self._retried(operation, table, once)
-        except (ClientError, BotoCoreError) as error:
-            raise in_words(error, operation, table, self._endpoint) from None
+        self._retried(operation, table, once)
 
-    def _retried(self, operation: str, table: str, work: Callable[[], Any]) -> Any:
-        what = f"DynamoDB {operation} on table {table}"
-        return self.retry.call(what, work, partial(passes_at, self.client), partial(gave_up, what))
+    def _retried(self, operation: str, table: str, work: Callable[[], Result]) -> Result:
+        return retried(self.client, self.retry, operation, table, work)
 
     @property
     def _endpoint(self) -> str:

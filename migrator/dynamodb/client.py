@@ -33,6 +33,7 @@ from migrator.dynamodb.exchange import (
 from migrator.dynamodb.failures import denied, error_code, no_credentials
 from migrator.runtime.errors import SettingsError, TargetError
 from migrator.runtime.logs import get_logger
+from migrator.runtime.system import Forked, tell_of_forks
 
 log = get_logger("dynamodb")
 
@@ -90,26 +91,6 @@ CONNECT_TIMEOUT_S = 5.0
 TIMEOUT_S = 20.0
 
 
-def dynamodb_client(
-    *,
-    region: str | None,
-    profile: str | None,
-    endpoint: str | None,
-    connections: int = 10,
-    role: AssumedRole | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> Any:
-    return service_client(
-        "dynamodb",
-        region=region,
-        profile=profile,
-        endpoint=endpoint,
-        connections=connections,
-        role=role,
-        timeout_s=timeout_s,
-    )
-
-
 def service_client(
     service: str,
     *,
@@ -150,6 +131,21 @@ def service_client(
         ) from None
 
 
+dynamodb_client = functools.partial(service_client, "dynamodb")
+
+
+class _ClosedInChild(Forked):
+    """A child must not use its parent's connections: it would read the parent's answers."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self.client.close()
+
+
 def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
@@ -160,6 +156,7 @@ def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     watch_requests(client)
     if service == "dynamodb":
         open_exchange(client)
+    client.forked = _ClosedInChild(client)
     return client
 
 

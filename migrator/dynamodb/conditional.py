@@ -11,7 +11,7 @@ import orjson
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
+from migrator.dynamodb.failures import UNPROCESSED, Unprocessed, error_code, passes_in_batch
 from migrator.dynamodb.puts import (
     CANCELLED,
     ConditionalWrite,
@@ -288,11 +288,7 @@ class ConditionalWrites(Forked):
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnConsumedCapacity": "INDEXES",
         }
-
-        def once() -> bool:
-            return holds(lambda: self.store.metered(1, lambda: self.store.client.delete_item(**request)))
-
-        return bool(self.store.retried("delete_item", once))
+        return self.store.write_if("delete_item", request, 1)
 
     # ── inserts ──
 

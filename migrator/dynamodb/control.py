@@ -5,12 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from migrator.dynamodb.failures import error_code, holds
 from migrator.dynamodb.store import DynamoStore
 from migrator.mapping.items.wire import encode, encode_item, item_bytes, write_units
 from migrator.mapping.model.edges import ControlState, Kept, KeptPhase
@@ -78,16 +74,7 @@ class ControlItem:
     ) -> Item | None:
         request = self._request(wanted, current, mark, with_ticket)
 
-        def once() -> bool:
-            try:
-                self.store.metered(1, partial(self.store.client.put_item, **request))
-            except ClientError as error:
-                if error_code(error) != "ConditionalCheckFailedException":
-                    raise
-                return False
-            return True
-
-        if self.store.retried("put_item", once):
+        if self.store.write_if("put_item", request, 1):
             return None
         stored = _stored(self.store)
         return stored or {}
@@ -234,13 +221,13 @@ class DynamoStripping:
         }
         source = self.design.source_attribute
         request["ExpressionAttributeValues"] = {":held": encode(item[source])}
-        return self._sent("update_item", request, write_units(item_bytes(item)))
+        return self.store.write_if("update_item", request, write_units(item_bytes(item)))
 
     def _remove(self, item: Item) -> bool:
         name = self.design.type_attribute
         request = {**self._held(item, "#type"), "ExpressionAttributeNames": {"#type": name}}
         request["ExpressionAttributeValues"] = {":held": encode(item[name])}
-        return self._sent("delete_item", request, 1)
+        return self.store.write_if("delete_item", request, 1)
 
     def _own(self, item: Item) -> bool:
         names = {f"#own{number}": name for number, name in enumerate(self.design.own_attributes)}
@@ -257,7 +244,7 @@ class DynamoStripping:
             "ExpressionAttributeValues": given,
             "ReturnConsumedCapacity": "INDEXES",
         }
-        return self._sent("update_item", request, write_units(item_bytes(item)))
+        return self.store.write_if("update_item", request, write_units(item_bytes(item)))
 
     def _held(self, item: Item, name: str) -> dict[str, Any]:
         return {
@@ -266,11 +253,3 @@ class DynamoStripping:
             "ConditionExpression": f"{name} = :held",
             "ReturnConsumedCapacity": "INDEXES",
         }
-
-    def _sent(self, operation: str, request: dict[str, Any], units: float) -> bool:
-        call = getattr(self.store.client, operation)
-
-        def once() -> bool:
-            return holds(lambda: self.store.metered(units, lambda: call(**request)))
-
-        return bool(self.store.retried(operation, once))

@@ -49,12 +49,6 @@ from migrator.runtime.system import Places
 CONTENT_TYPE = "application/x-amz-json-1.0"
 
 
-class Signing(Protocol):
-    def signed(
-        self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
-    ) -> AWSPreparedRequest: ...
-
-
 class BotocoreSigning:
     """Signs requests by botocore's endpoint rules, like its client."""
 
@@ -87,7 +81,7 @@ class BotocoreSigning:
 class SessionTransport:
     """The HTTP session of a botocore client, which supports proxies; `at_most` concurrent requests."""
 
-    def __init__(self, signing: Signing, at_most: int) -> None:
+    def __init__(self, signing: BotocoreSigning | KeptSigning, at_most: int) -> None:
         self.signing = signing
         self._places = Places(at_most)
 
@@ -316,17 +310,11 @@ class Signer:
 # ── Requests and answers ──
 
 
-class CredentialSource(Protocol):
-    """botocore's credentials; reading refreshes them if possible."""
-
-    def get_frozen_credentials(self) -> Any: ...
-
-
 class KeptSigning:
     """Signatures of version 4; the constant parts are computed once a day."""
 
     def __init__(self, client: Any) -> None:
-        self._credentials: CredentialSource = client._request_signer._credentials
+        self._credentials = client._request_signer._credentials
         self._url = client.meta.endpoint_url
         self.host, path = urlsplit(self._url)[1:3]
         self.path = path or "/"
@@ -341,18 +329,10 @@ class KeptSigning:
     def signed(
         self, client: Any, operation: str, params: Mapping[str, Any], body: bytes
     ) -> AWSPreparedRequest:
+        # Refreshed, if they can be.
         secrets = self._credentials.get_frozen_credentials()
         headers = self._signer.headers(operation, body, secrets, time.time())
         return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
-
-
-class Transport(Protocol):
-    """Sends one client's requests. Thread-safe. Raises: botocore's errors."""
-
-    def send(self, client: Any, operation: str, params: Mapping[str, Any], body: bytes) -> Received:
-        """Send after the client's check. `params`: of the body."""
-
-    def close(self) -> None: ...
 
 
 class SocketTransport(Struct, frozen=True):
@@ -376,9 +356,12 @@ class SocketTransport(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True):
-    """Sends one client's requests and parses their answers. Thread-safe."""
+    """Sends one client's requests, after its check, and parses their answers. Thread-safe.
 
-    transport: Transport
+    Raises, also from `transport`: botocore's errors.
+    """
+
+    transport: SocketTransport | SessionTransport
 
     @property
     def sockets(self) -> SocketTransport | None:

@@ -6,9 +6,11 @@ import re
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import (
+    BotoCoreError,
     ClientError,
     ConnectTimeoutError,
     CredentialRetrievalError,
@@ -35,6 +37,7 @@ from migrator.runtime.errors import (
     StoppedError,
     TargetError,
 )
+from migrator.runtime.retry import Result, Retry
 
 _THROTTLES = frozenset(
     {
@@ -189,7 +192,7 @@ def passes_in_batch(code: str) -> bool:
     return code in _PASSING_IN_BATCH
 
 
-def is_throttle(error: ClientError) -> bool:
+def is_throttle(error: BaseException) -> bool:
     """Whether the request was throttled: it consumed nothing."""
     return error_code(error) in _THROTTLES
 
@@ -198,9 +201,9 @@ def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
     is_incomplete = isinstance(error, IncompleteAnswerError)
     if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
         return _unanswered(what, error, f" (gave up after {tried})")
-    throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
+    throttled = isinstance(error, Unprocessed) or is_throttle(error)
     made = NeverTakenError if throttled else AwayError
-    code = error_code(error) if isinstance(error, ClientError) else ""
+    code = error_code(error)
     why = str(error) if is_incomplete else code or type(error).__name__
     advice = (
         _THROTTLED if throttled else _FAILING if code else "checkpoints are kept, the same command resumes"
@@ -218,18 +221,35 @@ _FAILING = (
 )
 
 
+def retried(
+    client: Any,
+    retry: Retry,
+    operation: str,
+    table: str,
+    work: Callable[[], Result],
+    passes: Callable[[Any, BaseException], bool] = passes_at,
+) -> Result:
+    """Retry while the error can pass. Raises: StoppedError, TargetError, Interrupted."""
+    what = f"DynamoDB {operation} on table {table}"
+    try:
+        return retry.call(what, work, partial(passes, client), partial(gave_up, what))
+    except (ClientError, BotoCoreError) as error:
+        raise in_words(error, operation, table, client.meta.endpoint_url) from None
+
+
 def holds(work: Callable[[], object]) -> bool:
     try:
         work()
     except ClientError as error:
-        if error_code(error) == "ConditionalCheckFailedException":
-            return False
-        raise
+        if error_code(error) != "ConditionalCheckFailedException":
+            raise
+        return False
     return True
 
 
-def error_code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+def error_code(error: BaseException) -> str:
+    """AWS's code; '' for an error that is not a ClientError."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:

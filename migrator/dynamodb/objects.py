@@ -18,15 +18,14 @@ from migrator.dynamodb.failures import (
     can_pass,
     denied,
     error_code,
-    gave_up,
-    in_words,
     no_credentials,
     passes_at,
+    retried,
 )
 from migrator.mapping.model.edges import ActionProbe, ImportFault, ImportState
 from migrator.runtime.errors import MigratorError, SettingsError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
-from migrator.runtime.system import FILE_MODE, Forked, make_folder, tell_of_forks
+from migrator.runtime.system import FILE_MODE, make_folder
 
 _NO_BUCKET = "bucket not found; create it, or correct {named_by}"
 _ADVICE = {
@@ -38,7 +37,7 @@ _UNKNOWN = "not tried: without s3:ListBucket S3 answers 403 for missing objects"
 _NO_KEY = ("404", "NoSuchKey", "NotFound")
 
 
-class S3Objects(Forked):
+class S3Objects:
     """Objects in a bucket. Thread-safe. Keys are the prefix and the object's name."""
 
     named_by = "target: {bucket: …} in the job"
@@ -56,12 +55,6 @@ class S3Objects(Forked):
         self.bucket = bucket
         self.prefix = prefix
         self.retry = Retry(backoff or Backoff(), stop)
-        tell_of_forks(self)
-
-    def after_fork(self, *, in_child: bool) -> None:
-        """A child must not use its parent's connections: it would read the parent's answers."""
-        if in_child:
-            self.client.close()
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         there = self.sizes(list(objects))
@@ -105,19 +98,14 @@ class S3Objects(Forked):
                 raise self._in_words(error, "create_bucket") from None
 
     def _ask(self, operation: str, name: str, **parameters: Any) -> Any:
-        try:
-            return self._tried(operation, Key=f"{self.prefix}{name}", **parameters)
-        except ClientError as error:
-            if operation in ("head_object", "get_object") and error_code(error) in _NO_KEY:
-                return None
-            raise self._in_words(error, operation) from None
-        except BotoCoreError as error:
-            raise self._in_words(error, operation) from None
+        return self._send(operation, Key=f"{self.prefix}{name}", **parameters)
 
     def _send(self, operation: str, **parameters: Any) -> Any:
         try:
             return self._tried(operation, **parameters)
         except (ClientError, BotoCoreError) as error:
+            if operation in ("head_object", "get_object") and error_code(error) in _NO_KEY:
+                return None
             raise self._in_words(error, operation) from None
 
     def _tried(
@@ -131,7 +119,7 @@ class S3Objects(Forked):
     def _in_words(self, error: Exception, operation: str) -> MigratorError:
         if isinstance(error, NoCredentialsError):
             return no_credentials()
-        code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
+        code = error_code(error) or type(error).__name__
         made = StoppedError if can_pass(error) else TargetError
         lacks = denied(error, "s3") if isinstance(error, ClientError) else ""
         known = _ADVICE.get(code, "see the S3 API reference for this error").format(named_by=self.named_by)
@@ -336,20 +324,13 @@ class DynamoImports:
             return ImportFault("", 0, "the log of the import has a line of another form; look at it there")
 
     def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        what = f"DynamoDB {operation} for table {self.table}"
+        call = partial(getattr(self.client, operation), **request)
+        return dict(retried(self.client, self.retry, operation, self.table, call, _passes))
 
-        def call() -> Any:
-            return getattr(self.client, operation)(**request)
 
-        try:
-            return dict(self.retry.call(what, call, self._passes, partial(gave_up, what)))
-        except (ClientError, BotoCoreError) as error:
-            raise in_words(error, operation, self.table, str(self.client.meta.endpoint_url)) from None
-
-    def _passes(self, error: BaseException) -> bool:
-        # A table of that name may exist by now; waiting does not help.
-        in_use = isinstance(error, ClientError) and error_code(error) == "ResourceInUseException"
-        return passes_at(self.client, error) and not in_use
+def _passes(client: Any, error: BaseException) -> bool:
+    # A table of that name may exist by now; waiting does not help.
+    return passes_at(client, error) and error_code(error) != "ResourceInUseException"
 
 
 def _state(answer: dict[str, Any]) -> ImportState:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 from msgspec import Struct
@@ -33,31 +33,13 @@ from migrator.runtime.retry import cut_to_end
 
 # ── Conditional writes as requests: puts, and transactions of puts ──
 
-# ── Writes under conditions ──
-
 REFUSED = "ConditionalCheckFailedException"
 Refused: TypeAlias = Callable[[EncodedItem, Item], Outcome]
 """The outcome of an item whose condition failed because of the second item."""
 
 
-class ConditionalWrite(Protocol):
-    """One request of conditional writes. `operation`: DynamoDB's name for it."""
-
-    @property
-    def operation(self) -> str: ...
-
-    @property
-    def items(self) -> Sequence[EncodedItem]: ...
-
-    def units(self) -> float: ...
-
-    def request(self) -> Mapping[str, Any]: ...
-
-    def refused(self, error: ClientError) -> list[Outcome] | None: ...
-
-
 class Put(Struct, frozen=True):
-    """`put`: as a transaction's action."""
+    """One conditional put. `put`: as a transaction's action. `operation`: DynamoDB's name for it."""
 
     item: EncodedItem
     put: Mapping[str, Any]
@@ -145,6 +127,8 @@ def _codes(error: ClientError) -> list[str]:
         return []
     return [str(reason.get("Code") or _NONE) for reason in error.response.get("CancellationReasons") or []]
 
+
+ConditionalWrite: TypeAlias = Put | Transaction
 
 # ── The first tries of many ──
 

@@ -16,11 +16,9 @@ from migrator.dynamodb.exchange import SocketTransport, Texts
 from migrator.dynamodb.failures import (
     UNPROCESSED,
     Unprocessed,
-    gave_up,
     holds,
-    in_words,
     is_throttle,
-    passes_at,
+    retried,
 )
 from migrator.dynamodb.throttle import TABLE, Sent, WriteLimit
 from migrator.mapping.items.wire import (
@@ -43,7 +41,6 @@ from migrator.mapping.model.table import (
 )
 from migrator.runtime.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError, amount
 from migrator.runtime.retry import Backoff, Retry
-from migrator.runtime.system import Forked, tell_of_forks
 
 # ── An answer read item by item ──
 
@@ -190,7 +187,7 @@ def by_condition() -> None:
     """
 
 
-class DynamoStore(Forked):
+class DynamoStore:
     """Items of a DynamoDB table. Thread-safe.
 
     `check` runs twice before each write; it raises if this writer must stop sending.
@@ -210,20 +207,13 @@ class DynamoStore(Forked):
         self.design = design
         self.check = check
         self.retry = Retry(backoff or Backoff(), stop)
-        self._passes = partial(passes_at, client)
         self.limit = limit or WriteLimit(None)
         self.sent = sent or Sent()
-        tell_of_forks(self)
 
     def fenced(self, check: Callable[[], None]) -> DynamoStore:
         """A store with another check that shares connections, limit and counts."""
         retry = self.retry
         return DynamoStore(self.client, self.design, check, retry.backoff, retry.stop, self.limit, self.sent)
-
-    def after_fork(self, *, in_child: bool) -> None:
-        """A child must not use its parent's connections: it would read the parent's answers."""
-        if in_child:
-            self.client.close()
 
     @property
     def sockets(self) -> SocketTransport | None:
@@ -459,12 +449,17 @@ class DynamoStore(Forked):
         # A delete takes the units of the item's write.
         units = write_units(item_bytes(item))
 
-        def once() -> bool:
-            return holds(lambda: self.metered(units, lambda: self.client.delete_item(**request)))
-
-        return bool(self.retried("delete_item", once))
+        return self.write_if("delete_item", request, units)
 
     # ── requests ──
+
+    def write_if(self, operation: str, request: Mapping[str, Any], units: float) -> bool:
+        """Whether the request's condition held."""
+
+        def once() -> bool:
+            return holds(lambda: self.metered(units, lambda: getattr(self.client, operation)(**request)))
+
+        return bool(self.retried(operation, once))
 
     def _read_counted(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         answer = self._call(operation, request)
@@ -506,11 +501,7 @@ class DynamoStore(Forked):
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """Retry while the error can pass. Raises: StoppedError, TargetError, Interrupted."""
-        try:
-            what = f"DynamoDB {operation} on table {self.design.name}"
-            return self.retry.call(what, work, self._passes, partial(gave_up, what))
-        except (ClientError, BotoCoreError) as error:
-            raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
+        return retried(self.client, self.retry, operation, self.design.name, work)
 
     def key(self, key: ItemKey) -> dict[str, Any]:
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

@@ -35,7 +35,6 @@ from migrator.runtime.errors import (
     amount,
 )
 from migrator.runtime.retry import RateLimit, Retry
-from migrator.runtime.system import Forked, tell_of_forks
 
 _NO_TABLE = "table not found; check tables, region, profile and endpoint of source: dynamodb: in the job"
 _THROTTLED = (
@@ -78,7 +77,7 @@ class ReadPage(Struct, frozen=True):
     next_start: Mapping[str, Any] | None
 
 
-class TableReader(Forked):
+class TableReader:
     """Reads tables by their real names. Thread-safe. Items are in DynamoDB JSON.
 
     `units`: limit of read units a second.
@@ -89,12 +88,6 @@ class TableReader(Forked):
         self.client = client
         self.retry = retry
         self.units = units
-        tell_of_forks(self)
-
-    def after_fork(self, *, in_child: bool) -> None:
-        """A child must not use its parent's connections: it would read the parent's answers."""
-        if in_child:
-            self.client.close()
 
     def describe(self, table: str) -> DescribedTable:
         call = partial(self.client.describe_table, TableName=table)
@@ -205,7 +198,7 @@ class TableReader(Forked):
         try:
             return self.retry.call(what, work, lambda error: passes_at(self.client, error), given_up)
         except (ClientError, BotoCoreError) as error:
-            if isinstance(error, ClientError) and error_code(error) == "ResourceNotFoundException":
+            if error_code(error) == "ResourceNotFoundException":
                 raise MissingNameError(f"table {table}: {_NO_TABLE}") from None
             raise in_words(error, operation, table, self.client.meta.endpoint_url) from None
 
@@ -226,7 +219,7 @@ CALLS_PER_S = 5
 """GetRecords calls per shard. Source: API reference, GetRecords; Developer Guide, "Quotas", "DynamoDB Streams"."""
 
 
-class DynamoStream(Forked):
+class DynamoStream:
     """The stream of one table. Thread-safe for different shards.
 
     IAM actions: dynamodb:DescribeTable, DescribeStream, GetShardIterator and GetRecords; `switch_on` needs
@@ -242,13 +235,6 @@ class DynamoStream(Forked):
         self.mend = mend
         self.retry = retry or Retry()
         self._next_call_at: dict[str, float] = {}
-        tell_of_forks(self)
-
-    def after_fork(self, *, in_child: bool) -> None:
-        """A child must not use its parent's connections: it would read the parent's answers."""
-        if in_child:
-            self.tables.close()
-            self.streams.close()
 
     def state(self) -> StreamState:
         described = self._table()
@@ -322,23 +308,14 @@ class DynamoStream(Forked):
                 raise IncompleteAnswerError(part=part)
             return answer
 
-        def given_up(error: BaseException, tried: str) -> MigratorError:
-            return gave_up(f"{operation} on table {self.table}", error, tried)
-
         what = f"{operation} on table {self.table}"
         try:
-            return self.retry.call(what, work, lambda error: passes_at(client, error), given_up)
-        except ClientError as error:
+            return self.retry.call(what, work, partial(passes_at, client), partial(gave_up, what))
+        except (ClientError, BotoCoreError) as error:
             known = _KNOWN.get((operation, error_code(error)))
             if known is not None:
                 raise known(self.table, self.mend) from None
-            raise in_words(error, operation, self.table, _endpoint(client)) from None
-        except BotoCoreError as error:
-            raise in_words(error, operation, self.table, _endpoint(client)) from None
-
-
-def _endpoint(client: Any) -> str:
-    return str(client.meta.endpoint_url)
+            raise in_words(error, operation, self.table, client.meta.endpoint_url) from None
 
 
 def _record(record: Mapping[str, Any]) -> StreamRecord:

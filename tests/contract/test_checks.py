@@ -132,10 +132,10 @@ def test_every_item_writing_request_is_sent_under_the_check() -> None:
     ]
     assert unchecked == []
     # The one request whose operation is a text.
-    text = (ROOT / "dynamodb" / "control.py").read_text()
-    assert (
-        text.count("getattr(self.store.client") == text.count("self.store.metered(units, lambda: call(") == 1
-    )
+    store, control = ((ROOT / "dynamodb" / f"{name}.py").read_text() for name in ("store", "control"))
+    assert store.count("self.metered(units, lambda: getattr(self.client, operation)(") == 1
+    assert control.count("self.store.write_if(") == 4
+    assert "getattr(" not in control
 
 
 def test_every_stage_that_writes_items_needs_a_check() -> None:

@@ -39,7 +39,6 @@ SITES: Mapping[str, str] = {
     "dynamodb/admin._reads": DOCTOR,
     "dynamodb/admin._writes": DOCTOR,
     "dynamodb/admin._of_definitions": DOCTOR,
-    "dynamodb/admin._create": DOCTOR,
     "dynamodb/admin._probe_insert": DOCTOR,
     "dynamodb/admin._insert": DOCTOR,
     "dynamodb/objects.DynamoImports.begin": "import",
@@ -67,7 +66,7 @@ SITES: Mapping[str, str] = {
     "dynamodb/objects.S3Objects.sizes": f"{_WRITES} import verify",
     "dynamodb/objects.S3Objects.probe": DOCTOR,
     "dynamodb/objects.S3Objects.make_bucket": ON_THIS_MACHINE,
-    "dynamodb/objects.S3Objects._ask": f"{_WRITES} import verify",
+    "dynamodb/objects.S3Objects._send": f"{_WRITES} import verify",
     "dynamodb/store.DynamoStore._answers": _SCANS,
     "dynamodb/store.DynamoStore.scan": _SCANS,
     "dynamodb/store.DynamoStore.query": _ASKS,
@@ -113,10 +112,10 @@ DISPATCHERS = {
     "dynamodb/admin.DynamoTableAdmin._call",
     "dynamodb/admin.DynamoTableAdmin._change",
     "dynamodb/conditional.ConditionalWrites._settled",
-    "dynamodb/control.DynamoStripping._sent",
     "dynamodb/objects.S3Objects._tried",
     "dynamodb/tables.TableReader._pages",
     "dynamodb/store.DynamoStore._call",
+    "dynamodb/store.DynamoStore.write_if",
     "dynamodb/tables.DynamoStream._ask",
 }
 """Places that call a method whose name they are given. Who gives it has it as a text, which is what is looked for."""

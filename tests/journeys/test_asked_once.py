@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.client import service_client
 from migrator.journal.database import Database
 from migrator.mapping.language.parse import examine_mapping
 from migrator.settings import transforms
@@ -33,7 +33,7 @@ _COUNTED = {
     inspect.unwrap(Database.__init__).__code__: "journals",
     examine_mapping.__code__: "parses",
     install._installation.__code__: "installations",
-    dynamodb_client.__code__: "clients",
+    service_client.__code__: "clients",
 }
 _REQUEST = inspect.unwrap(BaseClient._make_api_call).__code__
 
