@@ -71,7 +71,7 @@ def test_of_many_at_once_the_highest_stays(table: Table) -> None:
     assert table.control.read_control().ticket == 30
 
 
-def test_a_foreign_item_under_its_key_is_told(table: Table) -> None:
+def test_a_foreign_item_under_its_key_is_reported(table: Table) -> None:
     put_items(table.items, [{**control_key(table.design), "type": "Order", "_tk": 3}])
     with pins.refused(TargetError, "control"):
         table.control.read_control()

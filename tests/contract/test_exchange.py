@@ -232,7 +232,7 @@ def test_an_answer_in_any_frame_is_read(lane: str, whole: bytes) -> None:
         (answer(b'{"__type":"ValidationException:http://x/"}', "400 Bad Request"), "ValidationException"),
     ],
 )
-def test_a_refusal_has_the_code_that_it_says(lane: str, refusal: bytes, code: str) -> None:
+def test_a_refusal_has_its_documented_code(lane: str, refusal: bytes, code: str) -> None:
     with saying(refusal) as (url, _), pytest.raises(ClientError) as caught:
         put(url)
     response = caught.value.response

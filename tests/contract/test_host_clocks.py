@@ -134,7 +134,7 @@ def test_instance_of_clock_ahead_is_gone_after_its_silence(
     assert instances.forget_silent(60) == 1
 
 
-def test_process_of_clock_ahead_is_heard_of_no_later_than_now(journal: SqlJournal, at: At) -> None:
+def test_a_clock_ahead_reports_no_later_than_now(journal: SqlJournal, at: At) -> None:
     processes = SqlProcesses(journal.database, "shop", 60)
     at(AHEAD_S)
     processes.beat("one", ProcessState("relay", "host", 1, "marks"), None, Advance())

@@ -72,7 +72,7 @@ def test_a_beat_renews_and_brings_back_a_forgotten_instance(instances: Instances
     assert (back.id, back.since) == (one.id, one.since)
 
 
-def test_a_beat_says_which_roles_there_are_now(instances: Instances) -> None:
+def test_a_heartbeat_carries_the_current_roles(instances: Instances) -> None:
     one = instances.enter(replace(SHOP, sees="a kernel", born="4711"))
     now = instances.beat(replace(one, role="dual_write,read", mode="strict", installation="new"))
     assert instances.known() == [now]

@@ -78,7 +78,7 @@ def test_the_segments_of_a_scan_hold_every_item_once(store: ItemStore) -> None:
     assert sorted(str(one["SK"]) for one in found) == [str(one["SK"]) for one in items]
 
 
-def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
+def test_a_scan_resumes_behind_a_key(store: ItemStore) -> None:
     filler = "x" * 60_000
     put_items(store, [item(number, filler=filler) for number in range(60)])
     pages = store.scan(0, 1)

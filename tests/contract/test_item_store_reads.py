@@ -96,7 +96,7 @@ def test_pages_follow_each_other_up_to_the_end(store: ItemStore) -> None:
 
 
 @pytest.mark.parametrize("forward", [True, False])
-def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, forward: bool) -> None:
+def test_a_query_resumes_behind_an_item_that_may_be_gone(store: ItemStore, *, forward: bool) -> None:
     put_items(store, [item(number) for number in range(20)])
     request = query("#PK = :p", {":p": "P#0"}, Limit=3, ScanIndexForward=forward)
     for gone in (False, True):
@@ -111,7 +111,7 @@ def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, fo
     ("index", "condition", "expected"),
     [("ByTenant", {":t": "acme", ":r": "us"}, [2, 0, 12, 10]), ("ByCreated", {":p": "P#0"}, [2, 0])],
 )
-def test_a_query_of_an_index_goes_on_behind_an_item(
+def test_a_query_of_an_index_resumes_behind_an_item(
     store: ItemStore, index: str, condition: dict[str, Any], expected: list[int]
 ) -> None:
     put_items(store, [item(number) for number in range(14)])
@@ -152,7 +152,7 @@ def test_local_index_is_read_consistently_and_a_global_one_never(store: ItemStor
         store.query(asked)
 
 
-def test_a_binary_key_is_asked_by_bytes(store: ItemStore) -> None:
+def test_a_binary_key_is_read_by_bytes(store: ItemStore) -> None:
     put_items(store, [item(number) for number in range(6)])
     assert numbers(store, query("#digest = :d", {":d": b"\x03"}, IndexName="ByDigest")) == [3]
 

@@ -107,7 +107,7 @@ def test_findings_belong_to_their_run_and_keep_their_order(journal: SqlJournal) 
     assert journal.finding_counts(second) == {"refused": 1}
 
 
-def test_a_scan_goes_on_where_it_was(journal: SqlJournal) -> None:
+def test_a_scan_resumes_where_it_stopped(journal: SqlJournal) -> None:
     run = journal.start_run(IDENTITY)
     assert journal.segment(run, 0) == SegmentState()
     key = ("USER#1", Decimal("1.50"), b"\x00\xff")

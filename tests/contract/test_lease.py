@@ -35,7 +35,7 @@ from tests import pins
 from tests.support_waiting import until
 
 
-def test_others_are_told_what_the_holder_does(journal: SqlJournal) -> None:
+def test_others_see_what_the_holder_does(journal: SqlJournal) -> None:
     assert not is_doing(journal, "job", "way back")
     with RunLease(journal, "job"):
         assert not is_doing(journal, "job", "way back")

@@ -174,7 +174,7 @@ def test_parts_and_answers_of_nothing(world: World) -> None:
     assert world.migration.read("by_status", status="none") == []
 
 
-def test_phases_are_told(world: World) -> None:
+def test_phases_are_reported(world: World) -> None:
     world.move("recent_orders", "ramp", 10)
     assert world.migration.phases() == {
         "recent_orders": "ramp 10 %",

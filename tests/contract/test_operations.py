@@ -55,7 +55,7 @@ def test_the_last_failure_of_each_kind_stays(journal: SqlJournal) -> None:
     }
 
 
-def test_what_is_not_named_stays_asked(journal: SqlJournal) -> None:
+def test_what_is_not_named_stays_open(journal: SqlJournal) -> None:
     processes = SqlProcesses(journal.database, "shop", 30)
     processes.ask("me", "INC-7", paused=True)
     asked = processes.ask("you", "", max_write_units=2**40)

@@ -87,7 +87,7 @@ def test_a_row_waits_for_one_reason_until_it_is_done(remembered: ReverseJournal)
     assert remembered.waiting() == [later]
 
 
-def test_it_is_known_when_all_were_asked_to_end(remembered: ReverseJournal) -> None:
+def test_it_is_known_when_all_were_requested_to_end(remembered: ReverseJournal) -> None:
     assert remembered.stopped_at() == 0.0
     before = remembered.now()
     remembered.ask_to_stop()

@@ -132,7 +132,7 @@ def test_rows_by_keys_have_their_collections(source: Source) -> None:
 # ── joins ──
 
 
-def test_a_join_goes_on_to_the_parents_parent(source: Source) -> None:
+def test_a_join_continues_to_the_parents_parent(source: Source) -> None:
     joins = [CUSTOMER_OF_PURCHASE, REGION_OF_CUSTOMER]
     plan = plan_of(PURCHASE, ["region.name", "id", "customer.name"], joins)
     assert decoded(plan, source.read_page(plan, None, None)) == [
@@ -161,7 +161,7 @@ def test_values_keep_their_declared_kind(source: Source) -> None:
 # ── collections ──
 
 
-def test_children_come_in_the_order_asked_for(source: Source) -> None:
+def test_children_come_in_the_requested_order(source: Source) -> None:
     lines = list_of("lines", LINE, LINES, ["line_no", "product", "amount"])
     names = list_of("names", LINE, LINES, ["product"], order_by=["product"])
     plan = plan_of(PURCHASE, ["id"], collections=[lines, names])
@@ -230,9 +230,7 @@ def test_collections_are_read_for_every_page(source: Source) -> None:
         ("id", (30, 40), [30, 40]),
     ],
 )
-def test_a_condition_says_which_rows_take_part(
-    source: Source, name: str, allowed: Any, ids: list[int]
-) -> None:
+def test_a_condition_selects_rows(source: Source, name: str, allowed: Any, ids: list[int]) -> None:
     condition = (column_of(PURCHASE, name), allowed)
     plan = plan_of(PURCHASE, ["id"], where=(condition,))
     assert [tree[0] for tree in read_all(source, plan, 2)] == ids

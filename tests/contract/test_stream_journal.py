@@ -71,7 +71,7 @@ def finish(checkpoints: StreamJournal, owner: str, shard: str) -> bool:
     return checkpoints.save(ARN, owner, Checkpoint(shard, "", "7", time.time(), is_finished=True))
 
 
-def test_a_stream_is_begun_once_and_anew(checkpoints: StreamJournal) -> None:
+def test_a_stream_begins_once_and_can_restart(checkpoints: StreamJournal) -> None:
     assert checkpoints.stream() == ""
     assert checkpoints.claim(ARN, "one", 60).shards == ()
     checkpoints.begin(ARN)

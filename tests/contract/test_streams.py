@@ -230,7 +230,7 @@ def test_recreated_table_has_another_stream(stream_of: tuple[Table, DynamoStream
     assert len(read(source)) == 1
 
 
-def test_a_table_that_is_not_there_is_told(stream_of: tuple[Table, DynamoStream]) -> None:
+def test_a_table_that_is_not_there_is_reported(stream_of: tuple[Table, DynamoStream]) -> None:
     source = stream_of[1]
     gone = DynamoStream(source.tables, source.streams, "NoSuchTable", source.retry)
     with pins.refused(LostRecordsError):

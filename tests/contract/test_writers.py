@@ -62,7 +62,7 @@ def test_tables_have_writers_of_their_own(make: MakeWriters) -> None:
     assert [one.kind for one in make("table-2").living(60)] == ["fast"]
 
 
-def test_a_fence_tells_every_fast_writer_to_stop(writers: Writers) -> None:
+def test_a_fence_stops_every_fast_writer(writers: Writers) -> None:
     one, gone, two = (writers.enter("fast") for _ in range(3))
     writers.leave(gone)
     assert not writers.beat(one).fenced

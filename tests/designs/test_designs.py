@@ -35,14 +35,14 @@ def test_a_design_has_all_of_its_files() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_access_pattern_is_asked(name: str) -> None:
+def test_every_access_pattern_is_read(name: str) -> None:
     patterns = read_mapping(DESIGNS / f"{name}.yaml").mapping.patterns
     assert {query.pattern for query in read_golden(name).queries} == set(patterns)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_design_is_what_its_golden_file_says(
+def test_a_design_equals_its_golden_file(
     name: str, engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
 ) -> None:
     # One test, so that a design is moved once however the tests are spread over workers.

@@ -55,7 +55,7 @@ def _wrong(described: Opened, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_items_of_chinook_are_as_the_schema_says(chinook_dir: Path) -> None:
+def test_items_of_chinook_match_the_schema(chinook_dir: Path) -> None:
     url = f"sqlite:///{chinook_dir / 'Chinook_Sqlite.sqlite'}"
     with opened(ROOT / "mappings" / "chinook.yaml", url) as described:
         validator = _validator(described)

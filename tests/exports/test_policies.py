@@ -82,7 +82,7 @@ def test_job_bucket_is_in_the_policies_of_writers_and_comparers(job: Shipped) ->
     assert len(policy(job, "report")) == 1
 
 
-def test_wrong_use_says_what_to_do(job: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_use_names_what_to_do(job: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     path = job.folder / "job.yaml"

@@ -51,7 +51,7 @@ def test_whole_tables_are_one_item() -> None:
     }
 
 
-def test_empty_tables_are_an_item_too() -> None:
+def test_empty_tables_make_an_item() -> None:
     entity = heart.entity(MAPPING, SCHEMA)
     (item,) = heart.items(entity, {"single": 1, "countries": [], "rates": [], "top": None})
     assert (item["countries"], item["rates"], "codes" in item, "top" in item) == ({}, [], False, False)

@@ -58,7 +58,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("where", REFUSED)
-def test_whatever_else_takes_it_refuses_the_row(where: str) -> None:
+def test_any_other_use_refuses_the_row(where: str) -> None:
     row = {"weight": Decimal("NaN"), "total": Decimal("1.00")}
     with pins.refused(RowError):
         made(REFUSED[where], row)

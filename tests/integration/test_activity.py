@@ -213,7 +213,7 @@ def test_partitioned_table_changes_if_a_partition_does(parts: Capturing) -> None
     assert after.open == after.who == {}
 
 
-def test_users_that_may_write_a_table_are_told(shop: Capturing, activity: SqlActivity) -> None:
+def test_users_that_may_write_a_table_are_reported(shop: Capturing, activity: SqlActivity) -> None:
     if shop.engine != "postgresql":
         return
     with plain_user(shop) as (writer, theirs):
@@ -223,7 +223,7 @@ def test_users_that_may_write_a_table_are_told(shop: Capturing, activity: SqlAct
         assert writer not in found.may_write["public.customer"]
 
 
-def test_views_are_told_apart(activity: SqlActivity) -> None:
+def test_views_are_distinguished(activity: SqlActivity) -> None:
     assert activity.views() == {"names"}
 
 

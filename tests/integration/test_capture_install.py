@@ -213,7 +213,7 @@ def test_every_refusal_is_reported_at_once_and_nothing_is_done(shop: Capturing) 
 
 
 @pytest.mark.parametrize("each", ["postgresql"], indirect=True)
-def test_missing_rights_are_told_on_postgresql(shop: Capturing) -> None:
+def test_missing_rights_are_reported_on_postgresql(shop: Capturing) -> None:
     role = f"poor_{secrets.token_hex(4)}"
     shop.run(f"CREATE ROLE {role} LOGIN", f'GRANT ALL ON customer, "or der" TO {role}')
     try:

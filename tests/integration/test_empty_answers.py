@@ -227,7 +227,7 @@ def fewer(operation: str, status: int, answer: Wire) -> Wire:
         ("get_item", without("ConsumedCapacity")),
     ],
 )
-def test_every_part_of_an_answer_is_asked_for(
+def test_every_part_of_an_answer_is_required(
     table: DynamoStore, work: str, alters: Callable[[str, int, Wire], Wire]
 ) -> None:
     send, before = WRITES.get(work) or (READS[work], HERE)

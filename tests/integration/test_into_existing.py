@@ -62,7 +62,7 @@ def test_nothing_of_others_is_replaced(shop: Project) -> None:
     assert (theirs(shop), own(shop)) == (STRANGERS, 0)
 
 
-def test_own_items_are_written_anew(shop: Project) -> None:
+def test_own_items_are_written_again(shop: Project) -> None:
     job = str(shop.job)
     shop.run("backfill", job, "--into-existing")
     changed = [{**one, "name": "old"} for one in shop.items() if one["type"] == "Customer"]
@@ -72,7 +72,7 @@ def test_own_items_are_written_anew(shop: Project) -> None:
 
 
 @pytest.mark.parametrize("path", ["fast", "conditional"])
-def test_beside_a_relay_too(shop: Project, path: str) -> None:
+def test_while_a_relay_runs(shop: Project, path: str) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     if path == "conditional":

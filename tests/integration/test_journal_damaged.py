@@ -69,7 +69,7 @@ def test_a_file_whose_head_is_gone(path: Path) -> None:
     assert pins.said(refused(path))
 
 
-def test_what_remains_and_what_is_lost_is_said(path: Path) -> None:
+def test_what_remains_and_what_is_lost_is_reported(path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(12_000)
     message = refused(path)
@@ -127,7 +127,7 @@ def test_full_disk_is_reported_and_a_rerun_continues(path: Path) -> None:
         assert journal.planned(run) == {"order"}
 
 
-def test_a_user_without_rights_is_told_which(postgres_database: str) -> None:
+def test_missing_rights_are_named_to_the_user(postgres_database: str) -> None:
     import psycopg
 
     with psycopg.connect(postgres_database, autocommit=True) as server:

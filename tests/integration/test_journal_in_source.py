@@ -82,7 +82,7 @@ def test_a_page_that_is_repeated_counts_once_on_mariadb(mysql_database: str, tmp
         assert journal.tally(run).rows == 3
 
 
-def test_a_password_may_change_while_a_run_goes_on(mysql_database: str, tmp_path: Path) -> None:
+def test_a_password_may_change_while_a_run_resumes(mysql_database: str, tmp_path: Path) -> None:
     name = f"keeper_{secrets.token_hex(4)}"
     made = f"CREATE USER {name} IDENTIFIED BY 'old'; GRANT ALL ON *.* TO {name}"
     run_script(mysql_database, made)

@@ -103,7 +103,7 @@ def test_every_command_that_writes_or_shows_phases_refuses(shop: Project) -> Non
     assert phase(shop) == "off", "nothing was made up either"
 
 
-def test_the_journal_that_is_put_back_goes_on(shop: Project) -> None:
+def test_the_journal_that_is_put_back_resumes(shop: Project) -> None:
     files = lose(shop)
     assert shop.run("relay", str(shop.job), "--once").code == 2
     for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):

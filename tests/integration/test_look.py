@@ -162,7 +162,7 @@ def report(library: Library, looked: Looked, *, whole: bool = False) -> LookRepo
     [("GSI2", ("a",), ""), (None, ("a", "b"), ""), (None, ("",), ""), (None, ("\udcff",), "")],
     ids=["you-mean", "value-partition", "empty-item", "given"],
 )
-def test_wrong_use_says_what_to_write(
+def test_wrong_use_names_what_to_write(
     library: Library, index: str | None, partition: tuple[str, ...], sort: str
 ) -> None:
     with pytest.raises(SettingsError) as raised:

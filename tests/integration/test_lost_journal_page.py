@@ -72,7 +72,7 @@ def test_table_restored_under_another_name_follows_its_row_steps(shop: Project) 
     assert shop.done("verify", "--settle", "0s", str(shop.job), "--json").data["clean"]
 
 
-def test_the_page_quotes_what_is_said() -> None:
+def test_the_page_quotes_the_messages() -> None:
     said = "".join(path.read_text() for path in (ROOT / "migrator" / "stages").rglob("*.py"))
     for message in re.findall(r"\| \*([^*]+)\* \|", PAGE):
         for part in message.split("…"):

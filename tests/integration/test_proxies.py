@@ -62,7 +62,7 @@ def test_tls_passes_a_tunnel_and_verifies_the_server_by_its_ca(
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_a_proxy_is_told_its_user_and_password(
+def test_a_proxy_gets_its_user_and_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secure: bool
 ) -> None:
     context = tls(tmp_path, monkeypatch) if secure else None

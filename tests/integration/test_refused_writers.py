@@ -115,7 +115,7 @@ def test_table_captured_again_can_be_written_and_is_marked(shop: Capturing) -> N
     assert [mark.table.rpartition(".")[2] for mark in shop.left()] == ["bill"]
 
 
-def test_services_that_mark_may_write_again_too(shop: Capturing) -> None:
+def test_marking_services_may_write_again(shop: Capturing) -> None:
     of_services = shop.capture.install_steps([], "shop", "services")
     for step in of_services:
         shop.capture.do(step)

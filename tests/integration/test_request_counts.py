@@ -99,7 +99,7 @@ def test_rows_by_generated_functions(sink: str, databases: Sequence[str]) -> Non
     assert found <= CALLS_A_ROW
 
 
-def test_rows_beside_other_writers(sink: str, databases: Sequence[str]) -> None:
+def test_rows_with_other_writers(sink: str, databases: Sequence[str]) -> None:
     found = calls_a_row(beside_others, databases, sink)
     print(f"\n{found:.1f} calls a row of a conditional backfill")
     assert found <= CALLS_A_CONDITIONAL_ROW

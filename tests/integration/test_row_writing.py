@@ -292,7 +292,7 @@ def test_counters_go_past_the_highest_key(shop: Written) -> None:
     assert [row[0] for row in shop.rows("parent")] == [41, 42]
 
 
-def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) -> None:
+def test_a_counter_of_numbers_with_decimals_moves(postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as connection:
         connection.execute("CREATE SEQUENCE s")
         connection.execute("CREATE TABLE bill (no NUMERIC(10) PRIMARY KEY DEFAULT nextval('s'), at INTEGER)")
@@ -306,7 +306,7 @@ def test_a_counter_of_numbers_with_decimals_moves_too(postgres_database: str) ->
 
 
 @pytest.mark.mariadb
-def test_a_sequence_of_a_columns_default_moves_too(mysql_database: str) -> None:
+def test_a_sequence_of_a_columns_default_moves(mysql_database: str) -> None:
     """MariaDB has some since 10.3, MySQL has none."""
     table = "CREATE TABLE bill (no INT PRIMARY KEY DEFAULT (nextval(`a s`)), at INT)"
     run_script(mysql_database, f"CREATE SEQUENCE `a s`; {table}")

@@ -63,7 +63,7 @@ def _end_connections_of(reader: str) -> None:
     end_sessions(reader.replace(f"{name}@", "root@"), str(name))
 
 
-def test_a_wrong_password_is_told_and_not_shown(reader: str) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(reader: str) -> None:
     wrong = make_url(reader).set(password="s3cret").render_as_string(hide_password=False)
     source = SqlSource(Address.of(source_url(wrong)))
     with closing(source), pins.refused(SourceError) as caught:

@@ -94,25 +94,25 @@ def test_unknown_user_error_names_the_url_to_correct(database: URL) -> None:
     assert pins.said(failure_of(database.set(username="nobody", password=PASSWORD)))
 
 
-def test_a_port_without_a_server_is_told(database: URL) -> None:
+def test_a_port_without_a_server_is_reported(database: URL) -> None:
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))
         message = failure_of(database.set(host="127.0.0.1", port=unused.getsockname()[1], password=PASSWORD))
     assert pins.said(message)
 
 
-def test_an_unknown_host_is_told(database: URL) -> None:
+def test_an_unknown_host_is_reported(database: URL) -> None:
     assert pins.said(failure_of(database.set(host="host.invalid", password=PASSWORD)))
 
 
-def test_a_wrong_password_is_told(database: URL) -> None:
+def test_a_wrong_password_is_reported(database: URL) -> None:
     with server_that_refuses("28P01", 'password authentication failed for user "ada"') as port:
         message = failure_of(database.set(host="127.0.0.1", port=port, username="ada", password=PASSWORD))
     assert pins.said(message)
     assert not re.search(r"\bada\b", message)
 
 
-def test_a_full_server_is_told(database: URL) -> None:
+def test_a_full_server_is_reported(database: URL) -> None:
     with server_that_refuses("53300", "sorry, too many clients already", times=2) as port:
         message = failure_of(database.set(host="127.0.0.1", port=port))
     assert pins.said(message, "workers")
@@ -155,12 +155,12 @@ def _refuse_one(server: socket.socket, answer: bytes) -> None:
 # ── PostgreSQL: reading ──
 
 
-def test_a_cancelled_statement_is_told(database: URL) -> None:
+def test_a_cancelled_statement_is_reported(database: URL) -> None:
     url = database.update_query_dict({"options": "-c statement_timeout=100"})
     assert pins.said(failure_of(url, "SELECT pg_sleep(20)", checked=False))
 
 
-def test_a_table_that_is_gone_is_told(postgres_url: str) -> None:
+def test_a_table_that_is_gone_is_reported(postgres_url: str) -> None:
     with postgresql_database(postgres_url) as url:
         assert pins.said(failure_of(url))
 
@@ -170,7 +170,7 @@ def test_a_type_that_is_gone_is_named_by_the_server(database: URL) -> None:
     assert '(server: type "gone" does not exist)' in message
 
 
-def test_a_column_that_is_gone_is_told(database: URL) -> None:
+def test_a_column_that_is_gone_is_reported(database: URL) -> None:
     gone = column("gone", INTEGER)
     plan = plan_of(replace(PURCHASE, columns=(*PURCHASE.columns, gone)))
     source = SqlSource(source_url(database.render_as_string(hide_password=False)))
@@ -200,7 +200,7 @@ def test_invalid_parameter_is_reported_without_its_value(database: URL) -> None:
     assert "seven" not in message
 
 
-def test_a_missing_parameter_is_told(database: URL) -> None:
+def test_a_missing_parameter_is_reported(database: URL) -> None:
     assert pins.said(failure_of(database, "SELECT :id"))
 
 
@@ -231,7 +231,7 @@ def test_a_connection_that_broke_between_two_pages_is_replaced(postgres_url: str
 # ── SQLite ──
 
 
-def test_a_locked_file_is_told(tmp_path: Path) -> None:
+def test_a_locked_file_is_reported(tmp_path: Path) -> None:
     url = make_sqlite(tmp_path / "shop.db")
     with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as writer:
         writer.execute("PRAGMA journal_mode = DELETE")
@@ -240,7 +240,7 @@ def test_a_locked_file_is_told(tmp_path: Path) -> None:
     assert pins.said(message)
 
 
-def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     make_sqlite(tmp_path / "shop.db")
     damaged = bytearray((tmp_path / "shop.db").read_bytes())
     damaged[100:] = b"\xff" * (len(damaged) - 100)

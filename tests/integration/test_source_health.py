@@ -22,7 +22,7 @@ def health(url: str) -> SourceHealth:
         source.close()
 
 
-def test_postgresql_tells_its_clock(postgres_database: str) -> None:
+def test_the_clock_of_postgresql_is_read(postgres_database: str) -> None:
     found = health(postgres_database)
     assert found.clock_s is not None
     assert abs(found.clock_s - time.time()) < 60
@@ -32,7 +32,7 @@ def test_postgresql_tells_its_clock(postgres_database: str) -> None:
     assert found.pooling == ""
 
 
-def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
+def test_the_clock_of_mariadb_is_read(new_mysql_database: Callable[[], str]) -> None:
     found = health(new_mysql_database())
     assert found.clock_s is not None
     assert abs(found.clock_s - time.time()) < 60

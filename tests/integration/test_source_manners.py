@@ -139,7 +139,7 @@ def test_mariadb_ends_a_page_that_takes_too_long(mysql_database: str) -> None:
         assert time.monotonic() - began < 120
 
 
-def test_mariadb_hears_the_name_and_lets_nothing_be_written(mysql_database: str) -> None:
+def test_mariadb_gets_the_name_and_refuses_writes(mysql_database: str) -> None:
     run_script(mysql_database, "CREATE TABLE t (a int)")
     with reading(mysql_database, name="migrator shop backfill", pool_size=1) as source:
         source.query("SELECT 1", {})
@@ -161,7 +161,7 @@ def test_mariadb_hears_the_name_and_lets_nothing_be_written(mysql_database: str)
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
-def test_sqlite_ends_a_statement_that_takes_too_long_and_goes_on(tmp_path: Path) -> None:
+def test_sqlite_ends_a_statement_that_takes_too_long_and_resumes(tmp_path: Path) -> None:
     url = make_sqlite(tmp_path / "shop.db")
     with reading(url, statement_timeout_s=0.2, pool_size=1) as source:
         for _ in range(2):

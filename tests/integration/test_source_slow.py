@@ -55,7 +55,7 @@ def test_postgresql_estimate_replaces_a_count_that_is_too_slow(postgresql: str) 
         assert len(source.read_page(SEEN, None, None, 20)) == 20
 
 
-def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
+def test_a_backfill_is_estimated_anyway(postgresql: str) -> None:
     with hurried(postgresql) as source:
         checked = checked_on(source, examine_mapping(MAPPING, "m.yaml"))
         found = estimate(source, checked.entities, 0.0)

@@ -81,7 +81,7 @@ def test_restarted_relay_stops_after_any_restore(shop: Shop, change: str) -> Non
     assert shop.items()["C#1", "META"]["name"] == ("after" if "after" in change else "ann")
 
 
-def test_a_relay_that_has_nothing_to_do_notices_too(shop: Shop) -> None:
+def test_an_idle_relay_notices(shop: Shop) -> None:
     saved = shop.saved()
     with shop.relay() as beside:
         relay = beside.relay(lambda: None)

@@ -69,7 +69,7 @@ def test_sound_statements_are_taken(url: str) -> None:
     assert faults(url, TYPES) == []
 
 
-def test_all_that_is_refused_is_told_at_once(url: str) -> None:
+def test_all_refusals_are_reported_at_once(url: str) -> None:
     assert faults(url, WRONG) == ["no_column", "no_sql", "writes"]
 
 

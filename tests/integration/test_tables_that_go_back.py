@@ -77,7 +77,7 @@ def doctor(race: Race) -> str:
 
 
 @pytest.mark.parametrize("restore", [in_place, anew, before_any_relay])
-def test_no_writer_goes_on_until_it_is_repaired(race: Race, restore: Restore) -> None:
+def test_no_writer_continues_until_it_is_repaired(race: Race, restore: Restore) -> None:
     changed(race, restore)
     race.sql("UPDATE users SET name = 'Eva' WHERE id = 1")
     before, marks = race.whole(), race.mark_ids()

@@ -188,7 +188,7 @@ def test_an_index_that_is_invalid(postgresql: Place) -> None:
         "CREATE UNIQUE INDEX one ON t (id) INCLUDE (k)",
     ],
 )
-def test_an_index_that_says_less(postgresql: Place, made: str) -> None:
+def test_an_index_with_less_information(postgresql: Place, made: str) -> None:
     postgresql.run("CREATE TABLE t (id integer, k integer NOT NULL)", made)
     assert pins.said(postgresql.warnings(entity("t")))
     is_whole = made.endswith("INCLUDE (k)")

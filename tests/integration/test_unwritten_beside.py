@@ -96,7 +96,7 @@ def test_a_key_that_cannot_be_buried_stops_no_other(dynamodb_url: str) -> None:
 
 
 @FAULTS
-def test_a_page_says_what_of_it_is_not_written(dynamodb_url: str, faults: Faults) -> None:
+def test_a_page_reports_its_unwritten_items(dynamodb_url: str, faults: Faults) -> None:
     with shop_on(dynamodb_url, faults) as (shop, store):
         shop.rows["users"] += [{"id": n, "name": "Ann", "email": f"{n}@x"} for n in range(1, 31)]
         users = next(one for one in shop.checked.entities if one.name == "users")

@@ -37,7 +37,7 @@ def names(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> dict[s
     return names
 
 
-def test_the_examples_do_what_the_page_says(names: dict[str, Any]) -> None:
+def test_the_examples_do_what_the_page_describes(names: dict[str, Any]) -> None:
     table = names["table"]
     assert table.get_item(Key={"PK": "USER#1", "SK": "PROFILE"})["Item"]["orderCount"] == 1
     assert names["next_id"] == 8001

@@ -65,7 +65,7 @@ def test_three_kills_and_every_fault_and_the_table_is_the_same(
     assert_whole(made.items(), "sqlite")
 
 
-def test_a_killed_verify_goes_on_and_is_clean(new: New, chinook_sqlite: Path) -> None:
+def test_a_killed_verify_resumes_and_is_clean(new: New, chinook_sqlite: Path) -> None:
     made = new(f"sqlite:///{chinook_sqlite}", tuning="workers: 2, page_rows: 100, scan_segments: 8")
     made.prepared("table create", "backfill")
     for sign in ('"entity": "track", "page"', '"entity": "(table)", "page"'):

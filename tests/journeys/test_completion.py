@@ -24,7 +24,7 @@ def test_the_script_asks_the_command(shell: str) -> None:
     assert f"_MIGRATOR_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_a_shell_is_told_commands_and_options() -> None:
+def test_a_shell_completes_commands_and_options() -> None:
     asked = {"_MIGRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "migrator cl", "COMP_CWORD": "1"}
     assert migrator(**asked).stdout.split() == ["plain,clean"]
     asked |= {"COMP_WORDS": "migrator backfill --max-c", "COMP_CWORD": "2"}

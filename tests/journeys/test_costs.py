@@ -43,7 +43,7 @@ def test_above_the_limit_nothing_starts(shop: Project) -> None:
     assert len(shop.items()) == 150
 
 
-def test_a_region_without_prices_says_so(shop: Project) -> None:
+def test_a_region_without_prices_is_reported(shop: Project) -> None:
     shop.job.write_text(shop.job.read_text().replace("us-east-1", "mars-north-1"))
     dry = shop.done("backfill", str(shop.job), "--dry-run")
     assert pins.said(dry.err, "price")

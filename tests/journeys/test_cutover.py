@@ -147,7 +147,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_told_and_changes_nothing(what: str, tmp_path: Path, dynamodb_url: str) -> None:
+def test_bad_input_is_reported_and_changes_nothing(what: str, tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     words, said = BAD[what]
     ended = shop.run("cutover", words[0], str(shop.job), *words[1:])

@@ -216,7 +216,7 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
     assert shop.done("clean", "--attributes", job, "--yes", "--json").data["stripped"] == 0
 
 
-def test_strip_goes_on_where_it_was_stopped(shop: Project) -> None:
+def test_strip_resumes_where_it_was_stopped(shop: Project) -> None:
     completed(shop)
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {scan_segments: 3, "))

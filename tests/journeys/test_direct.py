@@ -205,7 +205,7 @@ def test_all_entities_may_be_direct_and_then_rows_make_no_items(direct: Project)
         "writes: {directly: [invoice]}",
     ],
 )
-def test_wrong_names_are_told(tmp_path: Path, dynamodb_url: str, writes: str) -> None:
+def test_wrong_names_are_reported(tmp_path: Path, dynamodb_url: str, writes: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     say(shop, writes + "\n")
     for command in (["capture", "install"], ["backfill"], ["verify"]):

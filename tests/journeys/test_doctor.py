@@ -46,7 +46,7 @@ def test_all_is_well(shop: Project) -> None:
     assert told.splitlines()[-1] == f"{len(found)} checks: {len(found) - 1} ok, 1 warning"
 
 
-def test_what_is_wrong_fails_with_what_mends_it(shop: Project, tmp_path: Path) -> None:
+def test_a_fault_fails_and_names_its_fix(shop: Project, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("DROP TABLE invoice")
     shop.job.write_text(shop.job.read_text().replace(f"table: {shop.table}", "table: NoSuchTable"))

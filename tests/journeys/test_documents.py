@@ -297,7 +297,7 @@ def test_an_old_table_is_no_target(shop: Shop) -> None:
         "reverse start --once",
     ],
 )
-def test_what_does_not_run_on_documents_says_so(shop: Shop, command: str) -> None:
+def test_what_documents_lack_is_reported(shop: Shop, command: str) -> None:
     made, job = shop.project, str(shop.project.job)
     made.done("table", "create", job)
     ended = made.run(*command.split(), job)

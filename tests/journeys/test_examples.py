@@ -119,7 +119,7 @@ def test_nothing_is_replaced_unless_requested(tmp_path: Path) -> None:
     assert file.read_text() != "mine"
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = ran(tmp_path, "examples", "file/below")
     assert ended.code == 2

@@ -47,7 +47,7 @@ def test_foreign_file_is_replaced_only_with_force(job: Shipped) -> None:
     assert f"# table.ts\n{mine.read_text()}# table.yaml\n" in job.exported("cdk-ts")
 
 
-def test_wrong_use_says_what_to_do(job: Shipped) -> None:
+def test_wrong_use_names_what_to_do(job: Shipped) -> None:
     alone = job.run("export", "--as", "terraform", "job.yaml", "--dry-run")
     assert (alone.code, alone.err) == (2, pins.text("compares"))
     (job.folder / "file").write_text("")

@@ -122,7 +122,7 @@ def test_failing_mark_is_removed_with_the_row(shop: Project) -> None:
         assert source.execute("SELECT COUNT(*) FROM migrator_mark").fetchone() == (1,)
 
 
-def test_items_that_outlived_their_row_are_told(shop: Project) -> None:
+def test_items_that_outlived_their_row_are_reported(shop: Project) -> None:
     change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
     change(shop, "DELETE FROM migrator_mark")
     refused = forget(shop, BOB, "--yes")
@@ -146,7 +146,7 @@ def test_without_capture_the_journals_traces_go(tmp_path: Path, shop: Project) -
     assert pins.said(done.out)
 
 
-def test_what_is_left_is_said(shop: Project) -> None:
+def test_what_is_left_is_reported(shop: Project) -> None:
     deleted(shop, BOB)
     told = forget(shop, BOB, "--dry-run").out
     for word in (

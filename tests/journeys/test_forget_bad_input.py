@@ -69,7 +69,7 @@ def test_a_composite_key_is_written_in_either_way(shop: Project) -> None:
         "missing-option-key",
     ],
 )
-def test_wrong_use_is_told(shop: Project, words: list[str]) -> None:
+def test_wrong_use_is_reported(shop: Project, words: list[str]) -> None:
     ended = shop.run("clean", "--row", str(shop.job), *words, "--yes")
     assert (ended.code, pins.said(ended.err)) == (2, True), ended.err
 

@@ -323,7 +323,7 @@ def test_export_with_marks_used_by_another_table_is_not_imported(shop: Project, 
     assert (refused.code, pins.said(refused.err)) == (2, True), refused.err
 
 
-def test_a_killed_export_goes_on_with_the_same_command(shop: Project) -> None:
+def test_a_killed_export_resumes_with_the_same_command(shop: Project) -> None:
     job, place = str(shop.job), shop.folder / "items"
     text = shop.job.read_text()
     slow = text.replace("SOURCE_URL}'", "SOURCE_URL}', max_rows_per_s: 15")

@@ -99,7 +99,7 @@ def test_table_has_every_option_that_an_import_lacks(shop: Project, place: str) 
     ]
 
 
-def test_a_killed_import_goes_on_with_the_same_command(shop: Project, place: str) -> None:
+def test_a_killed_import_resumes_with_the_same_command(shop: Project, place: str) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     shop.done("table", "export", job, "--to", place)

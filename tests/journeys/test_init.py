@@ -215,7 +215,7 @@ def test_a_source_that_is_away_stops_it(here: Callable[[str], Project], tmp_path
     assert not FILES & {path.name for path in tmp_path.iterdir()}
 
 
-def test_an_empty_database_is_said(here: Callable[[str], Project], tmp_path: Path) -> None:
+def test_an_empty_database_is_reported(here: Callable[[str], Project], tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "empty.db")) as connection:
         connection.execute("VACUUM")
     ended = proposed(here(f"sqlite:///{tmp_path / 'empty.db'}"), "--statements", "none")

@@ -73,7 +73,7 @@ def test_single_few_and_nested_items_answer_as_sql_does(
     assert (text.count("filter: "), text.count("one: true"), ended.data["indexes"]) == (3, 1, 0)
 
 
-def test_a_pattern_of_empty_tables_is_asked_once(here: Callable[[str], Project], tmp_path: Path) -> None:
+def test_a_pattern_of_empty_tables_is_read_once(here: Callable[[str], Project], tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
         connection.executescript(
             "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT);"
@@ -92,7 +92,7 @@ def test_a_pattern_of_empty_tables_is_asked_once(here: Callable[[str], Project],
     assert asked == {"user": 25, "note": 1, "notes": 25}
 
 
-def test_a_row_that_makes_no_item_is_told(here: Callable[[str], Project], tmp_path: Path) -> None:
+def test_a_row_that_makes_no_item_is_reported(here: Callable[[str], Project], tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "source.db")) as connection:
         connection.executescript(SHOP + "UPDATE orders SET placed_at = 'yesterday' WHERE id = 43;")
     (tmp_path / "log.sql").write_text("SELECT total FROM orders WHERE id = ?", encoding="utf-8")

@@ -93,7 +93,7 @@ def test_advice_names_a_command_that_has_the_option(shop: Project) -> None:
     assert refused.count("journal-lost") == 1
 
 
-def test_doctor_tells_it(shop: Project) -> None:
+def test_doctor_reports_it(shop: Project) -> None:
     told = json.loads(elsewhere(shop, "doctor", str(shop.job), "--json", home="fresh").out)["checks"]
     (line,) = (one for one in told if one["name"] == "journal's job")
     assert (line["state"], pins.said(line["what"])) == ("failed", True)
@@ -101,7 +101,7 @@ def test_doctor_tells_it(shop: Project) -> None:
     assert "journal's job" not in {one["name"] for one in told}
 
 
-def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
+def test_it_becomes_the_tables_once_confirmed(shop: Project) -> None:
     """The other one is lost for good. A pattern in shadow is off then: SQL answers it in both."""
     job = str(shop.job)
     forced = elsewhere(shop, "recover", job, "journal-lost", "--settle", "0s", home="fresh")

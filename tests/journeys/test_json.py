@@ -139,7 +139,7 @@ def test_a_command_in_a_message_can_be_copied_whole(tmp_path: Path, dynamodb_url
     assert pins.said(done.err, "install", job=job)
 
 
-def test_a_dry_run_is_told_as_the_same_command(tmp_path: Path, dynamodb_url: str) -> None:
+def test_a_dry_run_reports_as_the_same_command(tmp_path: Path, dynamodb_url: str) -> None:
     shop = cutover_shop(tmp_path, dynamodb_url)
     shop.job.write_text(shop.job.read_text().replace(shop.endpoint, "http://127.0.0.1:1"))
     ended = shop.run("clean", "--all-items", str(shop.job), "--dry-run")

@@ -84,7 +84,7 @@ def test_relay_notifies_hooks_of_pending_marks(shop: Project) -> None:
     assert {"event": "lag_high", "limit_s": 0.1}.items() <= json.loads(out.read_text()).items()
 
 
-def test_status_says_how_far_items_are_behind(shop: Project) -> None:
+def test_status_shows_how_far_items_are_behind(shop: Project) -> None:
     job = str(shop.job)
     assert "no change is pending" in shop.done("status", job).out
     change(shop, RENAME, "UPDATE migrator_mark SET changed_at = changed_at - 1")

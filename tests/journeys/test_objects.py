@@ -84,7 +84,7 @@ def test_a_repair_brings_back_an_object_that_is_gone(made: tuple[Project, str], 
     assert "clean" in shop.done("verify", job, "--settle", "0").out
 
 
-def test_a_job_without_a_bucket_says_so(made: tuple[Project, str]) -> None:
+def test_a_job_without_a_bucket_is_reported(made: tuple[Project, str]) -> None:
     shop, bucket = made
     shop.job.write_text(shop.job.read_text().replace(f"bucket: {bucket}, ", ""))
     shop.done("table", "create", str(shop.job))

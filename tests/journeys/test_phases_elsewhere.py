@@ -60,7 +60,7 @@ def test_the_example_of_the_page_fits_its_schema() -> None:
         assert not Draft202012Validator(schema).is_valid(wrong)
 
 
-def test_what_a_relay_says_is_what_status_says(asked: Asked) -> None:
+def test_relay_and_status_agree(asked: Asked) -> None:
     shop, url = asked
     job = str(shop.job)
     force(shop, "advance", job, PATTERN)

@@ -278,7 +278,7 @@ def planned(project: Project, *words: str) -> Ended:
     return project.run("plan", "shop.job.yaml", *words)
 
 
-def test_the_first_line_says_what_would_be_done(shop: Project) -> None:
+def test_the_first_line_names_what_would_be_done(shop: Project) -> None:
     ended = planned(shop)
     assert ended.code == 0, ended.err
     triggers = shop.done("capture", "install", "shop.job.yaml", "--dry-run").out.count("CREATE TRIGGER")
@@ -441,7 +441,9 @@ def test_an_empty_table_has_nothing_to_measure(shop: Project, tmp_path: Path) ->
         "missing",
     ],
 )
-def test_what_cannot_be_planned_is_said(shop: Project, tmp_path: Path, words: list[str], code: int) -> None:
+def test_what_cannot_be_planned_is_reported(
+    shop: Project, tmp_path: Path, words: list[str], code: int
+) -> None:
     shutil.copyfile(tmp_path / "shop.db", tmp_path / "other.db")
     (tmp_path / "other.job.yaml").write_text("job: 1\nmapping: shop.yaml\nsource: sqlite:///other.db\n")
     (tmp_path / "sourceless.yaml").write_text("job: 1\nmapping: shop.yaml\n")

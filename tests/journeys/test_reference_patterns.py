@@ -88,7 +88,7 @@ def query(moved: Project, pattern: str, *options: str) -> Ended:
 
 
 @pytest.mark.parametrize("pattern", sorted(ASKED))
-def test_both_sides_answer_alike(moved: Project, pattern: str) -> None:
+def test_both_sides_give_equal_answers(moved: Project, pattern: str) -> None:
     answer = query(moved, pattern, "--json").data
     assert answer["same"], answer
     assert answer["parts"][0]["items"]

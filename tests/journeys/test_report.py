@@ -105,7 +105,7 @@ def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     return shop
 
 
-def test_before_anything_ran_it_says_what_to_run(tmp_path: Path, dynamodb_url: str) -> None:
+def test_before_any_run_it_names_the_first_command(tmp_path: Path, dynamodb_url: str) -> None:
     made = shop_in(tmp_path, dynamodb_url)
     ended = made.run("report", str(made.job), "--out", str(tmp_path / "r.html"))
     assert ended.code == 2
@@ -327,7 +327,7 @@ def test_differences_before_a_repair_are_history_and_new_count(
         pytest.param(["--out", "{folder}/" + "x" * 300], id="long-name"),
     ],
 )
-def test_wrong_use_is_told(shop: Project, tmp_path: Path, words: list[str]) -> None:
+def test_wrong_use_is_reported(shop: Project, tmp_path: Path, words: list[str]) -> None:
     ended = shop.run("report", str(shop.job), *(word.replace("{folder}", str(tmp_path)) for word in words))
     assert ended.code == 2
     assert pins.said(ended.err, folder=tmp_path)

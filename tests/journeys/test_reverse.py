@@ -215,7 +215,7 @@ def test_changes_lost_with_a_stream_are_repaired_by_verify(shop: Project) -> Non
     assert len(rows(shop)) == 61
 
 
-def test_a_repair_says_at_once_what_waits(shop: Project) -> None:
+def test_a_repair_reports_what_is_queued(shop: Project) -> None:
     job = str(shop.job)
     made_direct(shop)
     shop.done("reverse", "start", job, "--once", "--settle", "0s")

@@ -142,7 +142,7 @@ def test_revisions_claiming_one_key_for_two_rows_are_refused(shop: Project) -> N
     assert pins.said(said)
 
 
-def test_faults_of_either_file_are_told(shop: Project) -> None:
+def test_faults_of_either_file_are_reported(shop: Project) -> None:
     write(shop, MAPPING.replace("{id}", "{id|nothing}"), "older.yaml")
     assert "older.yaml:" in diff(shop, "older.yaml", code=2)
 
@@ -336,7 +336,7 @@ def test_job_does_not_advance_while_dynamodb_answers_changes(
     assert standing(shop) == "newest"
 
 
-def test_it_goes_on_once_sql_answers(shop: Project) -> None:
+def test_it_resumes_once_sql_answers(shop: Project) -> None:
     job = str(shop.job)
     for before in BEFORE_ALL:
         shop.done(*before, job)

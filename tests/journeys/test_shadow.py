@@ -75,7 +75,7 @@ def test_every_pattern_is_clean(shop: Project) -> None:
     assert found["recent_orders"]["parameters"]["limit"] == "made up"
 
 
-def test_sql_beside_sql_needs_no_table(shop: Project, tmp_path: Path) -> None:
+def test_sql_against_sql_needs_no_table(shop: Project, tmp_path: Path) -> None:
     job = tmp_path / "control.yaml"
     job.write_text(shop.job.read_text(encoding="utf-8").replace(f"table: {shop.table}", "table: NoSuchTable"))
     ended = shop.run("shadow", "replay", str(job), "--control", "--sample", "3")
@@ -261,7 +261,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", sorted(WRONG))
-def test_wrong_use_is_told(shop: Project, words: tuple[str, str]) -> None:
+def test_wrong_use_is_reported(shop: Project, words: tuple[str, str]) -> None:
     ended = shop.run("shadow", "replay", str(shop.job), *words)
     assert ended.code == 2
     assert WRONG[words] in ended.err

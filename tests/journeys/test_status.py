@@ -69,7 +69,7 @@ def test_marks_of_another_job_are_not_waited_for(tmp_path: Path, dynamodb_url: s
         assert "`migrator relay" not in said
 
 
-def test_a_job_at_rest_is_told_in_six_lines(shop: Project) -> None:
+def test_an_idle_job_takes_six_lines(shop: Project) -> None:
     said = shop.done("status", str(shop.job)).out.splitlines()
     assert [line.split()[0] for line in said] == ["lag", "rate", "left", "failure", "pace", "alive"]
     assert said[5] == pins.text()
@@ -115,7 +115,7 @@ def no_room() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_relay_that_is_at_work_is_paused_and_goes_on(shop: Project) -> None:
+def test_a_relay_that_is_at_work_is_paused_and_resumes(shop: Project) -> None:
     job = str(shop.job)
     with shop.beside("relay", job):
         until(lambda: standings(shop) == ["idle"], "the relay is idle")
@@ -191,7 +191,7 @@ def test_a_strained_source_holds_the_relay_until_it_is_relieved(shop: Project) -
         until(lambda: waiting(shop) == 0, "the marks are worked")
 
 
-def test_wrong_use_is_said_so(shop: Project) -> None:
+def test_wrong_use_is_reported(shop: Project) -> None:
     job = str(shop.job)
     assert "--off goes without" in shop.run("pace", job, "--off", "--max-write-units", "5").err
     assert shop.run("pace", job, "--max-write-units", "0").code == 2

@@ -57,7 +57,7 @@ def test_stopped_backfill_reports_its_writes_and_continues(shop: Project) -> Non
     assert int(found["rows"].replace(",", "")) == run["tally"]["rows"] == run["pages_done"]
 
 
-def test_a_dry_run_says_that_it_keeps_nothing(shop: Project) -> None:
+def test_a_dry_run_reports_that_it_keeps_nothing(shop: Project) -> None:
     assert pins.said(stopped(shop, "backfill", str(shop.job), "--dry-run"))
     assert shop.items() == []
 

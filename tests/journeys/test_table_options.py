@@ -54,7 +54,7 @@ def test_table_has_every_option_and_check_finds_changes(shop: Project) -> None:
     shop.done("backfill", str(shop.job))  # options hinder no run
 
 
-def test_recovery_is_on_unless_the_job_says_off(shop: Project) -> None:
+def test_recovery_is_on_unless_the_job_disables_it(shop: Project) -> None:
     client = dynamodb_client(region=None, profile=None, endpoint=shop.endpoint)
 
     def status() -> str:
@@ -91,7 +91,7 @@ def test_twice_is_once(shop: Project) -> None:
     assert sorted(map(key, shop.items())) == sorted(map(key, items))
 
 
-def test_an_unknown_option_says_which_there_are(shop: Project) -> None:
+def test_an_unknown_option_lists_the_known_ones(shop: Project) -> None:
     with_options(shop, "options: {pitt: true}, ")
     refused = shop.run("table", "create", str(shop.job))
     assert (refused.code, pins.said(refused.err)) == (2, True)

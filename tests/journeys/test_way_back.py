@@ -146,9 +146,7 @@ def test_complete_needs_reverse_and_rollback_no_waiting_row(
     assert rows(shop) == rows_of_items(shop)
 
 
-def test_killed_at_every_step_it_goes_on_and_forward_capture_too(
-    shop: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_every_step_both_captures_resume(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     job, change = str(shop.job), changing(shop)
     shop.done("reverse", "start", job, "--once", "--settle", "0s")
     complete(shop, "--one-way")

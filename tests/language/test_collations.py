@@ -119,7 +119,7 @@ entities:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_plain_attribute_that_is_a_key_is_looked_at_too(
+def test_a_plain_attribute_that_is_a_key_is_checked(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     mapping = MAPPING.replace("[GSI2PK, GSI2SK]", "[folds, neither]").replace("  by_loose:", "  by_folds:")

@@ -51,7 +51,7 @@ entities:
     assert [item["notes"] for item in found] == [[{"t": "first"}, {"t": "second"}], []]
 
 
-def test_a_view_says_its_key(database: Database) -> None:
+def test_a_view_names_its_key(database: Database) -> None:
     text = """
 entities:
   open:

@@ -168,7 +168,7 @@ def test_a_function_that_is_not_there(module: str, tmp_path: Path) -> None:
     assert found_faults(f"{module}_broken:x") == [pins.text("importing", module=module)]
 
 
-def test_its_fault_is_told_with_all_others(database: Database, module: str) -> None:
+def test_its_fault_is_reported_with_all_others(database: Database, module: str) -> None:
     text = TEXT.replace("shop_rules:derived", f"{module}:clock").replace("by: product_id", "by: produkt_id")
     revised, functions = load_transforms(parse_mapping(text, "m.yaml"))
     source = open_source(database(SCRIPT), text)
@@ -224,7 +224,7 @@ entities:
     assert [(item["level"], item["seen"]) for item in found] == [("NaN", "NaN"), ("1" * 39, "1" * 39)]
 
 
-def test_its_module_lies_beside_the_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_module_is_next_to_the_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "rules_beside.py").write_text("def derived(row):\n    return {'slug': 'x'}\n")
     named = TEXT.replace("shop_rules:derived", "rules_beside:derived")

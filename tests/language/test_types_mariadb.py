@@ -146,7 +146,7 @@ def test_geometry_is_refused_with_a_replacement(new_mysql_database: NewDatabase,
     assert pins.said(fault, "except")
 
 
-def test_what_check_says_to_write_instead_works(new_mysql_database: NewDatabase) -> None:
+def test_what_check_suggests_works(new_mysql_database: NewDatabase) -> None:
     script = """CREATE TABLE t (id integer PRIMARY KEY, v point, flags bit(3), n tinyint(1));
         INSERT INTO t VALUES (1, POINT(1.5, -2), b'101', 7)"""
     text = """

@@ -93,7 +93,7 @@ def test_refused_type_is_reported_with_a_replacement(new_postgres_database: NewD
         assert any(message.partition(", with")[0] in one for one in faults_of(url, HEAD + used))
 
 
-def test_what_check_says_to_write_instead_works(new_postgres_database: NewDatabase) -> None:
+def test_what_check_suggests_works(new_postgres_database: NewDatabase) -> None:
     script = "CREATE TABLE t (id integer PRIMARY KEY, v cube, p place); INSERT INTO t VALUES (1, '(1,2)', ROW('x', '(3)'));"
     url = database_with(new_postgres_database, MAKE_REFUSED + script)
     text = """
@@ -131,7 +131,7 @@ def table(new_postgres_database: NewDatabase) -> str:
 
 
 @pytest.mark.parametrize("rest", WRONG)
-def test_a_type_in_a_wrong_place_is_said(table: str, rest: str) -> None:
+def test_a_type_in_a_wrong_place_is_reported(table: str, rest: str) -> None:
     text = f"entities: {{t: {{items: {{T: {{key: ['T#{{id}}', M], {rest}}}}}}}}}"
     assert any(WRONG[rest] in fault for fault in faults_of(table, HEAD + text))
 

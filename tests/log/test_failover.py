@@ -66,7 +66,7 @@ def promoted(there: SlotShop, primary: SlotShop) -> None:
     there.project.done("recover", there.job, "renamed")
 
 
-def test_a_slot_that_the_standby_has_goes_on(live: SlotShop) -> None:
+def test_a_slot_on_the_standby_continues(live: SlotShop) -> None:
     live.sql("UPDATE customer SET email = 'one@x.example' WHERE id = 1")
     with standby(live, keeps_slots=True) as there:
         until(lambda: has_slot(there, live), "the standby has the slot")

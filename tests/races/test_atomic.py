@@ -188,7 +188,7 @@ def test_crash_around_a_transaction_leaves_all_or_nothing(race: Race, cut: str) 
     race.comes_to_rest()
 
 
-def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
+def test_a_page_with_other_writers_writes_a_row_whole(race: Race) -> None:
     fill(race, 100)
     change(race, 100, "b", rest=False)
     looked = Looked(race.beside.store, race)

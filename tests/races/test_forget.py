@@ -101,7 +101,7 @@ def test_row_deleted_again_while_forgotten_stays_remembered(race: Race) -> None:
     race.comes_to_rest()
 
 
-def test_a_row_that_comes_back_is_written_anew(race: Race) -> None:
+def test_a_row_that_returns_is_written_again(race: Race) -> None:
     race.sql(*ROWS, TAG)
     race.fill()
     race.sql("DELETE FROM tags")

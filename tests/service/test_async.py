@@ -34,7 +34,7 @@ def run(shop: Shop, work: Callable[[Sessions], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def test_flush_goes_on_beside_the_loop(shop: Shop) -> None:
+def test_flush_continues_outside_the_loop(shop: Shop) -> None:
     ticks = 0
 
     async def work(sessions: Sessions) -> None:

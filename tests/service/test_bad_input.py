@@ -128,7 +128,7 @@ def test_dynamodb_is_not_missed_in_outbox_mode(shop: Shop) -> None:
 
 
 @pytest.mark.engines("sqlite", "postgresql")
-def test_a_table_that_no_model_knows_is_marked_all_the_same(shop: Shop) -> None:
+def test_a_table_without_a_model_is_marked_anyway(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
         migration.dual_write(sessions)

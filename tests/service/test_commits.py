@@ -234,7 +234,7 @@ def test_change_marked_by_hand_is_written_before_a_strict_commit(shop: Shop) -> 
         raw.close()
 
 
-def test_a_block_that_fails_is_marked_all_the_same(shop: Shop) -> None:
+def test_a_block_that_fails_is_marked_anyway(shop: Shop) -> None:
     with shop.migration() as migration, Session(shop.engine) as session:
         migration.begin_marking()
         with suppress(KeyError), migration.changing(session, "users", 1):

@@ -88,7 +88,7 @@ def test_items_follow_each_call_before_it_returns(shop: Shop, client: Any) -> No
 
 
 @pytest.mark.slow
-def test_items_that_move_and_those_of_other_documents_follow_too(shop: Shop, client: Any) -> None:
+def test_moved_items_and_other_documents_follow(shop: Shop, client: Any) -> None:
     orders, lines = shop.real["Orders"], shop.real["Lines"]
     with Migration.load(shop.job) as migration:
         migration.dual_write(client, mode="strict", longest_write_s=120)
@@ -110,9 +110,7 @@ def test_items_that_move_and_those_of_other_documents_follow_too(shop: Shop, cli
     assert "clean" in shop.project.done("verify", shop.job).out
 
 
-def test_resources_and_writers_of_batches_are_followed_too(
-    shop: Shop, client: Any, dynamodb_url: str
-) -> None:
+def test_resources_and_batch_writers_are_followed(shop: Shop, client: Any, dynamodb_url: str) -> None:
     table = boto3.resource("dynamodb", **at(dynamodb_url)).Table(shop.real["Lines"])
     with Migration.load(shop.job) as migration:
         migration.dual_write([table, client], flush=True)
@@ -189,7 +187,7 @@ def test_missing_new_table_fails_only_a_strict_call(
     assert "Item" in client.get_item(TableName=shop.real["Orders"], Key={"order_id": {"S": "n3"}})
 
 
-def test_what_does_not_fit_is_said_at_the_start(shop: Shop, client: Any) -> None:
+def test_what_does_not_fit_is_reported_at_the_start(shop: Shop, client: Any) -> None:
     with Migration.load(shop.job) as migration:
         with pins.refused(SettingsError, "streams"):
             migration.dual_write(client)

@@ -130,7 +130,7 @@ def test_program_that_ends_deregisters_and_keeps_its_last_counts(read_shop: Read
     assert answered(read_shop) == 5
 
 
-def test_a_migration_without_a_reference_goes_on_to_the_end(read_shop: ReadShop) -> None:
+def test_a_migration_without_a_reference_completes(read_shop: ReadShop) -> None:
     program = (
         LOADED
         + "\nimport gc\ndel migration\ngc.collect()\nfrom migrator import api\n(migration,) = api._OPEN\nanswer()\n"

@@ -121,7 +121,7 @@ def rows_as(migration: Migration, shop: ReadShop, form: Callable[..., Any]) -> R
     )
 
 
-def test_names_that_differ_are_said(read_shop: ReadShop) -> None:
+def test_names_that_differ_are_reported(read_shop: ReadShop) -> None:
     shop = read_shop
     shop.move("shadow")
 
@@ -156,7 +156,7 @@ def test_shadow_function_error_is_counted_without_its_message(read_shop: ReadSho
             asked(2)
 
 
-def test_without_a_function_for_the_table_sql_goes_on_alone(read_shop: ReadShop) -> None:
+def test_without_a_table_function_sql_continues_alone(read_shop: ReadShop) -> None:
     shop = read_shop
     shop.move("shadow")
     with shop.migration() as migration:

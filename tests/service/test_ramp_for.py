@@ -80,7 +80,7 @@ def test_tenant_is_named_by_any_parameter_despite_optional_ones(read_shop: ReadS
 
 
 @pytest.mark.engines("sqlite")
-def test_the_fake_aims_alike(read_shop: ReadShop) -> None:
+def test_the_fake_aims_equally(read_shop: ReadShop) -> None:
     with FakeMigration(read_shop.folder / "mapping.yaml") as fake:
         fake.give("user_and_orders", {"user": None, "orders": []})
         fake.set_phase("user_and_orders", "ramp", audience=["user_id=42"])

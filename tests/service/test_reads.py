@@ -104,7 +104,7 @@ def test_tombstones_and_expired_items_are_never_returned(read_shop: ReadShop) ->
 
 
 @pytest.mark.engines("sqlite", "postgresql")
-def test_an_async_service_reads_beside_its_loop(read_shop: ReadShop) -> None:
+def test_an_async_service_reads_outside_its_loop(read_shop: ReadShop) -> None:
     async def work(migration: Migration) -> None:
         ticks = 0
 

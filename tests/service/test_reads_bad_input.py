@@ -42,7 +42,7 @@ WRONG_CALLS: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_a_wrong_call_says_what_is_wrong(read_shop: ReadShop) -> None:
+def test_a_wrong_call_names_its_fault(read_shop: ReadShop) -> None:
     with read_shop.migration() as migration:
         for pattern, params, said in WRONG_CALLS:
             with pytest.raises(SettingsError) as error:

@@ -244,7 +244,7 @@ def test_strict_service_writes_during_a_conditional_backfill(shop: Shop) -> None
 
 
 @POSTGRESQL
-def test_a_strict_service_writes_beside_a_relay(shop: Shop) -> None:
+def test_a_strict_service_writes_while_a_relay_runs(shop: Shop) -> None:
     with strict_service(shop) as sessions, command(shop, "relay") as relay:
         with sessions.begin() as session:
             session.add_all([a_user(1), a_user(2)])

@@ -129,7 +129,7 @@ class Undrained(Life):
         """Nor does it look."""
 
 
-def test_a_way_back_without_a_drain_is_found_out() -> None:
+def test_a_rollback_without_a_drain_is_found_out() -> None:
     found_out(OLDER, Undrained)
 
 

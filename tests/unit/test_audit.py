@@ -29,7 +29,7 @@ UNKNOWN = {"name": "rich", "skip_reason": "not found"}
         ),
     ],
 )
-def test_what_is_known_is_told(packages: list[object], is_clean: bool, lines: list[str]) -> None:
+def test_what_is_known_is_reported(packages: list[object], is_clean: bool, lines: list[str]) -> None:
     assert judged(json.dumps({"dependencies": packages}), "") == (is_clean, lines)
 
 

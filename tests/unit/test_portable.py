@@ -42,7 +42,7 @@ def test_every_module_is_imported_without_unix_only_parts() -> None:
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
-def test_the_package_says_that_it_has_types() -> None:
+def test_the_package_declares_its_types() -> None:
     assert (Path(migrator.__file__).parent / "py.typed").is_file()
 
 

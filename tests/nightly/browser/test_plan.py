@@ -79,6 +79,6 @@ def test_content_of_the_plan_is_text_and_widens_no_page(browser: Browser) -> Non
     assert "\u202e" not in browser.run("return document.documentElement.textContent")
 
 
-def test_no_address_is_asked(browser: Browser) -> None:
+def test_no_address_is_requested(browser: Browser) -> None:
     browser.open_page(plan_page([PLAN]))
     assert [url for url in browser.requests() if not url.startswith("file:")] == []

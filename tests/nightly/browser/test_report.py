@@ -122,7 +122,7 @@ def counts(browser: Browser) -> list[int]:
     return [int(one.replace(",", "")) for one in browser.texts("#groups tbody tr td:first-child")]
 
 
-def test_a_click_sorts_and_says_so(browser: Browser) -> None:
+def test_a_click_sorts_and_announces_it(browser: Browser) -> None:
     browser.open(MODEL)
     assert counts(browser) == [214, 37, 2]
     browser.one("#groups th:nth-child(1) button").click()
@@ -322,7 +322,7 @@ def test_what_rows_hold_is_text(browser: Browser) -> None:
     assert r"\u202eright to left" in shown
 
 
-def test_no_address_is_asked(browser: Browser) -> None:
+def test_no_address_is_requested(browser: Browser) -> None:
     browser.open(hostile())
     browser.run("window.scrollTo(0, document.body.scrollHeight)")
     asked = browser.requests()

@@ -80,7 +80,7 @@ def _parse(jobs: Sequence[Shipped]) -> None:
         assert table["name"] == job.table
 
 
-def test_a_run_without_terraform_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_without_terraform_reports_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert services.terraform_mirror() is None
     assert services.terraform_source() == pins.text()

@@ -68,7 +68,7 @@ def test_every_design_can_be_expressed_and_is_stable(name: str, tmp_path: Path) 
         assert text == electrodb_typescript(described.model, HEAD)
 
 
-def test_the_shop_can_be_said(tmp_path: Path) -> None:
+def test_the_language_can_express_the_shop(tmp_path: Path) -> None:
     script = (ROOT / "docker" / "shop" / "schema.sql").read_text()
     with opened(ROOT / "mappings" / "ecommerce.yaml", sqlite_with(tmp_path / "shop.db", script)) as described:
         assert "recentOrders(" in electrodb_typescript(described.model, HEAD)

@@ -263,7 +263,7 @@ def test_a_right_by_a_role_is_a_right(mysql_database: str, user: tuple[str, str]
         ("SET GLOBAL max_connections = 9", "this user lacks SUPER; GRANT SUPER ON *.* to it"),
     ],
 )
-def test_a_missing_right_is_told_in_words(
+def test_a_missing_right_is_reported_in_words(
     mysql_database: str, user: tuple[str, str], statement: str, lacks: str
 ) -> None:
     name, url = user

@@ -38,7 +38,7 @@ def _name(page: Page) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_command_says_what_the_page_says(page: Page, tmp_path: Path) -> None:
+def test_every_command_prints_what_the_page_shows(page: Page, tmp_path: Path) -> None:
     """Twice where need be: what customers of a few seconds prove depends on what else the machine does."""
     for number in (1, 2):
         folder = tmp_path / str(number)

@@ -53,7 +53,7 @@ def need_refused(made: Project, *said: str) -> None:
     assert in_journal(made, "SELECT count(*) FROM migrator_run") == [(0,)]
 
 
-def test_java_that_is_missing_is_told(with_server_journal: Project, tmp_path: Path) -> None:
+def test_java_that_is_missing_is_reported(with_server_journal: Project, tmp_path: Path) -> None:
     with_server_journal.environment["JAVA_HOME"] = str(tmp_path / "nothing")
     need_refused(with_server_journal, "which has no Java", "install Java 17", "tuning.processes")
     with_server_journal.environment.update({"JAVA_HOME": "", "PATH": ""})
@@ -63,7 +63,7 @@ def test_java_that_is_missing_is_told(with_server_journal: Project, tmp_path: Pa
 @pytest.mark.parametrize(
     ("line", "number"), [('openjdk version "11.0.2"', 11), ('java version "1.8.0_9"', 8)]
 )
-def test_java_that_is_too_old_is_told(
+def test_java_that_is_too_old_is_reported(
     with_server_journal: Project, tmp_path: Path, line: str, number: int
 ) -> None:
     with_server_journal.environment["JAVA_HOME"] = java(tmp_path, line)

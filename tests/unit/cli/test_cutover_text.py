@@ -43,7 +43,7 @@ def test_history_line_names_its_evidence() -> None:
     assert overridden.endswith("by ada: drill (evidence: 1 ok; no: kinds; unknown: p99)")
 
 
-def test_a_move_that_asked_for_none_says_none() -> None:
+def test_a_move_without_a_wait_reports_none() -> None:
     for one in (move(()), Move("orders", RAMP, SHADOW, "ada")):
         assert next(history_lines([one])).endswith("by ada")
         assert history_data([one])[0]["evidence"] == []
@@ -155,5 +155,5 @@ def test_programs_learn_all_that_is_known() -> None:
 @pytest.mark.parametrize(
     ("age_s", "text"), [(0.2, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (200_000, "2 d")]
 )
-def test_an_age_is_told_in_its_own_unit(age_s: float, text: str) -> None:
+def test_an_age_has_its_own_unit(age_s: float, text: str) -> None:
     assert age_text(age_s) == text

@@ -81,5 +81,5 @@ def test_equal_latencies_are_a_level_line_and_zero_is_no_fault() -> None:
 @pytest.mark.parametrize(
     ("ms", "text"), [(0.042, "0.042 ms"), (4.1, "4.1 ms"), (120, "120 ms"), (2_480, "2.48 s")]
 )
-def test_milliseconds_are_told_with_three_digits(ms: float, text: str) -> None:
+def test_milliseconds_have_three_digits(ms: float, text: str) -> None:
     assert ms_text(ms) == text

@@ -111,7 +111,7 @@ def test_unreachable_store_does_not_cause_a_restart() -> None:
     assert "migrator_process_info{" in fetched(f"http://127.0.0.1:{port}/metrics")[1]
 
 
-def test_a_port_that_is_taken_is_said_so() -> None:
+def test_a_taken_port_is_reported() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pins.refused(SettingsError, port=port):

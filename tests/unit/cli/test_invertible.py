@@ -66,7 +66,7 @@ def test_lost_column_is_reported_with_its_line_and_fix(checked: Check, source: s
     ]
 
 
-def test_what_it_says_to_write_mends_it(checked: Check, source: str) -> None:
+def test_what_it_suggests_fixes_it(checked: Check, source: str) -> None:
     code, text = checked(MAPPING.replace("[name]", "[name, city, born]"), "--source", source)
     assert (code, text.splitlines()[0]) == (0, "users: invertible")
 

@@ -76,7 +76,7 @@ def test_a_source_that_is_away_ends_no_relay_that_has_failed(
     assert seen == []
 
 
-def test_relay_report_logs_progress_now_and_then_not_per_batch(
+def test_relay_report_logs_progress_periodically_not_per_batch(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)

@@ -24,7 +24,7 @@ from migrator.runtime.logs import get_logger
 from tests import pins
 
 
-def test_log_reports_planned_pages_now_and_then() -> None:
+def test_log_reports_planned_pages_periodically() -> None:
     now = [0.0]
     lines = Lines(get_logger("test"), clock=lambda: now[0])
     with capture_logs() as logs:

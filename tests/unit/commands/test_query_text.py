@@ -135,7 +135,7 @@ def test_a_number_and_its_text_are_two() -> None:
     assert (example["row"]["email"], example["item"]["email"]) == ("16.50", '"16.50"')
 
 
-def test_counts_and_parameters_are_told() -> None:
+def test_counts_and_parameters_are_reported() -> None:
     text = printed(result(found=False))
     assert pins.said(text, "optional")
     assert "1,234.5 ms" in text

@@ -168,7 +168,7 @@ def test_growing_backlog_since_the_last_beat_has_unknown_end(waiting: int, has_e
     assert (eta_s(told.process) is not None) == has_end
 
 
-def test_a_job_at_rest_says_so() -> None:
+def test_an_idle_job_is_reported_as_idle() -> None:
     assert lines(Operations([], [], AS_SET, NOW))[1:] == [
         pins.text("rate"),
         pins.text("work"),

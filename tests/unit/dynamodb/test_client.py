@@ -57,7 +57,7 @@ def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:
     ],
     ids=["region-set", "credentials-found", "profile-nobody"],
 )
-def test_what_is_missing_is_said(words: dict[str, Any]) -> None:
+def test_what_is_missing_is_reported(words: dict[str, Any]) -> None:
     with pins.refused(TargetError):
         dynamodb_client(endpoint=None, **words)
 

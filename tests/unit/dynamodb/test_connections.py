@@ -97,7 +97,7 @@ def test_threads_sending_many_in_parallel_do_not_deadlock() -> None:
         assert server.most <= 2
 
 
-def test_requests_by_a_session_of_botocore_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_by_a_botocore_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIGRATOR_LANE", BOTOCORE)
     with counting() as server, ThreadPoolExecutor(8) as executor:
         client = dynamodb_client(region=None, profile=None, endpoint=server.url)

@@ -78,7 +78,7 @@ def test_host_never_connected_to_is_reported_at_once() -> None:
     store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"), no_fence)
     with pins.refused(StoppedError) as caught:
         store.get([("a",)])
-    assert not pins.said_by("test_what_gave_up_says_what_mends_it tries", str(caught.value))
+    assert not pins.said_by("test_what_gave_up_names_its_fix tries", str(caught.value))
 
 
 def test_what_has_answered_once_is_waited_for() -> None:
@@ -105,7 +105,7 @@ def test_refusal_is_reported_without_amazons_own_words() -> None:
     [refusal("ServiceUnavailable", 503), refusal("ThrottlingException"), Unprocessed("3")],
     ids=["unavailable", "throttling", "unprocessed"],
 )
-def test_what_gave_up_says_what_mends_it(error: Exception) -> None:
+def test_what_gave_up_names_its_fix(error: Exception) -> None:
     told = str(gave_up("DynamoDB put_item on table Shop", error, "9 tries in 60 s"))
     assert pins.said(told, "tries")
     assert pins.said(told, "cause")

@@ -60,7 +60,7 @@ def test_answer_is_the_same_in_any_pieces(received: bytes, ends: bool) -> None:
         assert (answer.status, answer.body, answer.ends) == (200, BODY, ends)
 
 
-def test_names_of_headers_are_told_in_lower_case() -> None:
+def test_header_names_are_lower_case() -> None:
     assert answers.received(Pieces(SIZED, [])).headers["x-amzn-requestid"] == "A"
 
 

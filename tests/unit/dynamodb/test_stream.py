@@ -47,7 +47,7 @@ def test_all_answers_together_name_the_shards_with_their_parents(
 
 
 @pytest.mark.parametrize("code", ["LimitExceededException", "ThrottlingException", "InternalServerError"])
-def test_what_can_pass_is_asked_again(fake: FakeStreams, source: DynamoStream, code: str) -> None:
+def test_what_can_pass_is_requested_again(fake: FakeStreams, source: DynamoStream, code: str) -> None:
     fake.put({"PK": "a", "SK": "A"})
     where = first_shard(source)
     iterator = source.iterator(*where, HORIZON)

@@ -76,7 +76,7 @@ def test_the_limit_is_used_up() -> None:
     assert 95 <= table.rate() <= 102
 
 
-def test_an_index_that_consumes_more_than_the_table_holds_too() -> None:
+def test_an_index_that_consumes_more_holds_as_well() -> None:
     table = made(100, indexes=("GSI1", "GSI2"))
     table.time.run(*workers(4, lambda: table.write_times(60, 20, GSI1=40, GSI2=5)))
     assert table.worst("GSI1") <= 1000

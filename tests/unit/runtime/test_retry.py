@@ -70,7 +70,7 @@ def test_error_at_the_limit_of_tries_names_the_failing_store() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_is_reported_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_retry, "_logged_at", -math.inf)
     clock = Clock()
     monkeypatch.setattr("migrator.runtime.retry.time.monotonic", clock.time)
@@ -97,7 +97,7 @@ def test_long_retry_is_known_until_it_ends() -> None:
     assert runtime_retry.tried_now() == ""
 
 
-def test_at_the_limit_of_seconds_too() -> None:
+def test_at_the_limit_of_seconds() -> None:
     clock, work = Clock(), Failing(9999)
     retry = Retry(Backoff(attempts=9999, base_s=5, cap_s=5, limit_s=60), sleep=clock.sleep, clock=clock.time)
     with pytest.raises(StoppedError):

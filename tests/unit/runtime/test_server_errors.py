@@ -17,5 +17,5 @@ from migrator.runtime.server_errors import _qualified
         ("mark", "SELECT mark.id FROM mark", "mark"),
     ],
 )
-def test_a_name_is_told_with_its_schema(name: str, statement: str, told: str) -> None:
+def test_a_name_is_reported_with_its_schema(name: str, statement: str, told: str) -> None:
     assert _qualified(name, statement) == told

@@ -81,7 +81,7 @@ hooks:
         "command",
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: int) -> None:
+def test_what_is_wrong_is_reported_with_its_line(tmp_path: Path, text: str, line: int) -> None:
     with pytest.raises(MappingError) as caught:
         load_job(write(tmp_path, text), {})
     said = str(caught.value)
@@ -181,7 +181,7 @@ def test_short_forms(tmp_path: Path) -> None:
         pytest.param("job: 1\nmapping: m\nsource: ${A}\njournal: ${B}", id="variables"),
     ],
 )
-def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str) -> None:
+def test_every_fault_of_a_job_is_reported_at_once(tmp_path: Path, text: str) -> None:
     with pytest.raises(MappingError) as caught:
         load_job(written(tmp_path, text), {})
     assert "\n".join(str(fault) for fault in caught.value.faults) == pins.text()
@@ -232,7 +232,7 @@ def test_url_in_place_of_a_word_is_not_shown(tmp_path: Path, source: str) -> Non
     assert "s3cret" not in str(caught.value)
 
 
-def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     binary = written(tmp_path, "")
     binary.write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path / "no.yaml", tmp_path, binary):
@@ -277,7 +277,7 @@ def test_old_tables_may_have_other_names_in_the_account(tmp_path: Path) -> None:
     ],
     ids=["tables", "least", "url-database", "journal-database", "orders-old", "user-password"],
 )
-def test_what_does_not_fit_old_tables_is_told(tmp_path: Path, text: str) -> None:
+def test_what_does_not_fit_old_tables_is_reported(tmp_path: Path, text: str) -> None:
     with pins.refused(MappingError):
         load_job(_job_file(tmp_path, text), {})
 

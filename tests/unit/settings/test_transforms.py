@@ -89,7 +89,7 @@ def test_patterns_that_give_its_items_are_its_own() -> None:
 
 
 @pytest.mark.parametrize("names", [["orders"], ["user"]], ids=["you-mean", "order-users"])
-def test_what_is_wrong_is_told(names: list[str]) -> None:
+def test_what_is_wrong_is_reported(names: list[str]) -> None:
     with pytest.raises(SettingsError) as told:
         with_writes(checked(), names)
     assert pins.said(str(told.value))

@@ -55,7 +55,7 @@ def test_an_empty_page_asks_for_no_children(source: SqlSource) -> None:
     assert len(seen) == 1
 
 
-def test_many_keys_are_asked_for_in_parts(source: SqlSource) -> None:
+def test_many_keys_are_requested_in_parts(source: SqlSource) -> None:
     keys = [encode_key(["stranger", number]) for number in range(2 * KEYS_A_SELECT + 1)]
     with statements() as seen:
         source.read_rows(plan_of(PAIR), keys)

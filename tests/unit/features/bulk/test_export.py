@@ -197,7 +197,7 @@ def test_a_smaller_number_of_parts_leaves_none_of_the_others(tmp_path: Path) -> 
     assert [part.name for part in manifest.parts] == list(files.sizes_below("data/"))
 
 
-def test_a_page_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_missing_page_is_reported(tmp_path: Path) -> None:
     shop, files = Shop(tmp_path / "shop.db"), FolderFiles(tmp_path / "items")
     shop.pages(files)
     files.remove([name for name in files.sizes_below() if name.endswith("000000002.gz")])

@@ -69,7 +69,7 @@ def test_reads_of_a_call_are_shown_as_exact_or_estimated(shop: SqlSource) -> Non
     )
 
 
-def test_what_is_not_known_is_told_so(shop: SqlSource) -> None:
+def test_the_unknown_is_reported_as_unknown(shop: SqlSource) -> None:
     sheet = sheet_of(shop, [Statement("SELECT name FROM products WHERE id = ?")])
     assert pins.said(worksheet(sheet))
 

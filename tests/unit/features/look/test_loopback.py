@@ -155,6 +155,6 @@ def test_each_start_draws_another_token_and_the_last_one_is_gone() -> None:
         Served(parts.port, parts.path).ask(parts.path)
 
 
-def test_a_port_that_is_taken_is_said_to_be(served: Served) -> None:
+def test_a_used_port_is_reported(served: Served) -> None:
     with pins.refused(SettingsError, port=served.port), serving(SITE, served.port):
         pass

@@ -28,7 +28,7 @@ def test_impossible_way_has_a_reason_and_no_figures() -> None:
     assert (way_money(LOCAL), way_remarks(LOCAL)) == ("–", pins.text())
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_what_is_unknown_is_reported() -> None:
     assert ways_text([GLUE], None, None) == (pins.text())
 
 

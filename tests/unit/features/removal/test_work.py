@@ -38,7 +38,7 @@ def test_undo_reports_how_many_items_are_deleted_so_far() -> None:
     assert str(caught.value).startswith(said)
 
 
-def test_an_undo_that_fails_says_so_too() -> None:
+def test_a_failed_undo_is_reported() -> None:
     def lost() -> None:
         if stage.gone:
             raise StoppedError("the lease is lost")
@@ -48,6 +48,6 @@ def test_an_undo_that_fails_says_so_too() -> None:
         _deleted(stage)
 
 
-def test_what_is_not_stopped_says_nothing() -> None:
+def test_what_is_not_stopped_prints_nothing() -> None:
     with pins.refused(ValueError), stopped_says(lambda: "stopped"):
         raise ValueError("other")

@@ -61,7 +61,7 @@ def test_calls_from_before_the_last_move_are_of_another_share() -> None:
     assert (costs.patterns[0].now_per_s, costs.patterns[0].all_per_s) == (1.0, 1.0)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_what_is_missing_is_reported() -> None:
     windows = Windows([WINDOW], ANSWERS, NOW_S)
     assert costs_of(None, windows, 0.0, NAMES).why == pins.text("were")
     bills = replace(PLAN.bills, why="no price is known for the region x")

@@ -50,7 +50,7 @@ def test_finding_shows_both_sides_and_no_redacted_value(world: World) -> None:
     assert "secret" not in repr(group)
 
 
-def test_what_is_the_same_by_now_is_told_as_such(world: World) -> None:
+def test_what_is_equal_by_now_is_reported_as_such(world: World) -> None:
     gone = Finding("unexpected", "user", "its row is not there", "[9]", '["USER#9","PROFILE"]')
     missing = Finding("missing", "user", "no item", "[1]", '["USER#1","PROFILE"]')
     world.run("verify", different(4), missing, gone)

@@ -26,11 +26,11 @@ def printed(model: ReportModel, *, colours: bool = False) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def test_it_says_what_the_golden_text_says() -> None:
+def test_it_prints_the_golden_text() -> None:
     assert printed(MODEL) == GOLDEN.read_text(encoding="utf-8")
 
 
-def test_what_is_from_before_a_move_says_so() -> None:
+def test_what_is_older_than_a_move_is_marked() -> None:
     moved = replace(MODEL.patterns[1], compared=0, same=0, different=0, before_move=2_400)
     text = printed(replace(MODEL, groups=(replace(PRICE, before_move=True),), patterns=(moved,)))
     assert pins.said(text)
@@ -46,7 +46,7 @@ def test_control_sequences_of_a_terminal_are_written_out() -> None:
     text.encode()
 
 
-def test_markup_of_the_library_is_text_too() -> None:
+def test_markup_of_the_library_is_text() -> None:
     assert "[31m" in printed(hostile(), colours=True)
 
 

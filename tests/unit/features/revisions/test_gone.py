@@ -113,7 +113,7 @@ def test_key_offer_missed_by_a_kill_is_made_in_the_next_call(leaving: Leaving) -
     assert leaving.shop.store.items[key]["_src"] == owner
 
 
-def test_it_goes_on_behind_the_last_page_that_is_done(leaving: Leaving) -> None:
+def test_it_resumes_behind_the_last_page_that_is_done(leaving: Leaving) -> None:
     for number in range(3, 43):
         leaving.shop.change("users", number, name=f"n{number}")
     leaving.shop.relay.once()

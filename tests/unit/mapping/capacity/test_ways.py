@@ -80,7 +80,7 @@ def test_spark_is_bound_by_its_maximum_of_executors() -> None:
     assert glue.hours == pytest.approx((120 + 640_000 / 396) / 3_600)
 
 
-def test_spark_says_what_speaks_against_it() -> None:
+def test_spark_lists_what_prevents_it() -> None:
     against = by_name(BILLION, replace(HOST, on_server=False))["glue"].against
     assert against[1] == pins.text("hosts")
     assert against[2] == pins.text("batches")

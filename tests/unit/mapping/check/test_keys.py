@@ -88,7 +88,7 @@ def test_pattern_of_one_item_per_row_warns_of_little_gain() -> None:
     assert pins.said(warning)
 
 
-def test_global_index_warning_says_it_follows_item_by_item() -> None:
+def test_global_index_warning_names_its_delay() -> None:
     found = warnings(f"{{{BADGES}, atomic: true}}")
     assert pins.said(found)
 

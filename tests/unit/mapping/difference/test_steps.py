@@ -83,7 +83,7 @@ def test_all_steps_are_done_in_order_and_reported() -> None:
 
 
 @pytest.mark.parametrize("step", ORDER)
-def test_a_change_that_was_killed_in_a_step_goes_on_with_it(step: ChangeStep) -> None:
+def test_a_change_that_was_killed_in_a_step_resumes_with_it(step: ChangeStep) -> None:
     world = World(dies_in=step)
     with pytest.raises(Killed):
         world.run()

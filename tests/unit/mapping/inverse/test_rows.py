@@ -281,7 +281,7 @@ def test_items_that_some_rows_have_lose_the_others() -> None:
     assert "when" in verdict(inverse).rows_lost
 
 
-def test_rows_that_where_leaves_out_are_said() -> None:
+def test_rows_that_where_leaves_out_are_reported() -> None:
     entity, inverse = made(
         'T: {key: ["T#{id}", M], keep: {except: [n, maybe]}}', "where: {n: 3, maybe: null},"
     )

@@ -81,7 +81,7 @@ def test_question_takes_400_buckets_at_most() -> None:
 
 
 @pytest.mark.parametrize("name", ["date", "week", "month", "quarter", "year"])
-def test_the_old_filters_of_times_are_buckets_too(name: str) -> None:
+def test_the_older_time_filters_are_buckets(name: str) -> None:
     since, until = NOON - timedelta(days=40), NOON
     assert written(Filter(name), NOON) in texts_of(Filter(name), [since, until])
 

@@ -52,7 +52,7 @@ from tests.unit.mapping.check.test_check import PATTERN, SCHEMA, USER
         "must-word",
     ],
 )
-def test_what_is_no_mapping_says_so(text: str) -> None:
+def test_what_is_no_mapping_is_reported(text: str) -> None:
     with pytest.raises(MappingError) as caught:
         parse_mapping(text, "m.yaml")
     assert pins.said(str(caught.value))
@@ -170,7 +170,7 @@ WRONG_OF_SETTINGS = [*WRONG, -1, 0.5, 10**30, math.inf, math.nan, "x", "x" * 200
 @pytest.mark.parametrize(
     "form", [*Form.__subclasses__(), *Settings.__subclasses__()], ids=lambda form: form.__name__
 )
-def test_a_fault_says_what_to_write_in_our_words(form: type[BaseModel]) -> None:
+def test_a_fault_names_what_to_write(form: type[BaseModel]) -> None:
     for name, field in form.model_fields.items():
         for wrong in WRONG_OF_SETTINGS:
             try:

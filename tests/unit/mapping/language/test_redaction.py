@@ -182,7 +182,7 @@ def test_only_parts_that_name_no_person_stay(key: list[object], shown: list[obje
     assert masked_keys(text, TEMPLATES) == encode_key(shown)
 
 
-def test_the_integers_of_the_row_stay_in_its_items_too() -> None:
+def test_integers_of_the_row_stay_in_its_items() -> None:
     known = integers_of('[12345678,"ann"]')
     assert known == {"12345678"}
     key = '["TENANT#acme#USER#0012345678","META"]'

@@ -67,7 +67,7 @@ def test_settings_ending_in_s_accept_numbers_and_durations(tmp_path: Path) -> No
         ("tuning: {lease_s: 2d}", "tuning.lease_s: write a value of at most 3600 here"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(MappingError) as caught:
         job(tmp_path, text)
     assert said in str(caught.value)

@@ -171,7 +171,7 @@ def test_values_with_a_plain_one_in_them_are_that() -> None:
     assert records_of(PLAIN, [{"id": at, "total": whose}], 10)[""] == [{"id": at, "total": whose}]
 
 
-def test_parts_are_told_by_their_names() -> None:
+def test_parts_are_reported_by_their_names() -> None:
     found = records_of(PARTS, {"user": {"name": "Ada"}, "orders": [{"id": 1}]}, 10)
     assert found == {"user": [{"name": "Ada"}], "orders": [{"id": 1}]}
     answers: tuple[Any, ...] = (
@@ -205,5 +205,5 @@ def test_too_many_records_are_not_looked_at() -> None:
     ],
     ids=["case", "you-mean", "gives-returns", "case-none", "case-2", "case-3", "did-you-mean"],
 )
-def test_names_that_differ_are_said(ours: Any, others: Any) -> None:
+def test_names_that_differ_are_reported(ours: Any, others: Any) -> None:
     assert names_fault(PLAIN.parts[0], ours, others) == pins.text()

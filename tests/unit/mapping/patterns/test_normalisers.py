@@ -130,7 +130,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("rule", sorted(WRONG))
-def test_a_wrong_rule_is_told_with_its_line(rule: str) -> None:
+def test_a_wrong_rule_is_reported_with_its_line(rule: str) -> None:
     told = [one for one in faults(QUERY + rule) if "warning" not in one]
     assert len(told) == 1
     assert WRONG[rule] in told[0]

@@ -151,14 +151,14 @@ def test_a_binary_key_is_bound_as_bytes() -> None:
     assert sent["ExpressionAttributeValues"] == {":p0": b"\x00\x01"}
 
 
-def test_every_shard_is_asked() -> None:
+def test_every_shard_is_read() -> None:
     made = request(SHARDS, kind="k", limit="3")
     asked = [one["ExpressionAttributeValues"][":p0"] for one in made.sent]
     assert asked == ["S#k#0", "S#k#1", "S#k#2", "S#k#3"]
     assert (made.sort, made.descending, made.limit, made.key) == (("ShardSK",), True, 3, ("PK", "SK"))
 
 
-def test_every_bucket_between_two_times_is_asked() -> None:
+def test_every_bucket_between_two_times_is_read() -> None:
     made = request(DAYS, since="2026-02-28T22:00:00", until="2026-03-01T01:00:00")
     assert [one["ExpressionAttributeValues"] for one in made.sent] == [
         {":p0": f"D#{day}", ":s0": "2026-02-28T22:00:00", ":s1": "2026-03-01T01:00:00#~"}

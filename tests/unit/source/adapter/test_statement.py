@@ -339,7 +339,7 @@ def test_mysqls_words_of_manners_are_no_table(text: str, action: str) -> None:
         ("sqlite", "REPLACE INTO orders (id) VALUES (1)", True, True),
     ],
 )
-def test_an_upsert_is_told_from_an_insert(dialect: str, text: str, upserts: bool, replaces: bool) -> None:
+def test_an_upsert_differs_from_an_insert(dialect: str, text: str, upserts: bool, replaces: bool) -> None:
     found = write(dialect, text)
     assert (found.is_upsert, found.replaces) == (upserts, replaces)
 

@@ -151,7 +151,7 @@ def test_a_name_is_what_the_database_makes_of_it(
         ("sqlite", "INSERT INTO orders VALUES (?2, ?1), (?, ?)", None, [(1, 0), (2, 3)]),
     ],
 )
-def test_an_insert_says_its_rows(
+def test_an_insert_has_its_rows(
     dialect: str, text: str, columns: tuple[str, ...] | None, rows: list[tuple[Any, ...]]
 ) -> None:
     found = write(dialect, text)
@@ -169,7 +169,7 @@ def test_an_insert_says_its_rows(
         ("", ()),
     ],
 )
-def test_an_insert_says_what_it_gives_back(text: str, returned: tuple[str, ...]) -> None:
+def test_an_insert_returns_values(text: str, returned: tuple[str, ...]) -> None:
     assert write("postgresql", f"INSERT INTO orders (a) VALUES (1) {text}").returned == returned
 
 
@@ -184,11 +184,11 @@ def test_an_insert_says_what_it_gives_back(text: str, returned: tuple[str, ...])
         ("sqlite", "ON CONFLICT DO NOTHING", set(), set()),
     ],
 )
-def test_an_upsert_says_what_it_sets_anew(dialect: str, action: str, kept: set[str], moved: set[str]) -> None:
+def test_an_upsert_lists_what_it_sets(dialect: str, action: str, kept: set[str], moved: set[str]) -> None:
     found = write(dialect, f"INSERT INTO orders (id, n) VALUES (1, 2) {action}")
     assert (set(found.kept), found.assigned.keys() - found.kept) == (kept, moved)
 
 
-def test_an_update_says_what_it_sets() -> None:
+def test_an_update_lists_what_it_sets() -> None:
     found = write("postgresql", "UPDATE orders SET id = %(new)s::INTEGER, n = n + 1 WHERE id = %(old)s")
     assert found.assigned == {"id": StatementValue("new"), "n": None}

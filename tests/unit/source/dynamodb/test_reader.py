@@ -300,7 +300,7 @@ def test_idle_table_is_read_on_without_its_checkpoint_record() -> None:
     world.require_all_in_order()
 
 
-def test_begun_anew_it_works_what_is_still_there() -> None:
+def test_restarted_it_works_on_what_is_left() -> None:
     world = World()
     world.write(*KEYS)
     hours_pass(world, 25)

@@ -77,7 +77,7 @@ def test_a_variable_holds_the_url() -> None:
     assert shown(address_of("env:SHOP", (), secret_providers(environ={"SHOP": URL_TEXT}))) == URL_TEXT
 
 
-def test_a_file_beside_the_job_holds_the_url(tmp_path: Path) -> None:
+def test_a_file_next_to_the_job_holds_the_url(tmp_path: Path) -> None:
     (tmp_path / "url.txt").write_text(f"\n  {URL_TEXT}\n\n")
     assert shown(address_of("file:url.txt", (), secret_providers(tmp_path))) == URL_TEXT
     assert shown(address_of(f"file:{tmp_path / 'url.txt'}", (), secret_providers())) == URL_TEXT
@@ -136,7 +136,7 @@ def test_a_command_prints_the_url_or_the_password() -> None:
         "engine-port-port",
     ],
 )
-def test_an_answer_that_is_no_url_is_told(text: str, answers: dict[str, Any]) -> None:
+def test_an_answer_that_is_no_url_is_reported(text: str, answers: dict[str, Any]) -> None:
     assert pins.said(fault_of(text, asked=secret_providers(**answers)))
 
 

@@ -48,7 +48,7 @@ def test_rows_on_both_sides_of_a_wide_gap_are_as_likely(tmp_path: Path) -> None:
     assert Counter(found).most_common(1)[0][1] <= 4
 
 
-def test_numbers_that_stand_alone_are_chosen_too(tmp_path: Path) -> None:
+def test_single_numbers_are_chosen(tmp_path: Path) -> None:
     found = chosen(notes(tmp_path / "n.db", [n * n * n for n in range(300)]), NOTE, 20, 300)
     assert len(found) == 20
 

@@ -144,7 +144,7 @@ def test_an_aggregate_is_grouped_by_the_root_key() -> None:
     )
 
 
-def test_the_range_of_a_page_holds_for_the_children_too() -> None:
+def test_the_range_of_a_page_limits_the_children() -> None:
     lines = number_of("count", LINE, LINES)
     statement = collection_select(plan_of(PURCHASE, ["id"], collections=[lines]), lines, KeyRange((1,), (9,)))
     assert 'root."Id" <= ? AND child."PurchaseId" > ? AND child."PurchaseId" <= ?' in sql_of(statement)
@@ -329,7 +329,7 @@ def test_a_composite_key_is_compared_column_by_column() -> None:
     )
 
 
-def test_on_mysql_the_range_of_a_page_holds_for_the_children_too() -> None:
+def test_on_mysql_the_range_of_a_page_limits_the_children() -> None:
     lines = number_of("count", LINE, LINES)
     statement = collection_select(plan_of(PURCHASE, ["id"], collections=[lines]), lines, KeyRange((1,), (9,)))
     assert "root.`Id` <= ? AND child.`PurchaseId` > ? AND child.`PurchaseId` <= ?" in mysql_sql_of(statement)

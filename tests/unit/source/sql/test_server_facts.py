@@ -214,7 +214,7 @@ def test_a_replica_that_is_behind_is_waited_for() -> None:
     assert 10 < clock.now < 12
 
 
-def test_a_replica_that_stays_behind_is_told() -> None:
+def test_a_replica_that_stays_behind_is_reported() -> None:
     clock = Clock()
     with pins.refused(SourceError):
         wait_until_ready(lambda: "behind", Retry(sleep=clock.sleep, clock=clock.time), 60)

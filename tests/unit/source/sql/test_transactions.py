@@ -100,7 +100,7 @@ def message_of(error: Exception) -> str:
         "case-overflowerror",
     ],
 )
-def test_a_failure_is_told_in_our_words(error: Exception) -> None:
+def test_a_failure_is_reported_in_our_words(error: Exception) -> None:
     message = message_of(error)
     assert message.startswith("PostgreSQL database shop: entity order (table orders): ")
     assert pins.said(message)

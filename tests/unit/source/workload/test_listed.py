@@ -103,6 +103,6 @@ def test_a_quote_that_is_not_closed_ends_with_the_file() -> None:
     ],
     ids=["question", "question-name", "question-table", "called-question", "two-columns"],
 )
-def test_a_file_without_questions_is_told(text: str, name: str) -> None:
+def test_a_file_without_questions_is_reported(text: str, name: str) -> None:
     with pins.refused(MappingError):
         listed(text, name)

@@ -224,13 +224,13 @@ def test_total_of_a_left_join_is_of_parents_with_none(
         "SELECT c.id, COUNT(o.id) AS n FROM customers c JOIN orders o ON o.customer_id = c.id GROUP BY c.id ORDER BY n",
     ],
 )
-def test_total_of_a_left_join_of_another_form_is_told(sql: str, facts: SchemaFacts) -> None:
+def test_total_of_a_left_join_of_another_form_is_reported(sql: str, facts: SchemaFacts) -> None:
     (made,) = read(sql, facts)
     assert isinstance(made, Unserved)
     assert made.reason == "aggregate"
 
 
-def test_order_of_another_number_than_the_returned_one_is_told(facts: SchemaFacts) -> None:
+def test_order_by_another_number_is_reported(facts: SchemaFacts) -> None:
     sql = f"SELECT c.id, COUNT(o.id) {ROWS_OR_NONE} GROUP BY c.id ORDER BY MAX(o.total) DESC LIMIT 5"
     (made,) = read(sql, facts)
     assert isinstance(made, Unserved)
@@ -247,7 +247,7 @@ def test_order_of_another_number_than_the_returned_one_is_told(facts: SchemaFact
         "SELECT SUM(total) FROM orders WHERE customer_id = ? AND status = 'open'",
     ],
 )
-def test_total_of_some_children_says_the_way_out(sql: str, facts: SchemaFacts) -> None:
+def test_total_of_some_children_names_the_way_out(sql: str, facts: SchemaFacts) -> None:
     (made,) = read(sql, facts)
     assert isinstance(made, Unserved)
     assert made.reason == "some"
@@ -273,7 +273,7 @@ def test_total_of_some_children_says_the_way_out(sql: str, facts: SchemaFacts) -
         "SELECT AVG(total) FROM orders WHERE customer_id = ?",
     ],
 )
-def test_every_other_number_of_many_rows_is_told(sql: str, facts: SchemaFacts) -> None:
+def test_every_other_number_of_rows_is_reported(sql: str, facts: SchemaFacts) -> None:
     (made,) = read(sql, facts)
     assert isinstance(made, Unserved)
     assert made.reason == "aggregate"
@@ -340,14 +340,14 @@ UPDATE products SET price = -price;
 
 
 @pytest.mark.parametrize(("reason", "sql"), NOT_READ.items(), ids=NOT_READ)
-def test_what_is_no_question_says_why(reason: str, sql: str, facts: SchemaFacts) -> None:
+def test_what_is_no_question_has_a_reason(reason: str, sql: str, facts: SchemaFacts) -> None:
     (made,) = read(sql, facts)
     assert isinstance(made, Unserved)
     assert made.reason == reason
 
 
 @pytest.mark.parametrize(("reason", "sql"), NOT_PLACED.items(), ids=NOT_PLACED)
-def test_what_no_key_answers_says_why(reason: str, sql: str, tmp_path: Path) -> None:
+def test_what_no_key_answers_has_a_reason(reason: str, sql: str, tmp_path: Path) -> None:
     with source_with(tmp_path, EVENTS) as source:
         made = proposed(source, sql, max_indexes=0)
     assert [other.reason for other in made.unserved] == [reason]

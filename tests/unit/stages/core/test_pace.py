@@ -83,7 +83,7 @@ def test_source_query_that_never_works_is_an_error_at_the_start() -> None:
         pass
 
 
-def test_it_says_for_how_long_it_was_held() -> None:
+def test_it_reports_how_long_it_was_held() -> None:
     now = [0.0]
     pace = Pace(WriteLimit(None), clock=lambda: now[0])
     with capture_logs() as logged:

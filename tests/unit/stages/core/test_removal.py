@@ -69,7 +69,7 @@ def test_ours_are_stripped_our_own_go_and_others_stay(shop: Shop) -> None:
     assert sum(shop.stripping.asked) == 40
 
 
-def test_it_goes_on_behind_the_last_page_that_is_done(shop: Shop) -> None:
+def test_it_resumes_behind_the_last_page_that_is_done(shop: Shop) -> None:
     pages = 3
 
     def check() -> None:
@@ -86,7 +86,7 @@ def test_it_goes_on_behind_the_last_page_that_is_done(shop: Shop) -> None:
     assert sum(shop.stripping.asked) == 40
 
 
-def test_it_stops_when_it_is_told_to(shop: Shop) -> None:
+def test_it_stops_when_requested(shop: Shop) -> None:
     stop = Event()
     stop.set()
     with pytest.raises(Interrupted):

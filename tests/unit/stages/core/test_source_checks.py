@@ -81,7 +81,7 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path / "shop.db")
 
 
-def test_nothing_is_said_where_nothing_changed(running: Running) -> None:
+def test_no_change_prints_nothing(running: Running) -> None:
     assert running.read(lambda: None) == []
 
 

@@ -305,7 +305,7 @@ def test_unread_shard_is_not_a_mark_if_no_table_has_waiting_ones() -> None:
     assert failing(found) == {}
 
 
-def test_what_waits_is_told_by_table() -> None:
+def test_waiting_changes_are_counted_by_table() -> None:
     found = replace(DONE, marks=MarksState(3, 1.0), waiting={"shop.a": 2, "": 1})
     said = {line.name: line.found for line in still_needed(found, CutoverSettings())}
     assert said["marks"] == pins.text()

@@ -49,7 +49,7 @@ def test_relay_line_counts_relays_and_not_their_writers() -> None:
 
 
 @pytest.mark.parametrize("before", [State("ramp", 10), State("ramp", 100), State("live")])
-def test_the_way_back_needs_nothing(before: State) -> None:
+def test_rollback_needs_nothing(before: State) -> None:
     for after in (State("ramp", 5), State("shadow"), State("off")):
         assert judge(facts(before, verified=None, relays=0), LIMITS, after) == []
 
@@ -297,7 +297,7 @@ def test_living_instance_blocks_moves_despite_newer_ones() -> None:
     }
 
 
-def test_a_replaced_instance_is_named_all_the_same() -> None:
+def test_a_replaced_instance_is_named_anyway() -> None:
     said = lines(facts(service_registry=ServiceRegistry((DEAD, NEWER), NOW_S, GONE_S)))["silent"]
     assert said.found == pins.text()
     assert said.mend == ""

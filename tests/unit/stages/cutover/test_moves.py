@@ -96,7 +96,7 @@ def test_a_rollback_goes_back_only_and_not_from_complete(cutover: Cutover) -> No
         cutover.roll_back(complete, State("off"), "")
 
 
-def test_a_ramp_gets_smaller_by_a_rollback_too(cutover: Cutover) -> None:
+def test_a_rollback_lowers_a_ramp(cutover: Cutover) -> None:
     known = at(cutover, *STATES["ramp"])
     assert cutover.roll_back(known, State("ramp", 1), "").state == State("ramp", 1)
 

@@ -141,7 +141,7 @@ def test_unkept_attributes_are_named_and_dropped_on_request_only() -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("name", ORDER)
-def test_killed_at_any_step_the_same_command_goes_on(name: str, after: bool) -> None:
+def test_killed_at_any_step_the_same_command_resumes(name: str, after: bool) -> None:
     """None is left out because it may have been done before."""
     steps = Steps(dies_at=name, after=after)
     with pytest.raises(Killed):

@@ -94,7 +94,7 @@ entities:
         ("nothing", None, None),
     ],
 )
-def test_a_key_says_which_columns_its_rows_have(
+def test_a_key_lists_the_columns_of_its_rows(
     key: str, columns: tuple[str, ...] | None, values: tuple[Any, ...] | None
 ) -> None:
     checked = heart.check(KEYS, SCHEMA)
@@ -109,7 +109,7 @@ def test_a_key_says_which_columns_its_rows_have(
 
 
 @pytest.mark.parametrize("email", ["a@x", "a#b", "#", "1#2#3", "a#1"])
-def test_text_that_holds_the_separator_is_found_all_the_same(email: str) -> None:
+def test_text_that_holds_the_separator_is_found_anyway(email: str) -> None:
     checked = heart.check(KEYS, SCHEMA)
     source = MemorySource(
         SCHEMA,
@@ -135,7 +135,7 @@ def test_a_key_of_separators_alone_is_looked_up_by_no_column(ending: str) -> Non
     assert row_lookups(checked.mapping, checked.plans[0], other) in ([], [RowLookup()])
 
 
-def test_rows_beyond_the_bound_are_told() -> None:
+def test_rows_beyond_the_bound_are_reported() -> None:
     checked = heart.check(KEYS, SCHEMA)
     orders = [{"id": n, "user_id": 1, "total": None} for n in range(1, 9)]
     source = MemorySource(SCHEMA, {"users": [], "orders": orders})

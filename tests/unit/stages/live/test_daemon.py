@@ -73,7 +73,7 @@ def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) ->
     assert (told.finished, told.failures) == (1, ["the journal does not answer"] * 2)
 
 
-def test_one_that_runs_once_says_that_it_cannot() -> None:
+def test_one_that_runs_once_reports_that_it_cannot() -> None:
     with pins.refused(StoppedError):
         daemon(Shop(), Away(lambda: 0.0), RowPart()).run(once=True)
 
@@ -108,7 +108,7 @@ def test_held_relay_takes_nothing_and_continues_when_released() -> None:
     assert (looks, told.finished) == ([0, 0, 0], 1)
 
 
-def test_the_source_is_asked_once_a_second() -> None:
+def test_the_source_is_queried_once_a_second() -> None:
     states, now = [MarksState(1, 5.0), MarksState(2, 7.0)], [0.0]
     lag = RelayLag(lambda: states.pop(0), lambda: now[0])
     assert [lag(), lag()] == [5.0, 5.0]

@@ -272,7 +272,7 @@ def test_process_deregisters_a_killed_one_of_its_machine(journal: SqlJournal, lo
 
 
 @needs_proc
-def test_a_process_looks_for_the_dead_now_and_then_while_it_runs(
+def test_a_process_looks_for_the_dead_periodically_while_it_runs(
     instances: FakeInstances, look: Look
 ) -> None:
     now = [0.0]

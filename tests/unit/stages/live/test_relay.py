@@ -279,7 +279,7 @@ def test_decreased_counter_stops_the_relay_and_draws_nothing() -> None:
     assert (state.waiting, state.failed) == (1, 0)
 
 
-def test_a_cursor_of_another_mapping_begins_anew() -> None:
+def test_a_cursor_of_another_mapping_begins_again() -> None:
     shop = Shop(roots=2)
     shop.change("users", 1, name="Ann")
     for number in range(1, 6):

@@ -202,7 +202,7 @@ def test_one_value_without_a_form_does_not_stop_other_draws() -> None:
     assert any(one.absent and one.values["n"] > 29 for one in found.draws)
 
 
-def test_where_no_row_fits_it_is_said() -> None:
+def test_no_fitting_row_is_reported() -> None:
     made = checked(NEAR)
     source = events(3)
     for one in source.rows["events"]:

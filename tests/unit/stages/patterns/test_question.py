@@ -160,7 +160,7 @@ def test_a_ttl_that_is_no_number_never_comes(store: FakeStore) -> None:
     assert len(fetch(store, asked).items) == 100
 
 
-def test_a_batch_comes_in_the_order_asked(store: FakeStore) -> None:
+def test_a_batch_keeps_the_requested_order(store: FakeStore) -> None:
     found = fetch(store, request(BATCH, tenant="acme", ids="7,3,500,99,3"))
     assert ids(found.items) == [7, 3, 99]
     assert (found.round_trips, found.read_units) == (1, 0.5)
@@ -171,7 +171,7 @@ def test_a_batch_of_nothing_asks_nothing(store: FakeStore) -> None:
     assert (found.items, found.round_trips) == ([], 0)
 
 
-def test_days_are_asked_one_by_one(store: FakeStore) -> None:
+def test_days_are_read_one_by_one(store: FakeStore) -> None:
     found = fetch(store, request(DAYS, since="2026-01-02", until="2026-01-03"))
     assert ids(found.items) == list(range(4, 12))
     assert found.round_trips == 2

@@ -145,7 +145,7 @@ def test_a_corruption_has_its_class(how: str, kind: DiffKey) -> None:
     assert found.examples[kind][0].params == {"tenant": "acme"}
 
 
-def test_what_is_not_to_be_shown_is_told_with_it() -> None:
+def test_hidden_options_are_listed_with_it() -> None:
     hidden = Replayed(LIST + "redact: [kind, tenant]\n").pattern().hidden
     assert {"kind", "tenant"} <= hidden.attributes
     assert hidden.params == {"tenant"}
@@ -285,7 +285,7 @@ def test_the_rules_of_the_pattern_hold() -> None:
     assert not replayed.run().clean
 
 
-def test_it_stops_when_it_is_asked_to() -> None:
+def test_it_stops_on_request() -> None:
     replayed = Replayed()
     replayed.stop.set()
     with pytest.raises(Interrupted):

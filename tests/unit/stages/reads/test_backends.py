@@ -71,7 +71,7 @@ def test_a_limit_below_the_bound_is_kept(store: FakeStore) -> None:
     assert [item["n"] for item in found.items] == [0, 1, 2, 3, 4]
 
 
-def test_past_its_time_nothing_is_asked(store: FakeStore) -> None:
+def test_past_its_time_nothing_is_requested(store: FakeStore) -> None:
     with pins.refused(StoppedError):
         fetch(bounded(store, 5, late=True), request(ONE, tenant="acme"))
     assert store.queries == []

@@ -154,7 +154,7 @@ def test_before_it_has_a_name_nothing_is_handed_on(evidence: FakeEvidence, clock
     assert [one.writer for one in evidence.windows(0)] == ["me"]
 
 
-def test_a_thread_hands_on_and_the_end_does_too(ledger: ReadMetrics, evidence: FakeEvidence) -> None:
+def test_a_thread_hands_over_and_so_does_the_end(ledger: ReadMetrics, evidence: FakeEvidence) -> None:
     with ledger:
         ledger.answered("p", "sql", 1)
         until(lambda: evidence.windows(0))

@@ -208,7 +208,7 @@ def test_base_exception_is_counted_as_an_error(error: type[BaseException]) -> No
         one.until(lambda window: window.same == 1)
 
 
-def test_an_error_at_a_later_look_says_nothing() -> None:
+def test_an_error_on_a_later_check_is_silent() -> None:
     with shadowing() as one:
         call = Call([(1, 5)], [])
         one.offer(call)
@@ -299,7 +299,7 @@ class Clock:
         return self.now
 
 
-def test_a_budget_gives_so_many_in_a_second() -> None:
+def test_a_budget_allows_its_number_per_second() -> None:
     clock = Clock()
     budget = Budget(10, ONE_S, clock)
     assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
@@ -310,7 +310,7 @@ def test_a_budget_gives_so_many_in_a_second() -> None:
     assert sum(budget.take() for _ in range(100)) == 10
 
 
-def test_a_budget_below_one_gives_one_now_and_then() -> None:
+def test_a_budget_below_one_allows_one_periodically() -> None:
     clock = Clock()
     budget = Budget(0.1, ONE_S, clock)
     assert [budget.take(), budget.take()] == [True, False]

@@ -320,7 +320,7 @@ def test_too_many_digests_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("after", [1, 2, 4, 5, 7, 11, 12, 14])
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_stopped_verify_goes_on_to_the_same_findings(after: int, is_clean: bool) -> None:
+def test_a_stopped_verify_resumes_to_the_same_findings(after: int, is_clean: bool) -> None:
     """Stopped while the table is scanned, while rows are compared, or while what was left is traced."""
     source = source_of(ROWS, [])
     store = counted(source)
@@ -349,7 +349,7 @@ def test_a_stopped_verify_goes_on_to_the_same_findings(after: int, is_clean: boo
     journal.close()
 
 
-def test_a_scan_that_was_begun_goes_on_as_it_was_begun() -> None:
+def test_a_scan_resumes_with_its_first_settings() -> None:
     source = source_of(ROWS, [])
     store = counted(source)
     journal = SqlJournal.in_memory()

@@ -142,6 +142,6 @@ def test_how_many_rows_a_sample_wants(sample: SampleSize, rows: int, total: int,
     assert sample.wanted(rows, total) == wanted
 
 
-def test_a_sample_says_what_it_is() -> None:
+def test_a_sample_is_labelled() -> None:
     assert str(SampleSize(1, share=Fraction("0.5") / 100)) == "0.5%"
     assert str(SampleSize(1, rows=1000)) == "1000 rows"

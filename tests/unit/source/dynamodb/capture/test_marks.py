@@ -165,7 +165,7 @@ def test_stream_that_no_longer_has_all_changes_stops_the_relay(happens: str, say
         relay.once()
 
 
-def test_a_table_that_was_not_begun_with_is_told() -> None:
+def test_a_table_added_later_is_reported() -> None:
     with pins.refused(SettingsError):
         Documents().relay()[0].once()
 
@@ -229,7 +229,7 @@ def test_records_not_yet_copied_count_as_waiting() -> None:
     assert documents.marks().state().waiting == 0
 
 
-def test_a_count_is_whole_when_all_was_asked_for() -> None:
+def test_a_count_is_complete_when_all_was_requested() -> None:
     documents = begun()
     relay, marks = documents.relay()
     documents.work(relay)

@@ -117,7 +117,7 @@ def test_a_password_may_hold_any_character(mysql_database: str) -> None:
 # ── values ──
 
 
-def test_a_statement_says_the_same_as_elsewhere(mysql_database: str) -> None:
+def test_a_statement_agrees_with_its_other_copies(mysql_database: str) -> None:
     with reading(mysql_database) as source:
         rows = source.query("""SELECT 'a' || 'b%' AS "x y", :a, 'it''s ' || ':'""", {"a": "100%s \\ '"})
         assert rows == [("ab%", "100%s \\ '", "it's :")]
