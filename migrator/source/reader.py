@@ -61,7 +61,6 @@ from migrator.source.sql.server_facts import (
     rows_at_least,
     rows_expected,
 )
-from migrator.source.sql.statements import bound_statement, checked_statement, examine, volatile_parts
 from migrator.source.sql.transactions import (
     Reading,
     first_rows,
@@ -375,6 +374,8 @@ class SqlSource(SqlTotals):
         return [""] * len(tables)
 
     def volatile_parts(self, column: Column) -> list[str]:
+        from migrator.source.sql.statements import volatile_parts  # only what parses SQL loads sqlglot
+
         return self._reading.read("its SQL", lambda connection: volatile_parts(connection, column.sql or ""))
 
     def page_bounds(
@@ -542,6 +543,8 @@ class SqlSource(SqlTotals):
         in errors.
         Raises: SettingsError if it is not a read-only SELECT.
         """
+        from migrator.source.sql.statements import bound_statement, checked_statement
+
         sql, bound = bound_statement(checked_statement(str(statement), self.dialect, schema), params)
         self.pace.wait()
         work = partial(first_rows, statement=sql, params=bound, at_most=at_most)
@@ -586,6 +589,8 @@ class SqlSource(SqlTotals):
         return [fault for some in _groups(calls) for fault in self._faults(some)]
 
     def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
+        from migrator.source.sql.statements import checked_statement, examine
+
         try:
             checked = [
                 (checked_statement(str(call.statement), self.dialect, call.schema), call.params)

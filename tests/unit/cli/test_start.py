@@ -22,6 +22,10 @@ from migrator.mapping.model import evidence
 from tests.outside.test_commands import commands
 
 MAPPING = Path(__file__).resolve().parents[3] / "mappings" / "ecommerce.yaml"
+USERS = (
+    "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}\n"
+    "entities: {users: {items: {User: {key: ['USER#{id}', USER]}}}}\n"
+)
 SLOW = frozenset(
     {"boto3", "botocore", "sqlalchemy", "sqlglot", "psycopg", "pymysql", "ministack", "rich", "structlog"}
 )
@@ -74,20 +78,27 @@ def test_a_help_loads_nothing_of_ours_that_only_work_needs(tmp_path: Path) -> No
     }
 
 
-def test_status_loads_no_sql_parser_and_no_other_engines(tmp_path: Path) -> None:
+def test_stages_load_no_sql_parser_and_no_other_engines(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
+        database.execute("INSERT INTO users VALUES (1)")
+        database.commit()
+    (tmp_path / "shop.yaml").write_text(USERS)
     job = tmp_path / "job.yaml"
     job.write_text(
-        f"job: 1\nmapping: {MAPPING}\nsource: {{url: 'sqlite:///{tmp_path}/shop.db'}}\n"
+        f"job: 1\nmapping: shop.yaml\nsource: {{url: 'sqlite:///{tmp_path}/shop.db'}}\n"
         "target: {endpoint: embedded, region: eu-central-1}\n"
     )
+    stages = ["table create", "capture install", "backfill", "relay --once", "verify", "cutover status"]
     try:
-        packages = loaded(tmp_path, ["status", str(job)])
+        packages = loaded(tmp_path, *([*stage.split(), str(job)] for stage in stages))
+        of_status = loaded(tmp_path, ["status", str(job)])
     finally:
         embedded.stop(tmp_path / "embedded")
-    assert {"sqlalchemy", "botocore"} <= packages
-    assert not packages & {"sqlglot", "prometheus_client", "psycopg", "pymysql", "ministack", "pyspark"}
+    assert {"sqlalchemy", "botocore"} <= packages & of_status
+    unused = {"sqlglot", "psycopg", "pymysql", "ministack", "pyspark"}
+    assert packages & unused == set()
+    assert of_status & {*unused, "prometheus_client"} == set()
 
 
 WORKS = ("backfill", "verify", "status", "capture", "table", "cutover")
@@ -110,10 +121,7 @@ def test_command_without_a_database_loads_no_database_packages(tmp_path: Path, w
 
 def test_a_check_of_a_database_loads_no_aws(tmp_path: Path) -> None:
     mapping = tmp_path / "shop.yaml"
-    mapping.write_text(
-        "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type}\n"
-        "entities: {users: {items: {User: {key: ['USER#{id}', USER]}}}}\n"
-    )
+    mapping.write_text(USERS)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("CREATE TABLE users (id INTEGER PRIMARY KEY)")
     packages = loaded(
