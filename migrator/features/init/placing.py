@@ -76,6 +76,8 @@ def equal_form(
         return None
     if kind == "timestamp":
         return "|iso"
+    if kind == "binary":
+        return "|hash"
     if kind == "number" and column.kind.scale is not None:
         return "" if column.kind.scale == 0 else _padded(column.kind.scale, span)
     return "" if kind in PLAIN else None
@@ -1038,15 +1040,19 @@ def _every(sort: tuple[str, tuple[KeyPiece, ...]]) -> tuple[str, tuple[str, ...]
 
 
 def _range(entry: IndexKeys, ranges: Dict[Bound, tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """First and last key of the range: keys continue after a value with '#', and '~' sorts last."""
+    """First and last key of the range: keys continue after a value with '#', and '~' sorts last.
+
+    '~' does not follow every text: before a text the range ends with '$', the next character after '#'.
+    """
     word, pieces = entry.sort
     low, high = f"{word}#", f"{word}#~"
+    end = "$" if any("|escape" in piece.form for piece in pieces) else "#~"
     for bound, params in ranges.items():
         value = joined_key(word, [piece.of(param) for piece, param in zip(pieces, params, strict=False)])
         if bound == "prefix":
             return "begins_with", (value,)
         if bound[0] == ">":
-            low = value if bound == ">=" else f"{value}#~"
+            low = value if bound == ">=" else value + end
         else:
-            high = value if bound == "<" else f"{value}#~"
+            high = value if bound == "<" else value + end
     return "between", (low, high)

@@ -276,7 +276,7 @@ def proposal_of(asked: ProposalInput) -> Proposal:
 
     A faulty entity first loses its questions, then is left out itself.
     """
-    questions, out, unserved = list(asked.questions), set[str](), list[Unserved]()
+    questions, out, unserved = list(asked.questions), dict[str, str](), list[Unserved]()
     while True:
         design = design_of(
             questions,
@@ -291,7 +291,7 @@ def proposal_of(asked: ProposalInput) -> Proposal:
         if not faults:
             break
         gone = _refused(design, faults)
-        out |= set() if gone else _tables_at_fault(design, faults)
+        out |= {} if gone else _tables_at_fault(design, faults)
         for question, reason, what in gone:
             questions.remove(question)
             unserved.append(Unserved(question.statement, reason, what))
@@ -333,25 +333,28 @@ def _refused(design: PlacedTables, faults: Sequence[Fault]) -> list[tuple[Statem
     return made
 
 
-def _tables_at_fault(design: PlacedTables, faults: Sequence[Fault]) -> set[str]:
-    names = {
-        match["name"]
+def _tables_at_fault(design: PlacedTables, faults: Sequence[Fault]) -> dict[str, str]:
+    """A fault by table."""
+    faults_by_name = {
+        match["name"]: fault.what
         for fault in faults
         if (match := _FAULT_PLACE.match(fault.where)) and match["word"] == "entities"
     }
     return {
-        table for table, entity in design.names.entities.items() if entity in names and table in design.homes
+        table: faults_by_name[entity]
+        for table, entity in design.names.entities.items()
+        if entity in faults_by_name and table in design.homes
     }
 
 
 # ── what only people can decide ──
 
 
-def _decisions(asked: ProposalInput, design: PlacedTables, out: set[str]) -> Iterator[str]:
+def _decisions(asked: ProposalInput, design: PlacedTables, out: Dict[str, str]) -> Iterator[str]:
     for name in (name for name in design.without_key if not is_of_the_database("", name)):
         yield f"{name} has no primary key and no unique key without NULL, so it is left out: name one with key:, or leave it"
-    for name in sorted(out):
-        yield f"{name} is left out: the mapping of it has a fault; write its entity by hand"
+    for name, what in sorted(out.items()):
+        yield f"{name} is left out: the mapping of it has a fault ({what}); write its entity by hand"
     used = {access.question.table for access in design.accesses}
     read = {joined.table for access in design.accesses for joined in access.question.joins}
     unasked = sorted(set(design.homes) - used - read)
@@ -365,11 +368,14 @@ def _decisions(asked: ProposalInput, design: PlacedTables, out: set[str]) -> Ite
     yield from _of_texts(asked, design)
 
 
+_SMALL_BYTES = re.compile(r"(var)?binary|tinyblob", re.IGNORECASE)
+
+
 def _of_columns(table: TableFacts) -> Iterator[str]:
     for column in table.columns:
         if column.kind.name == "unknown":
             yield f"{table.name}.{column.name} ({column.declared}) has no form in an item and is left out: see columns:"
-        elif column.kind.name == "binary":
+        elif column.kind.name == "binary" and not _SMALL_BYTES.match(column.declared):
             yield f"{table.name}.{column.name} holds bytes: keep them in S3 ({{from: …, to: s3}}) where an item nears 400 KB"
 
 

@@ -207,7 +207,10 @@ REASONS: Dict[str, tuple[str, str]] = {
         "it joins tables other than by whole keys from a row to its parents",
         "query the two separately",
     ),
-    "key": ("a value in it cannot be stored in a key", "query by another column"),
+    "key": (
+        "a value in it cannot be stored in a key",
+        "query by another column; if its table has no key, name the columns that identify a row (key: of the entity)",
+    ),
     "limit": (
         "no key returns the first n rows that it reads",
         "where a column may be NULL, make it NOT NULL (if no row has NULL) or query with IS NOT NULL;"

@@ -510,7 +510,7 @@ _FIRST_WORDS = {
 }
 _REASON_OF_WORD = {word: reason for reason, words in _FIRST_WORDS.items() for word in words.split()}
 _TYPES = {"integer": "integer", "number": "number", "float": "number", "text": "text", "boolean": "boolean"}
-_TYPES |= {"date": "date", "timestamp": "timestamp", "uuid": "uuid"}
+_TYPES |= {"date": "date", "timestamp": "timestamp", "uuid": "uuid", "binary": "binary"}
 _BOUNDS: dict[type[exp.Expr], tuple[Bound, Bound]] = {
     exp.EQ: ("=", "="),
     exp.LT: ("<", ">"),

@@ -495,6 +495,14 @@ def test_a_range_holds_what_sql_holds(shop: SqlSource, condition: str, low: str,
     assert access.condition == ("between", (low, high))
 
 
+def test_a_range_before_a_text_ends_above_every_text(tmp_path: Path) -> None:
+    table = "CREATE TABLE page (site TEXT, uid INTEGER NOT NULL, box TEXT, PRIMARY KEY (site, box))"
+    with source_with(tmp_path, f"{table}; INSERT INTO page VALUES ('a', 7, '日本');") as source:
+        made = proposed(source, "SELECT uid, box FROM page WHERE site = :s AND uid > :a ORDER BY uid")
+        assert all_faults(made.text, source.facts()) == ()
+    assert only(made).condition == ("between", ("PAGE#{a:06}$", "PAGE#~"))
+
+
 def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
     made = proposed(shop, "SELECT id FROM orders WHERE status = :s AND id < :a")
     assert only(made).condition == ("between", ("ORDER#", "ORDER#{a:06}"))
@@ -610,6 +618,28 @@ def test_odd_names_and_composite_keys_cause_no_fault(tmp_path: Path) -> None:
         "doc",
         "tenant",
     }
+
+
+HOSTS = """
+CREATE TABLE host (id BLOB NOT NULL PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE service (host_id BLOB NOT NULL REFERENCES host (id), id BLOB NOT NULL, zone BLOB NOT NULL,
+  PRIMARY KEY (host_id, id));
+INSERT INTO host VALUES (x'00ff', 'a');
+INSERT INTO service VALUES (x'00ff', x'01', x'02');
+"""
+
+
+def test_keys_of_bytes_are_served_by_their_hash(tmp_path: Path) -> None:
+    asked = (
+        "SELECT name FROM host WHERE id = ?; SELECT id, zone FROM service WHERE host_id = ?;"
+        "SELECT id FROM service WHERE zone = ?"
+    )
+    with source_with(tmp_path, HOSTS) as source:
+        made = proposed(source, asked)
+        assert [fault for fault in all_faults(made.text, source.facts()) if not fault.warning] == []
+    assert made.unserved == ()
+    assert '"HOST#{id|hash}"' in made.text
+    assert "{id: binary}" in made.text
 
 
 @pytest.mark.slow
