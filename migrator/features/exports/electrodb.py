@@ -580,7 +580,9 @@ def _refuse(table: TableDesign, items: Sequence[ItemCode], refusals: list[str]) 
         if name in INHERITED:
             refusals.append(f"{where}: every object of JavaScript has a property of this name")
         if not _NAME.fullmatch(name):
-            refusals.append(f"{where}: ElectroDB puts this name into expressions as it stands")
+            refusals.append(
+                f"{where}: ElectroDB allows only letters, digits and _; name the attribute otherwise"
+            )
     for key in table.key:
         if key.type != "text":
             refusals.append(f"table.key.{key.name}: ElectroDB's keys are texts here, not {key.type}")

@@ -44,6 +44,7 @@ from migrator.mapping.model.mapping import (
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import Index, KeyAttribute, TableDesign
 from migrator.mapping.patterns.answers import Designs, kinds_for
+from migrator.mapping.patterns.param_sources import typed_parts
 from migrator.mapping.patterns.requests import MOVED_UP
 
 Origin = Literal["row", "parent", "children", "sql", "transform"]
@@ -338,10 +339,10 @@ def _pattern(
     assert index is not None, "checked with the mapping"
     types = {type_ for read in types_read(mapping, pattern).values() for type_ in read}
     parts = []
-    for part in pattern.parts:
+    for part, typed in zip(pattern.parts, typed_parts(mapping, pattern), strict=True):
         wanted = {part.type} if part.type else types
         items = [item for row in rows for item in row.items if item.name in wanted]
-        restored = kinds_for(designs, part)
+        restored = kinds_for(designs, typed)
         answered = (_answered(mapping.table, items, name, restored.get(name)) for name in part.attributes)
         parts.append(PartModel(part, tuple(answered)))
     return PatternModel(pattern, index, tuple(parts))

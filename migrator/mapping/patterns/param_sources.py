@@ -20,6 +20,7 @@ from migrator.mapping.model.mapping import (
     ItemDesign,
     Mapping,
     Operator,
+    Part,
     Pattern,
     Ref,
     SortCondition,
@@ -93,6 +94,18 @@ def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator
             may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
         ):
             yield key
+
+
+def typed_parts(mapping: Mapping, pattern: Pattern) -> tuple[Part, ...]:
+    """The pattern's parts. One without an item type has that of the pattern's key, if the key gives one type.
+
+    Items of other types may have attributes of the same names, made from columns of other types.
+    """
+    index = mapping.table.asked(pattern.index)
+    keys = reachable_keys(mapping, pattern, index) if index is not None else ()
+    types = {key.item.type for key in keys}
+    type_ = types.pop() if len(types) == 1 else ""
+    return tuple(part if part.type else replace(part, type=type_) for part in pattern.parts)
 
 
 def may_give(condition: SortCondition, stored: Form) -> bool:

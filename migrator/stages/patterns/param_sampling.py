@@ -274,7 +274,9 @@ class _Drawing:
         if name not in self._alike or self.rng.random() >= _TWINS:
             return text
         other = text.swapcase() if self.rng.choice(self._alike[name]) == "case" else f"{text} "
-        return other if other.lower().rstrip(" ") == text.lower().rstrip(" ") else text
+        # Longer: a letter became two, such as the dotted capital I, which collations do not find equal.
+        longer = len(other.rstrip(" ")) > len(text.rstrip(" "))
+        return text if longer or other.lower().rstrip(" ") != text.lower().rstrip(" ") else other
 
     def _value(self, name: str, row: Row) -> Any:
         value = self._getters[name](row)

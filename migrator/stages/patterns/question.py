@@ -24,6 +24,7 @@ from migrator.mapping.model.results import Answer, PartAnswer, Request, Rows, To
 from migrator.mapping.model.table import OWN_TYPES, QUERY_LIMIT, Item, ItemKey, TableDesign
 from migrator.mapping.patterns.answers import Designs, answer_of, kinds_for, nearest, plain_rows, readers_for
 from migrator.mapping.patterns.diff import diffs, row_key, ruled
+from migrator.mapping.patterns.param_sources import typed_parts
 from migrator.mapping.patterns.params import sample_params, schema_of
 from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import SettingsError, amount
@@ -299,9 +300,10 @@ class Question:
         self.pattern = pattern
         self.clock = clock
         self.requests = Requests(mapping, pattern)
-        self.readers = {part.name: readers_for(mapping, designs, part) for part in pattern.parts}
-        self.kinds = {part.name: kinds_for(designs, part) for part in pattern.parts}
-        self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in pattern.parts}
+        parts = typed_parts(mapping, pattern)
+        self.readers = {part.name: readers_for(mapping, designs, part) for part in parts}
+        self.kinds = {part.name: kinds_for(designs, part) for part in parts}
+        self.keys = {part.name: row_key(mapping, designs, pattern, part) for part in parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
         """Raises: SettingsError for invalid parameters on both sides, so that a move of phase refuses nothing new."""

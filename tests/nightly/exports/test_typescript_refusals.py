@@ -43,8 +43,8 @@ REFUSED = {
     "Odd.constructor: every object of JavaScript has a property of this name",
     "access_patterns.of_rate: the text of a value whose form is not sure (number); give it a format or a filter",
     "table.key.SK: ElectroDB's keys are texts here, not number",
-    "Odd.a.b: ElectroDB puts this name into expressions as it stands",
-    "Odd.Unit Price: ElectroDB puts this name into expressions as it stands",
+    "Odd.a.b: ElectroDB allows only letters, digits and _; name the attribute otherwise",
+    "Odd.Unit Price: ElectroDB allows only letters, digits and _; name the attribute otherwise",
 }
 
 

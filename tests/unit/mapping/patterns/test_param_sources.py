@@ -15,7 +15,9 @@ from migrator.mapping.patterns.param_sources import (
     redacted_params,
     same_forms,
     stored_keys,
+    typed_parts,
 )
+from tests.golden.heart import check as check_text
 from tests.golden.heart import facts, table
 from tests.golden.patterns import checked
 from tests.support_mapping import parse_mapping
@@ -160,3 +162,31 @@ def test_matching_keys_are_those_of_the_same_forms(path: object) -> None:
             if all(may_give(condition, form) for condition, form in zip(pattern.sort, key.sort, strict=False))
         ]
         assert {id(key) for key in reachable_keys(mapping, pattern, index)} == {id(key) for key in reached}
+
+
+FLAGS = """
+entities:
+  config: {items: {Config: {key: ["CONFIG#{id}", META], keep: [system]}}}
+  users: {items: {User: {key: ["USER#{id}", META], keep: [system]}}}
+access_patterns:
+  Config:
+    params: {id: integer}
+    get: {key: ["CONFIG#{id}", META]}
+    returns: [system]
+    sql: SELECT system FROM config WHERE id = :id
+  User:
+    params: {id: integer}
+    get: {key: ["USER#{id}", META]}
+    returns: [system]
+    sql: SELECT system FROM users WHERE id = :id
+"""
+
+
+def test_a_part_without_a_type_has_the_type_of_its_key() -> None:
+    tables = (
+        table(name, {"id": "integer!", "system": kind})
+        for name, kind in (("config", "boolean"), ("users", "text"))
+    )
+    mapping = check_text(FLAGS, facts(*tables)).mapping
+    for name, pattern in mapping.patterns.items():
+        assert [part.type for part in typed_parts(mapping, pattern)] == [name]

@@ -100,6 +100,17 @@ def test_texts_equal_in_the_source_are_sometimes_respelled() -> None:
     assert plain == {"t0", "t1", "t2"}
 
 
+def test_a_letter_that_becomes_two_is_not_respelled() -> None:
+    made = checked(ONE)
+    events_table = SCHEMA.tables["events"]
+    columns = tuple(replace(one, alike=("case",)) for one in events_table.columns)
+    schema = replace(SCHEMA, tables={**SCHEMA.tables, "events": replace(events_table, columns=columns)})
+    source = MemorySource(schema, {"events": [{**_event(1, 6), "tenant": "İzmir"}]})
+    pool = RowSample(source, heart.check(text(ONE), schema, HEAD).entities, 1)
+    found = draw(made.mapping, made.mapping.patterns["p"], pool, 50, 1)
+    assert {one.values["tenant"] for one in real(found)} == {"İzmir"}
+
+
 def test_the_same_seed_draws_the_same() -> None:
     assert drawn(ONE).draws == drawn(ONE).draws
     assert drawn(ONE).draws != drawn(ONE, seed=2).draws
