@@ -99,14 +99,14 @@ _SINGLE_DIGITS = range(6, 10)
 
 def checked_number(value: Decimal) -> Decimal:
     """Source: AWS Developer Guide, "Naming rules and data types", Number. Raises: NoFormError."""
-    if not value.is_finite():
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
         raise _not_finite("NaN" if value.is_nan() else format(value, "f"), str(value))
-    if value == 0:
-        return Decimal(0) if value.is_signed() or value.as_tuple().exponent else value
-    digits = bytes(value.as_tuple().digits).strip(b"\0")
-    if len(digits) > NUMBER_DIGITS:
+    if not value:
+        return Decimal(0) if sign or exponent else value
+    if len(digits) > NUMBER_DIGITS and len(bytes(digits).strip(b"\0")) > NUMBER_DIGITS:
         raise NoFormError(f"a number of more than {NUMBER_DIGITS} digits; {_AS_TEXT}", number_text(value))
-    if not NUMBER_MIN_EXPONENT <= value.adjusted() <= NUMBER_MAX_EXPONENT:
+    if not NUMBER_MIN_EXPONENT <= len(digits) + exponent - 1 <= NUMBER_MAX_EXPONENT:
         raise NoFormError(f"a number outside DynamoDB's range; {_AS_TEXT}", number_text(value))
     return value
 
@@ -118,21 +118,20 @@ def is_finite(raw: Decimal | float) -> bool:
 
 def _number(kind: Kind, raw: Any) -> Decimal:
     if isinstance(raw, (int, Decimal)):
-        number = checked_number(Decimal(raw))
-        return checked_number(_with_scale(number, kind.scale, Decimal(0)))
-    if isinstance(raw, float):
+        number, allowed = checked_number(Decimal(raw)), Decimal(0)
+    elif isinstance(raw, float):
         number = decimal_of(raw)
-        return checked_number(_with_scale(number, kind.scale, _NOISE * max(abs(number), Decimal(1))))
-    raise _no_number(raw)
+        allowed = _NOISE * max(abs(number), Decimal(1))
+    else:
+        raise _no_number(raw)
+    return number if kind.scale is None else checked_number(_with_scale(number, kind.scale, allowed))
 
 
-def _with_scale(number: Decimal, scale: int | None, allowed: Decimal) -> Decimal:
+def _with_scale(number: Decimal, scale: int, allowed: Decimal) -> Decimal:
     """Rounded to the declared decimals, if that changes the number by at most `allowed`.
 
     This restores the decimals that a float's binary form blurred.
     """
-    if scale is None:
-        return number
     try:
         rounded = number.quantize(_quantum(scale), ROUND_HALF_EVEN, _EXACT)
     except InvalidOperation:

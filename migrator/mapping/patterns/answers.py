@@ -84,6 +84,8 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
 # ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 
 Reader = Callable[[Any], Any]
+_SAME: Mapping[str, Any] = {"integer": int, "text": str}
+"""By kind of a column the type of its driver's values that items hold unchanged; of texts, those in ASCII."""
 
 
 def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Reader, ...]:
@@ -98,19 +100,23 @@ def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Re
 def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
     only = columns.pop() if len(columns) == 1 else None
     if only is None:
-        return lambda raw: raw
+        return _plain
     kind, ref = only
     if kind_after(kind, ref).distinct and kind.name != "set":
         # An array, or the JSON text of one, with values that went through the filters.
         kind, ref = Kind("list"), Ref(("",), filters=(Filter("set"),))
     decode = decoder(kind)
     filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
+    same = _SAME.get(kind.name) if ref == Ref(("",)) else None
 
     def read(raw: Any) -> Any:
-        try:
-            return stored(attribute(filtered((decode(raw),))))
-        except (RowError, ValueError):
+        if type(raw) is same and (same is int or raw.isascii()):
             return raw
+        try:
+            value = stored(attribute(filtered((decode(raw),))))
+        except (RowError, ValueError):
+            value = raw
+        return _plain(value)
 
     return read
 
@@ -151,8 +157,8 @@ def _is_number(value: Value) -> TypeGuard[int | Decimal]:
 def plain_rows(
     part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
 ) -> list[tuple[Any, ...]]:
-    reading = readers or [lambda raw: raw] * len(part.attributes)
-    return [tuple(_plain(read(value)) for read, value in zip(reading, row, strict=False)) for row in rows]
+    reading = readers or [_plain] * len(part.attributes)
+    return [tuple(read(value) for read, value in zip(reading, row, strict=False)) for row in rows]
 
 
 def _plain(value: Any) -> Any:

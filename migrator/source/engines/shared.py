@@ -136,8 +136,10 @@ def server_engine(
                 raise
         return make(dialect, now)
 
-    # The engine itself never holds the password.
-    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **connection_options.pool())
+    # The engine itself never holds the password. What only reads is retried when a pooled connection is gone;
+    # a ping would be a third of a service's read.
+    url, ping = first.set(password=None), connection_options.writes
+    engine = sa.create_engine(url, pool_pre_ping=ping, **connection_options.pool())
     sa.event.listen(engine, "do_connect", connect)
     return engine
 
