@@ -158,13 +158,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 _TAG = "tag:yaml.org,2002:"
 _MEANINGS = {
-    "null": r"~|null|Null|NULL|",
-    "bool": r"true|True|TRUE|false|False|FALSE",
-    "int": r"[-+]?[0-9][0-9_]*|0o[0-7_]+|0x[0-9a-fA-F_]+",
-    "float": r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "null": (["~", "n", "N", ""], r"~|null|Null|NULL|"),
+    "bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
+    "int": ("-+0123456789", r"[-+]?[0-9][0-9_]*|0o[0-7_]+|0x[0-9a-fA-F_]+"),
+    "float": (
+        "-+.0123456789",
+        r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    ),
 }
-for _name, _words in _MEANINGS.items():
-    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_words})$"), None)
+"""First characters and form of each kind of word."""
+for _name, (_firsts, _words) in _MEANINGS.items():
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_words})$"), list(_firsts))
 
 
 @lru_cache(maxsize=8)

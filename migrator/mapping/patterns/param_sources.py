@@ -88,12 +88,23 @@ def key_forms(pattern: Pattern) -> tuple[Template, ...]:
     return tuple(template.with_star(first) for template in pattern.key)
 
 
-def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator[StoredKey]:
-    for key in matching_keys(mapping, key_forms(pattern), index):
-        if all(
-            may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
-        ):
-            yield key
+def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Sequence[StoredKey]:
+    reached = _reached(mapping, index)
+    asked, keys = reached.get(pattern.name, (None, ()))
+    if asked is not pattern:
+        keys = [
+            key
+            for key in matching_keys(mapping, key_forms(pattern), index)
+            if all(map(may_give, pattern.sort, key.sort))
+        ]
+        reached[pattern.name] = pattern, keys
+    return keys
+
+
+@lru_cache(maxsize=64)
+def _reached(mapping: Mapping, index: Index) -> dict[str, tuple[Pattern, Sequence[StoredKey]]]:
+    """Reachable keys by the pattern's name: a check reads those of a pattern eight times."""
+    return {}
 
 
 def typed_parts(mapping: Mapping, pattern: Pattern) -> tuple[Part, ...]:
