@@ -14,7 +14,15 @@ from migrator.mapping.model.live import ActivityCounts, MarksState
 from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 from migrator.settings.job import CutoverSettings
-from migrator.stages.cutover.evidence import Unknown, VerifyOnRecord, named, silent_line, verdict
+from migrator.stages.cutover.evidence import (
+    Unknown,
+    VerifyOnRecord,
+    condition,
+    named,
+    silent_line,
+    unknown,
+    verify_line,
+)
 from migrator.stages.live.instances import FORGOTTEN_S
 
 # ── Decommission: what still depends on SQL, line by line, before the last phase and before anything is removed ──
@@ -82,7 +90,7 @@ def _patterns(dependence: Dependence) -> Iterator[Line]:
     where = [phase.fault or f"{phase.pattern} is in {phase.state}" for phase in by_sql]
     observed = _shortened(where, "; ") or "the table does"
     mend = _next_move_of(by_sql[0].pattern) if by_sql else ""
-    yield Line("patterns", "the table answers every pattern", observed, verdict(not by_sql), mend=mend)
+    yield condition("patterns", "the table answers every pattern", not by_sql, observed, mend)
 
 
 def _next_move_of(pattern: str) -> str:
@@ -90,12 +98,12 @@ def _next_move_of(pattern: str) -> str:
 
 
 def _complete(dependence: Dependence) -> Iterator[Line]:
-    reading = dependence.reading
-    observed = f"not yet: {', '.join(reading)}" if reading else "they are"
-    mend = _next_move_of(reading[0]) if reading else ""
-    yield Line(
-        "complete", "every pattern is complete: no reader uses SQL", observed, verdict(not reading), mend=mend
-    )
+    yield _complete_line("every pattern is complete: no reader uses SQL", dependence.reading, "they are")
+
+
+def _complete_line(requirement: str, left: Sequence[str], none_left: str) -> Line:
+    observed = f"not yet: {', '.join(left)}" if left else none_left
+    return condition("complete", requirement, not left, observed, _next_move_of(left[0]) if left else "")
 
 
 def _confirmed(dependence: Dependence) -> Iterator[Line]:
@@ -110,9 +118,8 @@ def _confirmed(dependence: Dependence) -> Iterator[Line]:
         elif behind:
             late.append(f"{named([reader])} ({_shortened(behind)})")
     observed = f"not yet: {_shortened(late, '; ')}" if late else "all do"
-    mend = "wait some seconds, or start them again with the job's mapping" if late else ""
-    requirement = "every living reader uses the present phases"
-    yield Line("confirmed", requirement, observed, verdict(not late), mend=mend)
+    mend = "wait some seconds, or start them again with the job's mapping"
+    yield condition("confirmed", "every living reader uses the present phases", not late, observed, mend)
 
 
 def _shortened(words: Sequence[str], between: str = ", ") -> str:
@@ -125,9 +132,9 @@ def _services(dependence: Dependence) -> Iterator[Line]:
     living = dependence.service_registry.living
     observed = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "restart them without `Migration`, reading the table (docs/after.md)"
-    mend = f"{'once every pattern is complete: ' if dependence.reading else ''}{way_out}" if living else ""
+    mend = f"{'once every pattern is complete: ' if dependence.reading else ''}{way_out}"
     requirement = "no instance of a service reads or writes through migrator"
-    yield Line("services", requirement, observed, verdict(not living), mend=mend)
+    yield condition("services", requirement, not living, observed, mend)
 
 
 def _silent(dependence: Dependence) -> Iterator[Line]:
@@ -151,15 +158,15 @@ def writers_lines(dependence: Dependence) -> Iterator[Line]:
         f"{instance.service} on {instance.host}:{instance.pid}" for instance in marking[:_SHOWN]
     )
     observed = f"{len(marking)}: {named}" if marking else "none"
-    mend = "start them again without dual_write, writing to the table" if marking else ""
-    yield Line("writers", "no instance of a service writes to SQL", observed, verdict(not marking), mend=mend)
+    mend = "start them again without dual_write, writing to the table"
+    yield condition("writers", "no instance of a service writes to SQL", not marking, observed, mend)
 
 
 def changes_lines(dependence: Dependence) -> Iterator[Line]:
     requirement = f"no table changed within {dependence.apart_s:g} s"
     mend = "find out which program writes (see writers), and take away its right to write"
     if isinstance(dependence.looks, Unknown):
-        yield Line("changes", requirement, dependence.looks.why, "unknown", mend=_LOOK_AGAIN)
+        yield unknown("changes", requirement, dependence.looks.why, _LOOK_AGAIN)
         return
     before, after = dependence.looks
     changed = [name for name in dependence.tables if before.tables.get(name) != after.tables.get(name)]
@@ -168,17 +175,10 @@ def changes_lines(dependence: Dependence) -> Iterator[Line]:
         yield Line("changes", requirement, f"by {after.source}: {through}", "no", mend=mend)
     elif before.whole != after.whole:
         left = (after.whole or 0) - (before.whole or 0)
-        yield Line(
-            "changes",
-            requirement,
-            f"{amount(left, 'new change')}; {after.blind or after.source}",
-            "no",
-            mend=mend,
-        )
+        observed = f"{amount(left, 'new change')}; {after.blind or after.source}"
+        yield Line("changes", requirement, observed, "no", mend=mend)
     elif after.blind and after.whole is None and not after.tables:
-        yield Line(
-            "changes", requirement, f"{after.blind}, and capture is not installed", "unknown", mend=mend
-        )
+        yield unknown("changes", requirement, f"{after.blind}, and capture is not installed", mend)
     else:
         yield from _unseen(dependence, after, requirement)
 
@@ -201,7 +201,7 @@ def _unseen(dependence: Dependence, after: ActivityCounts, requirement: str) -> 
     unseen = [name for name in dependence.tables if name not in after.tables]
     if unseen and after.whole is None:
         observed = f"{after.source} reports nothing of {', '.join(unseen)}"
-        yield Line("changes", requirement, observed, "unknown", mend="see which accounts may write to them")
+        yield unknown("changes", requirement, observed, "see which accounts may write to them")
         return
     unmarked = "" if after.tables else "; changes that are not captured are not seen"
     remark = f" ({after.blind}{unmarked})" if after.blind else ""
@@ -213,17 +213,12 @@ def open_lines(dependence: Dependence) -> Iterator[Line]:
     requirement = "no transaction that has written is open"
     mend = "let it end, or end it (see the engine's list of transactions)"
     if isinstance(dependence.looks, Unknown):
-        yield Line("transactions", requirement, dependence.looks.why, "unknown", mend=_LOOK_AGAIN)
+        yield unknown("transactions", requirement, dependence.looks.why, _LOOK_AGAIN)
         return
     before, after = dependence.looks
     if after.open is None:
-        yield Line(
-            "transactions",
-            requirement,
-            after.unseen,
-            "unknown",
-            mend="grant it the right, or use an account that has it",
-        )
+        grant = "grant it the right, or use an account that has it"
+        yield unknown("transactions", requirement, after.unseen, grant)
         return
     # If the engine does not report their tables, short transactions may be unrelated and are left out.
     still = {id_: table for id_, table in after.open.items() if table or id_ in (before.open or {})}
@@ -231,17 +226,17 @@ def open_lines(dependence: Dependence) -> Iterator[Line]:
     of = _shortened(sorted({after.who[id_] for id_ in still if id_ in after.who}))
     writing = f", writing to {tables}" if tables else ""
     observed = f"{len(still):,}{writing}{f', of {of}' if of else ''}" if still else "0 open"
-    yield Line("transactions", requirement, observed, verdict(not still), mend=mend if still else "")
+    yield condition("transactions", requirement, not still, observed, mend)
 
 
 def marks_lines(dependence: Dependence) -> Iterator[Line]:
     requirement = "no change is pending"
     if isinstance(dependence.marks, Unknown):
-        yield Line("marks", requirement, dependence.marks.why, "unknown")
+        yield unknown("marks", requirement, dependence.marks.why)
         return
     mend = _LEFT_EARLY if dependence.reading else _LEFT_LATE
     if isinstance(dependence.waiting, Unknown):
-        yield Line("marks", requirement, dependence.waiting.why, "unknown", mend=mend)
+        yield unknown("marks", requirement, dependence.waiting.why, mend)
         return
     # It counts changes without a stored mark, and no shard that merely was not read for a while.
     by_table = dependence.waiting
@@ -249,9 +244,7 @@ def marks_lines(dependence: Dependence) -> Iterator[Line]:
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = dependence.marks.failed
     observed = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"
-    yield Line(
-        "marks", requirement, observed, verdict(not (left or failed)), mend=mend if left or failed else ""
-    )
+    yield condition("marks", requirement, not (left or failed), observed, mend)
 
 
 _LEFT_EARLY = "run `migrator relay --once`; see `migrator status --findings` for those that failed"
@@ -266,34 +259,18 @@ def _verify(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
     limit_s = limits.verify_max_age_s if dependence.reading else float("inf")
     within = f", within {limit_text(limit_s)}" if dependence.reading else ""
     requirement = f"a full verify by this mapping, clean{within}"
-    verified, mend = dependence.verified, "run `migrator verify` again"
-    if isinstance(verified, Unknown):
-        yield Line("verify", requirement, verified.why, "unknown", mend=mend)
-    elif verified is None or verified.age_s is None:
-        observed = (
-            "none of this mapping and this table" if verified is None else f"run {verified.run} has not ended"
-        )
-        yield Line("verify", requirement, observed, "unknown", mend=mend)
-    else:
-        is_ok = not verified.findings and verified.age_s <= limit_s
-        observed = f"run {verified.run}: {amount(verified.findings, 'finding')}"
-        if is_ok and not isinstance(dependence.looks, Unknown):
-            yield _since(
-                dependence,
-                verified,
-                dependence.looks[1],
-                Line("verify", requirement, observed, "ok", verified.age_s),
-            )
-            return
-        yield Line("verify", requirement, observed, verdict(is_ok), verified.age_s, "" if is_ok else mend)
+    verified, looks = dependence.verified, dependence.looks
+    line = verify_line(verified, requirement, limit_s)
+    if isinstance(verified, VerifyOnRecord) and line.verdict == "ok" and not isinstance(looks, Unknown):
+        line = _since(dependence, verified, looks[1], line)
+    yield line
 
 
 def _since(dependence: Dependence, verified: VerifyOnRecord, after: ActivityCounts, line: Line) -> Line:
     before, mend = verified.look, "run `migrator verify` once more, now that writing ended"
     if before is None:
-        return replace(
-            line, found=f"{line.found}; what changed since is not known", verdict="unknown", mend=mend
-        )
+        observed = f"{line.found}; what changed since is not known"
+        return replace(line, found=observed, verdict="unknown", mend=mend)
     changed = [name for name in dependence.tables if before.tables.get(name) != after.tables.get(name)]
     if changed:
         observed = f"{line.found}; changed since it began: {_shortened(changed)}"
@@ -314,9 +291,9 @@ def _unread(dependence: Dependence, limits: CutoverSettings) -> Iterator[Line]:
     on_purpose = len(dependence.unread) - len(left)
     observed = _shortened(left)
     none_left = f"{on_purpose} left on purpose" if on_purpose else "none"
-    mend = "map them, or name them in the job: cutover: {leave: […]}" if left else ""
+    mend = "map them, or name them in the job: cutover: {leave: […]}"
     requirement = "no table is left that is not migrated"
-    yield Line("unmigrated", requirement, observed or none_left, verdict(not left), mend=mend)
+    yield condition("unmigrated", requirement, not left, observed or none_left, mend)
 
 
 def _tombstones(dependence: Dependence) -> Iterator[Line]:
@@ -324,14 +301,8 @@ def _tombstones(dependence: Dependence) -> Iterator[Line]:
         return
     counts = dependence.tombstones
     observed = f"{counts.all:,} of them, {counts.ripe:,} ripe"
-    mend = (
-        "run `migrator clean --tombstones`"
-        if counts.ripe
-        else "they ripen by themselves"
-        if counts.all
-        else ""
-    )
-    yield Line("tombstones", "no tombstone is left", observed, verdict(not counts.all), mend=mend)
+    mend = "run `migrator clean --tombstones`" if counts.ripe else "they ripen by themselves"
+    yield condition("tombstones", "no tombstone is left", not counts.all, observed, mend)
 
 
 # ── Direct entities: the conditions under which the service may write an entity past SQL ──
@@ -357,31 +328,23 @@ def may_be_direct(
     ]
 
 
-def not_complete(dependence: Dependence, reading: Sequence[str]) -> list[str]:
-    phases = [dependence.phases[name] for name in reading]
-    return [phase.pattern for phase in phases if phase.fault or phase.state.phase != "complete"]
-
-
 def _direct_patterns(dependence: Dependence, reading: Sequence[str]) -> Iterator[Line]:
-    left = not_complete(dependence, reading)
-    observed = f"not yet: {', '.join(left)}" if left else f"{len(reading)} of {len(reading)}"
-    mend = _next_move_of(left[0]) if left else ""
-    yield Line(
-        "complete", "every pattern that reads them is complete", observed, verdict(not left), mend=mend
-    )
+    left = [name for name in reading if name in dependence.reading]
+    all_complete = f"{len(reading)} of {len(reading)}"
+    yield _complete_line("every pattern that reads them is complete", left, all_complete)
 
 
 def ours_lines(writing: Sequence[str]) -> Iterator[Line]:
     """Lines about writers started before the entities became direct, which would overwrite items from old rows."""
     observed = ", ".join(writing) or "none"
-    mend = "stop them, and start them again afterwards" if writing else ""
-    yield Line("ours", "no relay or backfill is alive", observed, verdict(not writing), mend=mend)
+    mend = "stop them, and start them again afterwards"
+    yield condition("ours", "no relay or backfill is alive", not writing, observed, mend)
 
 
 def _instances(dependence: Dependence, revision: str) -> Iterator[Line]:
     others = [instance for instance in dependence.service_registry.living if instance.revision != revision]
     silent = dependence.service_registry.silent
     observed = f"{len(others)} of another mapping, {len(silent)} silent"
-    mend = "see `migrator cutover status`" if others or silent else ""
     requirement = "no instance has another mapping, or timed out without deregistering"
-    yield Line("instances", requirement, observed, verdict(not others and not silent), mend=mend)
+    is_ok = not others and not silent
+    yield condition("instances", requirement, is_ok, observed, "see `migrator cutover status`")

@@ -18,7 +18,6 @@ from migrator.mapping.model.evidence import (
     Phase,
     Side,
     State,
-    Verdict,
     Window,
     is_back,
 )
@@ -188,8 +187,15 @@ class Facts(Struct, frozen=True):
         )
 
 
-def verdict(is_ok: bool) -> Verdict:
-    return "ok" if is_ok else "no"
+def condition(
+    name: str, requirement: str, is_ok: bool, observed: str, mend: str = "", age_s: float | None = None
+) -> Line:
+    """A line that is ok, or has its fix."""
+    return Line(name, requirement, observed, "ok" if is_ok else "no", age_s, "" if is_ok else mend)
+
+
+def unknown(name: str, requirement: str, why: str, mend: str = "") -> Line:
+    return Line(name, requirement, why, "unknown", mend=mend)
 
 
 def age_of(facts: Facts, counts: Aggregate) -> float | None:
@@ -228,51 +234,61 @@ def _capture(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
 
 def _of_fault(name: str, requirement: str, fault: str | Unknown, mend: str) -> Line:
     if isinstance(fault, Unknown):
-        return Line(name, requirement, fault.why, "unknown", mend=mend)
-    return Line(name, requirement, fault or "so it is", verdict(not fault), mend=mend if fault else "")
+        return unknown(name, requirement, fault.why, mend)
+    return condition(name, requirement, not fault, fault or "so it is", mend)
 
 
 def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     relays, marks = facts.relays, facts.marks
-    mend = "start `migrator relay`"
+    requirement, mend = "a relay is alive", "start `migrator relay`"
     if isinstance(relays, Unknown):
-        yield Line("relay", "a relay is alive", relays.why, "unknown", mend=mend)
+        yield unknown("relay", requirement, relays.why, mend)
     else:
-        yield Line(
-            "relay",
-            "a relay is alive",
-            "running" if relays else "0 running",
-            verdict(relays > 0),
-            mend="" if relays else mend,
-        )
+        yield condition("relay", requirement, relays > 0, "running" if relays else "0 running", mend)
     requirement = f"no change is pending for more than {limits.lag_max_s:g} s, and none failed"
     if isinstance(marks, Unknown):
-        yield Line("lag", requirement, marks.why, "unknown")
+        yield unknown("lag", requirement, marks.why)
         return
     is_ok = marks.oldest_age_s <= limits.lag_max_s and not marks.failed
     observed = (
         f"{marks.waiting:,} wait, the oldest for {marks.oldest_age_s:.1f} s; {marks.failed:,} failed before"
     )
-    mend = "" if is_ok else "wait for the relay, or see `migrator status --findings`"
-    yield Line("lag", requirement, observed, verdict(is_ok), mend=mend)
+    yield condition(
+        "lag", requirement, is_ok, observed, "wait for the relay, or see `migrator status --findings`"
+    )
 
 
 def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     within = limit_text(limits.verify_max_age_s)
     requirement = f"a full verify by this mapping, clean for the pattern's entities, within {within}"
-    verified, mend = facts.verified, "run `migrator verify` again"
+    mend = "see `migrator status --findings`; `migrator verify --repair`, then the relay and verify again"
+    yield verify_line(
+        facts.verified, requirement, limits.verify_max_age_s, of=" of its entities", if_findings=mend
+    )
+
+
+_VERIFY_AGAIN = "run `migrator verify` again"
+
+
+def verify_line(
+    verified: VerifyOnRecord | None | Unknown,
+    requirement: str,
+    limit_s: float,
+    *,
+    of: str = "",
+    if_findings: str = _VERIFY_AGAIN,
+) -> Line:
+    """`of`: of what the findings are. `if_findings`: the fix then."""
     if isinstance(verified, Unknown):
-        yield Line("verify", requirement, verified.why, "unknown", mend=mend)
-    elif verified is None:
-        yield Line("verify", requirement, "none of this mapping and this table", "unknown", mend=mend)
-    elif verified.age_s is None:
-        yield Line("verify", requirement, f"run {verified.run} has not ended", "unknown", mend=mend)
-    else:
-        is_ok = not verified.findings and verified.age_s <= limits.verify_max_age_s
-        observed = f"run {verified.run}: {amount(verified.findings, 'finding')} of its entities"
-        if verified.findings:
-            mend = "see `migrator status --findings`; `migrator verify --repair`, then the relay and verify again"
-        yield Line("verify", requirement, observed, verdict(is_ok), verified.age_s, "" if is_ok else mend)
+        return unknown("verify", requirement, verified.why, _VERIFY_AGAIN)
+    if verified is None:
+        return unknown("verify", requirement, "none of this mapping and this table", _VERIFY_AGAIN)
+    if verified.age_s is None:
+        return unknown("verify", requirement, f"run {verified.run} has not ended", _VERIFY_AGAIN)
+    is_ok = not verified.findings and verified.age_s <= limit_s
+    observed = f"run {verified.run}: {amount(verified.findings, 'finding')}{of}"
+    mend = if_findings if verified.findings else _VERIFY_AGAIN
+    return condition("verify", requirement, is_ok, observed, mend, verified.age_s)
 
 
 def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
@@ -286,8 +302,8 @@ def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     origins = f"{recent.origins['service']:,} of services, {recent.origins['replay']:,} replayed"
     observed = f"{recent.compared:,} ({origins}){others_text}"
     is_ok = recent.compared >= limits.comparisons_min
-    mend = "" if is_ok else _advice(facts, answers_needed(limits) - recent.compared)
-    yield Line("comparisons", requirement, observed, verdict(is_ok), age_of(facts, recent), mend)
+    mend = _advice(facts, answers_needed(limits) - recent.compared)
+    yield condition("comparisons", requirement, is_ok, observed, mend, age_of(facts, recent))
 
 
 def _advice(facts: Facts, lacking: int) -> str:
@@ -327,8 +343,8 @@ def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     seen = len(all_.kinds)
     is_ok = seen > 0 and seen >= limits.kinds_min * possible
     requirement = f"{limits.kinds_min:.0%} of the ways to set optional parameters compared"
-    mend = "" if is_ok else "run `migrator shadow replay`, which sets them in every way"
-    yield Line("kinds", requirement, f"{seen} of {possible}", verdict(is_ok), age_of(facts, all_), mend)
+    mend = "run `migrator shadow replay`, which sets them in every way"
+    yield condition("kinds", requirement, is_ok, f"{seen} of {possible}", mend, age_of(facts, all_))
 
 
 def _calls(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
@@ -369,14 +385,13 @@ def _share(
 ) -> Line:
     count, of = counts
     if not of:
-        return Line(name, requirement, "nothing was counted", "unknown", mend="see comparisons")
+        return unknown(name, requirement, "nothing was counted", "see comparisons")
     observed = f"{count:,} of {of:,} ({count / of:.2%})"
-    if chance_of_fewer(count, of, limit) <= DOUBT:
-        return Line(name, requirement, observed, "ok")
-    if count / of < limit:
-        observed = f"{observed}: too few calls to be sure"
-        return Line(name, requirement, observed, "unknown", mend=more(_lacking(count, of, limit)))
-    return Line(name, requirement, observed, "no", mend=mend)
+    is_sure = chance_of_fewer(count, of, limit) <= DOUBT
+    if not is_sure and count / of < limit:
+        mend = more(_lacking(count, of, limit))
+        return unknown(name, requirement, f"{observed}: too few calls to be sure", mend)
+    return condition(name, requirement, is_sure, observed, mend)
 
 
 def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings, more: _More) -> Iterable[Line]:
@@ -385,23 +400,17 @@ def _p99(pattern: Pattern, recent: Aggregate, limits: CutoverSettings, more: _Mo
     if limit_ms is None or not table.answers:
         lacking = max(SIDES_MIN - recent.latency["sql"].answers, _lacking(0, table.answers, _SLOW))
         mend = more(lacking) if table.answers else "see comparisons"
-        yield Line("p99", requirement, "not enough answers of both sides", "unknown", mend=mend)
+        yield unknown("p99", requirement, "not enough answers of both sides", mend)
         return
     above = table.above(limit_ms)
     observed = f"{table.p99_ms:,.1f} ms of {table.answers:,} answers; limit {limit_ms:,.1f} ms"
-    if chance_of_fewer(above, table.answers, _SLOW) <= DOUBT:
-        yield Line("p99", requirement, observed, "ok")
-    elif table.p99_ms <= limit_ms:
-        observed = f"{observed}: too few to be sure"
-        yield Line("p99", requirement, observed, "unknown", mend=more(_lacking(above, table.answers, _SLOW)))
-    else:
-        yield Line(
-            "p99",
-            requirement,
-            observed,
-            "no",
-            mend=f"see `migrator report`; a budget in the mapping if it is fine; once fixed: {_ANEW}",
-        )
+    is_sure = chance_of_fewer(above, table.answers, _SLOW) <= DOUBT
+    if not is_sure and table.p99_ms <= limit_ms:
+        mend = more(_lacking(above, table.answers, _SLOW))
+        yield unknown("p99", requirement, f"{observed}: too few to be sure", mend)
+        return
+    mend = f"see `migrator report`; a budget in the mapping if it is fine; once fixed: {_ANEW}"
+    yield condition("p99", requirement, is_sure, observed, mend)
 
 
 SIDES_MIN = 100
@@ -425,14 +434,12 @@ def _readers(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     if strangers:
         observed += f"; another mapping: {named(strangers)}"
     is_ok = bool(facts.readers) and not strangers
-    yield Line("instances", requirement, observed, verdict(is_ok), mend="" if is_ok else mend)
+    yield condition("instances", requirement, is_ok, observed, mend)
     version = facts.phase.version
     late = [reader for reader in facts.readers if facts.confirmed.get(reader.id, 0) != version]
     requirement = f"every reader acts by {facts.phase.state} (version {version})"
     observed = f"not yet: {named(late)}" if late else "all do"
-    yield Line(
-        "confirmed", requirement, observed, verdict(not late), mend="wait some seconds" if late else ""
-    )
+    yield condition("confirmed", requirement, not late, observed, "wait some seconds")
 
 
 def _silent(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
@@ -467,10 +474,8 @@ def named(instances: Sequence[Instance]) -> str:
 
 def _ramped(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     is_ok = facts.phase.state.word == State("ramp", 100).word
-    mend = "" if is_ok else f"run `migrator cutover ramp JOB {facts.pattern.name} 100` first"
-    yield Line(
-        "ramp", "the table answers every call already", facts.phase.state.word, verdict(is_ok), mend=mend
-    )
+    mend = f"run `migrator cutover ramp JOB {facts.pattern.name} 100` first"
+    yield condition("ramp", "the table answers every call already", is_ok, facts.phase.state.word, mend)
 
 
 _ALL: tuple[Rule, ...] = (

@@ -69,17 +69,7 @@ class Cutover(Struct, frozen=True):
         if not judged.ok and not override:
             failing = ", ".join(line.name for line in judged.failing)
             raise SettingsError(f"pattern {judged.pattern}: the evidence is against it ({failing})")
-        move = Move(
-            judged.pattern,
-            judged.before,
-            judged.after,
-            self.who,
-            reason,
-            judged.as_json(),
-            override=not judged.ok,
-            revision=self.revision,
-        )
-        return self.phases.move(move, judged.version)
+        return self._moved(judged, reason, override=not judged.ok)
 
     def roll_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line] = ()
@@ -98,11 +88,7 @@ class Cutover(Struct, frozen=True):
         if fault or not is_back(current.state, after):
             why = fault or f"you cannot roll back from {current.state} to {after}"
             raise SettingsError(f"pattern {current.pattern}: {why}")
-        judged = Judgement(current.pattern, current.state, after, current.version, lines)
-        move = Move(
-            current.pattern, current.state, after, self.who, reason, judged.as_json(), revision=self.revision
-        )
-        return self.phases.move(move, current.version)
+        return self._moved(Judgement(current.pattern, current.state, after, current.version, lines), reason)
 
     def go_back(
         self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line]
@@ -115,9 +101,11 @@ class Cutover(Struct, frozen=True):
         if current.fault or current.state.phase != "complete" or after.phase not in ("off", "shadow"):
             why = current.fault or f"from {current.state} it does not go to {after} this way"
             raise SettingsError(f"pattern {current.pattern}: {why}")
-        evidence = Judgement(current.pattern, current.state, after, current.version, lines).as_json()
-        move = Move(current.pattern, current.state, after, self.who, reason, evidence, revision=self.revision)
-        return self.phases.move(move, current.version)
+        return self._moved(Judgement(current.pattern, current.state, after, current.version, lines), reason)
+
+    def _moved(self, judged: Judgement, reason: str, *, override: bool = False) -> PatternPhase:
+        change = (judged.pattern, judged.before, judged.after, self.who, reason, judged.as_json())
+        return self.phases.move(Move(*change, override=override, revision=self.revision), judged.version)
 
 
 def next_step(state: State) -> State:

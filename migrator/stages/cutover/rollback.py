@@ -16,7 +16,7 @@ from migrator.runtime.errors import RefusedError, amount
 from migrator.settings.job import CutoverSettings
 from migrator.source.dynamodb.reader import Check, Work
 from migrator.stages.cutover.dependence import ours_lines
-from migrator.stages.cutover.evidence import Unknown, verdict
+from migrator.stages.cutover.evidence import Unknown, condition, unknown
 from migrator.stages.live.refresh import drawn
 from migrator.stages.live.relay import PAGE_ROWS
 from migrator.stages.live.send import LiveEntity
@@ -118,19 +118,16 @@ def stays_open(
         return
     way_back = look()
     if isinstance(way_back, Unknown):
-        yield Line("way back", _COMES_BACK, way_back.why, "unknown", mend=_SAY_ONE_WAY)
+        yield unknown("way back", _COMES_BACK, way_back.why, _SAY_ONE_WAY)
         return
     yield _comes_back(way_back, _SAY_ONE_WAY)
     status = way_back.status
     alive = "running" if status.processes else "0 running"
     is_ok = status.processes > 0 and status.is_well(limits.lag_max_s)
-    mend = (
-        ""
-        if is_ok
-        else "start `migrator reverse start`, and see `migrator reverse status`; or pass --one-way"
-    )
-    requirement = f"a process of `migrator reverse` is alive, {_caught_up(limits)}"
-    yield Line("reverse", requirement, f"{alive}; {_seen(status)}", verdict(is_ok), mend=mend)
+    mend = "start `migrator reverse start`, and see `migrator reverse status`; or pass --one-way"
+    caught_up = f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
+    requirement = f"a process of `migrator reverse` is alive, {caught_up}"
+    yield condition("reverse", requirement, is_ok, f"{alive}; {_seen(status)}", mend)
 
 
 def may_go_back(
@@ -149,24 +146,16 @@ def may_go_back(
     if is_drained:
         status = way_back.status
         is_ok = status.begun and not status.findings
-        mend = (
-            ""
-            if is_ok
-            else "let `migrator reverse start` run; `migrator reverse status` shows what is pending"
-        )
+        mend = "let `migrator reverse start` run; `migrator reverse status` shows what is pending"
         requirement = f"reverse has begun, and {_NO_FINDING}"
-        lines.append(Line("reverse", requirement, _seen(status), verdict(is_ok), mend=mend))
+        lines.append(condition("reverse", requirement, is_ok, _seen(status), mend))
     return lines
 
 
 def _comes_back(way_back: WayBack, mend: str) -> Line:
     hindrances = way_back.hindrances
     observed = "; ".join(hindrances) or "so it is"
-    return Line("way back", _COMES_BACK, observed, verdict(not hindrances), mend=mend if hindrances else "")
-
-
-def _caught_up(limits: CutoverSettings) -> str:
-    return f"at most {limits.lag_max_s:g} s behind, and {_NO_FINDING}"
+    return condition("way back", _COMES_BACK, not hindrances, observed, mend)
 
 
 def _seen(status: ReverseStatus) -> str:
