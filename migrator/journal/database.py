@@ -339,15 +339,6 @@ def bring_back(
         connection.execute(update(column.table).where(column > latest, *here).values({column: latest}))
 
 
-_HEARD = ("since", "alive_at")
-
-
-def bring_back_heard(connection: Connection, table: Table, now: float, here: ColumnElement[bool]) -> None:
-    for column in table.columns:
-        if column.name in _HEARD:
-            bring_back(connection, column, now, here)
-
-
 @contextmanager
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
     """A transaction in which no other process sets up a journal; SQLite has one writer anyway.
@@ -382,31 +373,21 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
     """
     with set_up_alone(engine) as connection:
         reached()
-        version = _version(connection)
+        inspector = inspect(connection)
+        is_there = inspector.has_table(schema.meta.name)
+        version = connection.execute(select(schema.meta.c.version)).scalar() if is_there else None
         if version not in (None, schema.VERSION):
             raise SettingsError(
                 f"the journal {name} has version {version}, and migrator {package_version(PACKAGE)} uses version"
                 f" {schema.VERSION}; install the migrator that wrote it, or name another journal"
             )
-        _create_missing(connection)
+        # All names at once; SQLAlchemy would query each.
+        there = inspector.get_table_names()
+        if missing := [table for table in schema.metadata.sorted_tables if table.name not in there]:
+            schema.metadata.create_all(connection, missing)
         if version is None:
             connection.execute(insert(schema.meta).values(version=schema.VERSION))
         return version is None
-
-
-def _create_missing(connection: Connection) -> None:
-    """Lists all names once; SQLAlchemy would query each."""
-    there = inspect(connection).get_table_names()
-    missing = [table for table in schema.metadata.sorted_tables if table.name not in there]
-    if missing:
-        schema.metadata.create_all(connection, missing)
-
-
-def _version(connection: Connection) -> int | None:
-    if not inspect(connection).has_table(schema.meta.name):
-        return None
-    version = connection.execute(select(schema.meta.c.version)).scalar()
-    return None if version is None else int(version)
 
 
 # ── A journal's database: opened, set up, and its failures put into words ──
@@ -515,7 +496,7 @@ class Database:
         return getattr(self._of_thread, "snapshot", None)
 
     def bring_back(self, table: Table, here: ColumnElement[bool]) -> None:
-        """`bring_back_heard` before a transaction that only reads; writes only if a process's clock was ahead."""
+        """Reset heartbeats before a transaction that only reads; writes only if a process's clock was ahead."""
         if not self.sqlite:
             return
         with self.begin(reads=True) as connection:
@@ -527,7 +508,9 @@ class Database:
             return
         # A read-only journal is read as it is.
         with suppress(SettingsError), self.begin() as connection:
-            bring_back_heard(connection, table, seconds(connection), here)
+            now = seconds(connection)
+            for column in (column for column in table.columns if column.name in ("since", "alive_at")):
+                bring_back(connection, column, now, here)
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
         """Retry `work` while the server is unreachable.

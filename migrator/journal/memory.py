@@ -64,7 +64,7 @@ class SqlMemory(InDatabase):
     """Keys of one table; rows are found by digests that include the table's id.
 
     A root that was ever written stays, with its ticket, after its last key is gone: a late writer must notice
-    that it is late. It goes when its row is forgotten (stages/core/removal.py), when no writer can be late.
+    that it is late. It goes when its row is forgotten (stages/session/forget.py), when no writer can be late.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -405,14 +405,19 @@ class SqlTraces(OfJobTable):
     def _places(
         self, roots: Sequence[Root], item_keys: Collection[str], ticket: int | None = None
     ) -> dict[str, list[_Rows]]:
+        digests = [root_digest(self.table, root) for root in roots]
+        texts = [source_text(*root) for root in roots]
+        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table)
+        of_table = claim.c.table_number == number.scalar_subquery()
+        opened = or_(open_finding.c.root.in_(digests), open_finding.c.owner.in_(texts))
         return {
             "findings": [
-                *(place for root in roots for place in self._findings(root)),
-                *self._findings_of_items(roots, item_keys),
-                *((open_finding, self._opened(root)) for root in roots),
+                *((finding, self._of_runs(self._of_row(root))) for root in roots),
+                *((finding, self._of_item(roots, key)) for key in sorted(item_keys)),
+                (open_finding, and_(open_finding.c.job == self.job, opened)),
             ],
-            "claims": [place for root in roots for place in self._claims(root)],
-            "contests": [place for root in roots for place in self._contests(root)],
+            "claims": [(claim, and_(of_table, claim.c.owner == text)) for text in texts],
+            "contests": [(key_request, key_request.c.root == digest) for digest in digests],
             "remembered keys": [place for root in roots for place in self._remembered(root, ticket)],
             # A sample does not name the rows of its values.
             "samples": [(sample, sample.c.job == self.job)],
@@ -421,36 +426,17 @@ class SqlTraces(OfJobTable):
     def _runs(self) -> ColumnElement[int]:
         return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
 
-    def _findings(self, root: Root) -> list[_Rows]:
+    def _of_runs(self, here: ColumnElement[bool]) -> ColumnElement[bool]:
+        return and_(finding.c.run_id.in_(self._runs()), here)
+
+    def _of_row(self, root: Root) -> ColumnElement[bool]:
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
-        named = finding.c.owner == source_text(*root)
-        return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
+        return or_(own, finding.c.owner == source_text(*root))
 
-    def _opened(self, root: Root) -> ColumnElement[bool]:
-        here, text = root_digest(self.table, root), source_text(*root)
-        return and_(
-            open_finding.c.job == self.job, or_(open_finding.c.root == here, open_finding.c.owner == text)
-        )
-
-    def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Rows]:
-        names = [name for name, _ in roots]
-        here = and_(
-            finding.c.run_id.in_(self._runs()), finding.c.entity.in_(names), finding.c.source_key == ""
-        )
-        return [(finding, and_(here, finding.c.item_key == key)) for key in sorted(item_keys)]
-
-    def _claims(self, root: Root) -> list[_Rows]:
-        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table)
-        return [
-            (
-                claim,
-                and_(claim.c.table_number == number.scalar_subquery(), claim.c.owner == source_text(*root)),
-            )
-        ]
-
-    def _contests(self, root: Root) -> list[_Rows]:
-        return [(key_request, key_request.c.root == root_digest(self.table, root))]
+    def _of_item(self, roots: Sequence[Root], key: str) -> ColumnElement[bool]:
+        of_entity = finding.c.entity.in_([name for name, _ in roots])
+        return self._of_runs(and_(of_entity, finding.c.source_key == "", finding.c.item_key == key))
 
     def _remembered(self, root: Root, ticket: int | None) -> list[_Rows]:
         """The row itself first: a writer that remembers more of it waits there. Then keys whose root is gone."""

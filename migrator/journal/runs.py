@@ -127,11 +127,8 @@ class SqlFindingGroups(InDatabase):
 
 def _rows_of(run: Run) -> _Rows:
     if run.identity.kind == "relay":
-        of_job, of_table = (
-            open_finding.c.job == run.identity.job,
-            open_finding.c.table_id == run.identity.table_id,
-        )
-        return open_finding, and_(of_job, of_table)
+        of_job = open_finding.c.job == run.identity.job
+        return open_finding, and_(of_job, open_finding.c.table_id == run.identity.table_id)
     return finding, finding.c.run_id == run.id
 
 
@@ -329,27 +326,6 @@ class SqlJournal(InDatabase):
         while chunk := list(islice(waiting, _CHUNK)):
             connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
 
-    def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
-        page, last = schema.page, -1
-        while True:
-            query = (
-                select(page.c.number, page.c.after_key, page.c.upto_key)
-                .where(page.c.run_id == run.id, page.c.entity == entity)
-                .where(page.c.number > last, page.c.done_at.is_(None))
-                .order_by(page.c.number)
-                .limit(_CHUNK)
-            )
-            rows = self._bounds(query)
-            if not rows:
-                return
-            for number, after, upto in rows:
-                last = number
-                yield Page(entity, number, after, upto)
-
-    @reading
-    def _bounds(self, connection: Connection, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
-        return [(row[0], row[1], row[2]) for row in connection.execute(query)]
-
     @reading
     def page_counts(self, connection: Connection, run: Run, entity: str) -> tuple[int, int]:
         page = schema.page
@@ -456,7 +432,11 @@ class SqlJournal(InDatabase):
         change = update(table).where(*here, *is_open).values(done_at=_now(connection), **values)
         is_kept = connection.execute(change).rowcount > 0
         if not is_kept and connection.execute(select(table.c.number).where(*here)).first() is None:
-            raise StoppedError(_no_page(run, page))
+            where = f"run {run.id} of job {run.identity.job}"
+            what = f"{where}: the journal has no page {page.number} of {page.entity}"
+            raise StoppedError(
+                f"{what}; was it replaced meanwhile? The same command begins where the journal stands"
+            )
         if is_kept and parts:
             rows = [_place(run, page) | {"part": number, "data": part} for number, part in enumerate(parts)]
             connection.execute(insert_or_replace(connection, page_part), rows)
@@ -502,10 +482,9 @@ class SqlJournal(InDatabase):
         if entity is not None:
             query = query.where(page.c.entity == entity)
         row = connection.execute(query).one()
-        rows, items, refused, expired, size, units, different = row
-        return Tally(
-            int(rows), int(items), int(refused), int(expired), int(size), float(units), int(different)
-        )
+        numbers = dict(zip(_TALLY, row, strict=True))
+        units = float(numbers.pop("write_units"))
+        return Tally(**{name: int(number) for name, number in numbers.items()}, write_units=units)
 
     # ── findings ──
 
@@ -638,11 +617,8 @@ class SqlJournal(InDatabase):
             if candidate.table_id == backfills[0].table_id and begun_with[str(candidate.id)] != installation
         ]
         done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
-        written = set(
-            connection.execute(
-                done.where(page.c.run_id.in_([candidate.id for candidate in before]))
-            ).scalars()
-        )
+        of_runs = page.c.run_id.in_([candidate.id for candidate in before])
+        written = set(connection.execute(done.where(of_runs)).scalars())
         last = next((candidate for candidate in before if candidate.id in written), None)
         if last is None:
             return None
@@ -678,11 +654,6 @@ def _same(identity: RunIdentity) -> list[Any]:
 def _run(row: Row[Any]) -> Run:
     identity = RunIdentity(row.kind, row.job, row.table_id, row.revision, row.scope)
     return Run(row.id, identity, row.state, row.started_at, row.ended_at)
-
-
-def _no_page(run: Run, page: Page) -> str:
-    what = f"run {run.id} of job {run.identity.job}: the journal has no page {page.number} of {page.entity}"
-    return f"{what}; was it replaced meanwhile? The same command begins where the journal stands"
 
 
 def _page_columns(run: Run, page: Page) -> dict[str, Any]:

@@ -123,9 +123,8 @@ def _settings(options: TableOptions) -> dict[str, Any]:
 
 
 def _throughput(options: TableOptions) -> dict[str, Any]:
-    return (
-        {"ProvisionedThroughput": _units(options.provisioned, "CapacityUnits")} if options.provisioned else {}
-    )
+    wanted = options.provisioned
+    return {"ProvisionedThroughput": _units(wanted, "CapacityUnits")} if wanted else {}
 
 
 def _units(units: Units, word: str) -> dict[str, int]:
@@ -163,12 +162,9 @@ def option_differences(
 
 def wanted_answers(options: TableOptions) -> list[str]:
     """Operations needed for the comparison; each requires a permission, so no more than needed."""
-    wanted = {
-        "describe_continuous_backups": True,
-        "describe_contributor_insights": options.contributor_insights,
-    }
-    wanted["list_tags_of_resource"] = bool(options.tags)
-    return [operation for operation, needed in wanted.items() if needed]
+    operations = ["describe_continuous_backups"]
+    operations += ["describe_contributor_insights"] * options.contributor_insights
+    return operations + ["list_tags_of_resource"] * bool(options.tags)
 
 
 def _pairs(
@@ -236,9 +232,7 @@ def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChan
     there = {index["IndexName"]: index for index in description.get("GlobalSecondaryIndexes") or []}
     local = {index["IndexName"] for index in description.get("LocalSecondaryIndexes") or []}
     wanted = {index.name: index for index in design.indexes}
-    types = {
-        one["AttributeName"]: one["AttributeType"] for one in description.get("AttributeDefinitions", [])
-    }
+    types = _types_in(description)
     # An attribute used only by a removed index is no longer defined.
     cannot = dict(_cannot(design, there, local, types))
     leaving = {name for name, index in there.items() if index.get("IndexStatus") == "DELETING"}
@@ -254,6 +248,11 @@ def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChan
         ),
         cannot=cannot,
     )
+
+
+def _types_in(description: dict[str, Any]) -> dict[str, str]:
+    defined = description.get("AttributeDefinitions", [])
+    return {one["AttributeName"]: one["AttributeType"] for one in defined}
 
 
 _ALONE = "a local index is made with its table alone; make a global one, or create another table"
@@ -274,10 +273,8 @@ def _cannot(
             definition = there[name]
             same_key = definition["KeySchema"] == key_schema(index.partition, index.sort)
             if not same_key or _projected(definition["Projection"]) != _projected(projection(index)):
-                yield (
-                    name,
-                    f"its {'projection' if same_key else 'key'} is another one in the table: {_NEITHER}",
-                )
+                part = "projection" if same_key else "key"
+                yield name, f"its {part} is another one in the table: {_NEITHER}"
         for one in index.attributes:
             # DynamoDB accepts such a definition, and keeps the earlier type.
             known = types.get(one.name, TYPES[one.type])
@@ -312,23 +309,16 @@ def removal(design: TableDesign, name: str) -> dict[str, Any]:
 
 
 def indexes_of(description: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        *(description.get("GlobalSecondaryIndexes") or []),
-        *(description.get("LocalSecondaryIndexes") or []),
-    ]
+    kinds = ("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
+    return [index for kind in kinds for index in description.get(kind) or []]
 
 
 def table_differences(
     design: TableDesign, description: dict[str, Any], ttl: str | None
 ) -> Iterator[tuple[str, str]]:
-    types = {
-        definition["AttributeName"]: definition["AttributeType"]
-        for definition in description.get("AttributeDefinitions", [])
-    }
-    wanted, there = (
-        _shown_design(design.key[:1], design.key[1:]),
-        _shown(description.get("KeySchema", []), types),
-    )
+    types = _types_in(description)
+    wanted = _shown_design(design.key[:1], design.key[1:])
+    there = _shown(description.get("KeySchema", []), types)
     if wanted != there:
         yield "key", f"its key is {wanted} in the mapping and {there} in the table"
     present = {definition["IndexName"]: definition for definition in indexes_of(description)}
@@ -362,25 +352,17 @@ def _index_differences(
 ) -> Iterator[tuple[str, str]]:
     wanted, there = _shown_design(index.partition, index.sort), _shown(description["KeySchema"], types)
     if wanted != there:
-        yield (
-            f"index {index.name}",
-            f"the key of index {index.name} is {wanted} in the mapping and {there} in the table",
-        )
+        what = f"the key of index {index.name} is {wanted} in the mapping and {there} in the table"
+        yield f"index {index.name}", what
     ours, theirs = _projection_shown(projection(index)), _projection_shown(description.get("Projection", {}))
     if ours != theirs:
-        yield (
-            f"index {index.name}",
-            f"index {index.name} projects {ours} in the mapping and {theirs} in the table",
-        )
+        what = f"index {index.name} projects {ours} in the mapping and {theirs} in the table"
+        yield f"index {index.name}", what
 
 
 def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:
-    keys = [
-        (attribute, kind)
-        for kind, attributes in (("HASH", partition), ("RANGE", sort))
-        for attribute in attributes
-    ]
-    return ", ".join(f"{attribute.name} ({kind} {TYPES[attribute.type]})" for attribute, kind in keys)
+    types = {attribute.name: TYPES[attribute.type] for attribute in (*partition, *sort)}
+    return _shown(key_schema(partition, sort), types)
 
 
 def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
@@ -392,9 +374,8 @@ def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
 
 def _projection_shown(projected: dict[str, Any]) -> str:
     kind = str(projected.get("ProjectionType", "ALL"))
-    return (
-        f"INCLUDE {', '.join(sorted(projected.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
-    )
+    names = ", ".join(sorted(projected.get("NonKeyAttributes", [])))
+    return f"INCLUDE {names}" if kind == "INCLUDE" else kind
 
 
 def _on(attribute: str | None) -> str:

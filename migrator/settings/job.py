@@ -508,7 +508,7 @@ _WORDS = {
 
 def is_job(path: Path) -> bool:
     """Whether the file is a job, not a mapping. Raises: SettingsError if it cannot be read."""
-    return is_job_text(_text(path, "job or mapping"))
+    return is_job_text(text_of(path, "job or mapping"))
 
 
 def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True) -> Job:
@@ -518,7 +518,7 @@ def load_job(path: Path, environ: Mapping[str, str], *, asks_source: bool = True
 
     Raises: SettingsError if the file cannot be read; MappingError with all its faults.
     """
-    document = load_document(_text(path), str(path), _OURS)
+    document = load_document(text_of(path, "job"), str(path), _OURS)
     faults: list[Fault] = []
     of_source = faults if asks_source else list[Fault]()
     filled = {
@@ -558,7 +558,7 @@ def mapping_named(path: Path, environ: Mapping[str, str]) -> Path:
 
     Raises: SettingsError if the file cannot be read; MappingError if it names none.
     """
-    document = load_document(_text(path), str(path), _OURS)
+    document = load_document(text_of(path, "job"), str(path), _OURS)
     faults: list[Fault] = []
     named = str(_filled(document.data.get("mapping") or "", ("mapping",), environ, document, faults))
     if not named:
@@ -590,7 +590,8 @@ def _stem(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", path.stem)
 
 
-def _text(path: Path, what: str = "job") -> str:
+def text_of(path: Path, what: str) -> str:
+    """The text of a file that is a `what`. Raises: SettingsError if it cannot be read as text."""
     try:
         return small_text(path)
     except FileNotFoundError:

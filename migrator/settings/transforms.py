@@ -25,9 +25,8 @@ from migrator.mapping.language.parse import ParsedMapping, examine_mapping
 from migrator.mapping.model.edges import ComputingSource
 from migrator.mapping.model.facts import SchemaFacts
 from migrator.runtime.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
-from migrator.runtime.system import small_text
 from migrator.runtime.values import replace
-from migrator.settings.job import Job
+from migrator.settings.job import Job, text_of
 
 # A mapping read from its file, and the functions that its entities name in `transform`: loaded, and checked to be pure.
 
@@ -55,17 +54,7 @@ def read_mapping(path: Path) -> ParsedMapping:
 
     Raises: SettingsError if the file cannot be read as text.
     """
-    try:
-        text = small_text(path)
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: file not found") from None
-    except IsADirectoryError:
-        raise SettingsError(f"{path}: this is a folder; name a mapping file in it") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: not UTF-8 text, so not a mapping") from None
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
-    return _parsed(text, str(path))
+    return _parsed(text_of(path, "mapping"), str(path))
 
 
 def sound_mapping(path: Path) -> ParsedMapping:

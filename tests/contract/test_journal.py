@@ -47,10 +47,9 @@ def test_pages_are_open_until_they_are_finished(journal: SqlJournal) -> None:
     journal.plan_pages(run, "order", PAGES)
     journal.plan_pages(run, "empty", [])
     assert journal.planned(run) == {"order", "empty"}
-    pages = journal.open_pages(run, "order")
-    assert next(pages) == PAGES[0]
+    assert journal.waiting_pages(run, "order", 1) == [PAGES[0].number]
     journal.finish_page(run, PAGES[1], Tally(rows=10, items=20, bytes=300, write_units=20.5), [])
-    assert list(journal.open_pages(run, "order")) == [PAGES[0], PAGES[2]]
+    assert journal.claim_pages(run, "order", "a", 9, 60) == [PAGES[0], PAGES[2]]
     assert journal.page_counts(run, "order") == (1, 3)
     assert (
         journal.tally(run)
@@ -84,7 +83,7 @@ def test_all_pages_are_planned_or_none(journal: SqlJournal) -> None:
     with pytest.raises(StoppedError):
         journal.plan_pages(run, "order", broken())
     assert journal.planned(run) == set()
-    assert list(journal.open_pages(run, "order")) == []
+    assert journal.claim_pages(run, "order", "a", 9, 60) == []
 
 
 def test_a_page_that_is_repeated_counts_once(journal: SqlJournal) -> None:
@@ -201,7 +200,7 @@ def test_reopened_pages_count_as_not_done(journal: SqlJournal) -> None:
             journal.finish_page(one, page, Tally(rows=10, items=20), [])
         journal.end_run(one, "done")
     assert journal.reopen_pages("shop", "table-1", ["order", "none"]) == 2
-    assert list(journal.open_pages(run, "order")) == PAGES
+    assert journal.claim_pages(run, "order", "a", 9, 60) == PAGES
     assert journal.tally(run) == Tally(rows=10, items=20)
     found, untouched = journal.find_run(IDENTITY), journal.find_run(other.identity)
     assert (found is not None, untouched is not None) == (True, True)

@@ -35,7 +35,7 @@ def used(path: Path) -> None:
     with closing(journal_in_file(path)) as journal:
         run = journal.find_run(IDENTITY)
         assert run is not None
-        list(journal.open_pages(run, "order"))
+        journal.waiting_pages(run, "order", 1000)
         journal.findings(run)
 
 

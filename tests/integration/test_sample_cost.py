@@ -177,7 +177,7 @@ def sampled(url: str, kind: str, sample: SampleSize) -> tuple[Work, list[Any]]:
             plan_sample(
                 *(source, journal, run, plan), sample=sample, page_rows=500, rows=expected, total=expected
             )
-            pages = list(journal.open_pages(run, "note"))
+            pages = journal.claim_pages(run, "note", "a", 100_000, 60)
             rows = [row for page in pages for row in source.read_page(plan, page.after, page.upto)]
         return work, rows
 

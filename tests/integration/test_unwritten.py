@@ -105,12 +105,13 @@ def test_it_is_a_finding_until_it_is_written(
     (found,) = journal.findings(run)
     assert (found.kind, found.item_key) == ("unwritten", '["THING#77","META"]')
     assert pins.said(found.reason, "why")
-    assert [page.number for page in journal.open_pages(run, "thing")] == [2]
+    resumed = journal.resume_run(run)
+    assert journal.waiting_pages(resumed, "thing", 9) == [2]
 
-    backfill(url, direct, journal, journal.resume_run(run))
+    backfill(url, direct, journal, resumed)
     assert sum(len(page.items) for page in direct.scan(0, 1)) == 300
     assert journal.findings(run) == []
-    assert list(journal.open_pages(run, "thing")) == []
+    assert journal.waiting_pages(run, "thing", 9) == []
     journal.close()
 
 

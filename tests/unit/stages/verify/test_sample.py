@@ -53,7 +53,7 @@ def pages(source: SqlSource, sample: SampleSize, rows: int = 3000) -> list[Page]
         plan_sample(
             source, journal, run, plan_of(source), sample=sample, page_rows=500, rows=rows, total=rows
         )
-    return list(journal.open_pages(run, "note"))
+    return journal.claim_pages(run, "note", "a", 100_000, 60)
 
 
 def test_same_seed_chooses_the_same_pages_and_another_differs(source: SqlSource) -> None:
