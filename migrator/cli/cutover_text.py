@@ -49,13 +49,18 @@ def views(
 ) -> list[PhaseView]:
     """The mapping's patterns, then those that only the journal knows."""
     readers = [instance.id for instance in service_registry.living if instance.reads]
+    seen = [confirmed.get(reader, {}) for reader in readers]
+    return [
+        PhaseView(
+            phase, len(readers), sum(one.get(name, 0) == phase.version for one in seen), name in patterns
+        )
+        for name, phase in _known(patterns, phases).items()
+    ]
+
+
+def _known(patterns: Sequence[str], phases: Mapping[str, PatternPhase]) -> dict[str, PatternPhase]:
     names = [*patterns, *sorted(set(phases) - set(patterns))]
-    views_by_name = []
-    for name in names:
-        phase = phases.get(name, PatternPhase(name))
-        agree = sum(confirmed.get(reader, {}).get(name, 0) == phase.version for reader in readers)
-        views_by_name.append(PhaseView(phase, len(readers), agree, name in patterns))
-    return views_by_name
+    return {name: phases.get(name, PatternPhase(name)) for name in names}
 
 
 def direct_line(names: Sequence[str]) -> str:
@@ -85,15 +90,11 @@ def phases_document(
     job: str, patterns: Sequence[str], phases: Mapping[str, PatternPhase], age_s: float
 ) -> dict[str, Any]:
     """Phases for services that do not use migrator as a library. `age_s`: since they were read."""
-    known = {
-        name: phases.get(name, PatternPhase(name))
-        for name in [*patterns, *sorted(set(phases) - set(patterns))]
-    }
     return {
         "format": PHASES_FORMAT,
         "job": job,
         "age_s": round(age_s, 3),
-        "patterns": {name: _phase_entry(phase) for name, phase in known.items()},
+        "patterns": {name: _phase_entry(phase) for name, phase in _known(patterns, phases).items()},
     }
 
 
@@ -194,13 +195,10 @@ def _by_what(move: Move) -> str:
     if lines is None:
         return " (its evidence cannot be read)"
     right = sum(line.verdict == "ok" for line in lines)
-    others = {
-        verdict: ", ".join(line.name for line in lines if line.verdict == verdict)
-        for verdict in ("no", "unknown")
-    }
-    verdicts = [f"{right} ok"] * bool(right) + [
-        f"{verdict}: {names}" for verdict, names in others.items() if names
-    ]
+    verdicts = [f"{right} ok"] if right else []
+    for verdict in ("no", "unknown"):
+        if names := ", ".join(line.name for line in lines if line.verdict == verdict):
+            verdicts.append(f"{verdict}: {names}")
     return f" (evidence: {'; '.join(verdicts)})" if verdicts else ""
 
 
@@ -256,25 +254,17 @@ def instances_table(service_registry: ServiceRegistry, revision: str | None) -> 
         table.add_column(column, no_wrap=True)
     for instance in service_registry.living:
         name = " ".join(filter(None, (instance.service, instance.version)))
-        cells = (
-            f"{instance.host}:{instance.pid}",
-            instance.role,
-            instance.mode or "-",
-            _fits(instance, revision),
-        )
-        table.add_row(*map(Text, (name, *cells, f"{age_text(service_registry.age_s(instance))} ago")))
+        where, age = f"{instance.host}:{instance.pid}", age_text(service_registry.age_s(instance))
+        cells = (name, where, instance.role, instance.mode or "-", _fits(instance, revision), f"{age} ago")
+        table.add_row(*map(Text, cells))
     return table
 
 
 def instances_lines(
     service_registry: ServiceRegistry, revision: str | None, own_version: str
 ) -> Iterator[str]:
-    if others := [
-        instance
-        for instance in service_registry.living
-        if revision is not None and instance.revision != revision
-    ]:
-        yield f"mapping differs ({len(others)}): restart what has an old mapping, or fix the job's"
+    if others := [_fits(one, revision) for one in service_registry.living].count("differs"):
+        yield f"mapping differs ({others}): restart what has an old mapping, or fix the job's"
     versions = sorted({instance.migrator for instance in service_registry.living} - {own_version})
     if versions:
         yield f"some run migrator {', '.join(versions)}; this is {own_version}"

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.mapping.model.instances import Advance, Newest, Standing
-from migrator.mapping.model.journal import Finding, Page, Run, Tally
+from migrator.mapping.model.journal import Page, Run, Tally
 from migrator.mapping.model.live import MARKS_COUNTED, Marks, MarksState, OpenFindings, SlotLag, Writer
 from migrator.mapping.model.results import Worked
 from migrator.runtime.errors import MigratorError, amount, verb
@@ -111,7 +111,8 @@ class RelayReport:
         for name, seconds in worked.changes:
             self.changes.observe((name, self.entities.get(name, name)), seconds)
         _log.debug("marks_worked", took_ms=took_ms, **counts)
-        if new_findings := _findings(worked):
+        of_rows = (finding for refreshed in worked.refreshed for finding in refreshed.findings)
+        if new_findings := [*worked.findings, *of_rows]:
             self.session.journal.add_findings(self.run, new_findings)
             _log.warning("findings_made", **Counter(str(finding.kind) for finding in new_findings))
 
@@ -183,29 +184,24 @@ class RelayReport:
     def line(self) -> str:
         with self._lock:
             finished, stored, trouble = self.totals["finished"], self.totals["stored"], self.trouble
-        lag = (
-            lag_line(self.state, self.open_counts)
-            if self.looked_at > float("-inf")
-            else "pending changes are being counted"
-        )
-        return (
-            f"relay: {amount(finished, 'change')} applied, {amount(stored, 'item')} written; {trouble or lag}"
-        )
+        lag = "pending changes are being counted"
+        if self.looked_at > float("-inf"):
+            lag = lag_line(self.state, self.open_counts)
+        worked = f"{amount(finished, 'change')} applied, {amount(stored, 'item')} written"
+        return f"relay: {worked}; {trouble or lag}"
 
     def summary(self) -> str:
-        return "\n".join(filter(None, (self._worked_line(), open_line(self.open_findings.counts()))))
-
-    def _worked_line(self) -> str:
         self._keep_totals()
         state, totals = self.marks.state(), self._worked
         self.state = state
         self._look_at_findings(state)
         remaining = state.waiting + state.unripe
         failed = f" ({state.failed:,} failed before)" if state.failed else ""
-        return (
+        worked = (
             f"{amount(totals['finished'], 'change')} applied: {amount(totals['stored'], 'item')} written,"
             f" {amount(totals['buried'], 'tombstone')}; {amount(remaining, 'change')} left{failed}"
         )
+        return "\n".join(filter(None, (worked, open_line(self.open_findings.counts()))))
 
     @property
     def _worked(self) -> Counter[str]:
@@ -214,14 +210,9 @@ class RelayReport:
         )
 
     def data(self) -> dict[str, Any]:
-        open_counts = self.open_findings.counts()
-        marks = asdict(self.marks.state())
-        return {
-            "run": self.run.id,
-            "worked": dict(self._worked),
-            "marks": marks,
-            "open_findings": open_counts,
-        }
+        open_counts, marks = self.open_findings.counts(), asdict(self.marks.state())
+        worked = dict(self._worked)
+        return {"run": self.run.id, "worked": worked, "marks": marks, "open_findings": open_counts}
 
 
 def open_line(counts: Mapping[str, int]) -> str:
@@ -236,11 +227,7 @@ def open_line(counts: Mapping[str, int]) -> str:
 def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
     """How far items are behind rows. `counts`: open findings by kind."""
     if not state.waiting + state.unripe:
-        return (
-            "no change is pending"
-            if counts
-            else "no change is pending: every captured change is in the table"
-        )
+        return f"no change is pending{'' if counts else ': every captured change is in the table'}"
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator status --findings`)" if state.failed else ""
     least = "at least " if state.waiting + state.unripe > MARKS_COUNTED else ""
@@ -262,13 +249,6 @@ def _counts(worked: Worked) -> dict[str, int]:
         "refused": sum(len(refreshed.refused) for refreshed in worked.refreshed),
         "collisions": sum(len(refreshed.collisions) for refreshed in worked.refreshed),
     }
-
-
-def _findings(worked: Worked) -> list[Finding]:
-    all_findings = list(worked.findings)
-    for refreshed in worked.refreshed:
-        all_findings += refreshed.findings
-    return all_findings
 
 
 # ── The lag of items and the writers of a table: shown by `migrator status` after the runs ──
@@ -301,12 +281,8 @@ class Lag(Struct, frozen=True):
         marks = None if self.marks is None else asdict(self.marks)
         slot = None if marks is None else marks.pop("slot")
         writers = [
-            asdict(writer)
-            | {
-                "old_mapping": writer.id in self.old,
-                "process": writer.process,
-                "silent": writer.id in self.silent,
-            }
+            {**asdict(writer), "old_mapping": writer.id in self.old, "process": writer.process}
+            | {"silent": writer.id in self.silent}
             for writer in self.writers
         ]
         mapping = None if self.newest is None else self.newest.revision.mapping
@@ -396,12 +372,5 @@ def lag_watch(job: Job, later: ThreadPoolExecutor, marks: Callable[[], MarksStat
 
 
 def _tell(job: Job, state: MarksState) -> None:
-    tell(
-        job.hooks,
-        "lag_high",
-        job.name,
-        waiting=state.waiting,
-        oldest_age_s=round(state.oldest_age_s, 1),
-        failed=state.failed,
-        limit_s=job.cutover.lag_max_s,
-    )
+    fields = {"waiting": state.waiting, "oldest_age_s": round(state.oldest_age_s, 1), "failed": state.failed}
+    tell(job.hooks, "lag_high", job.name, **fields, limit_s=job.cutover.lag_max_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Event
@@ -31,7 +31,7 @@ from migrator.mapping.model.table import (
 from migrator.runtime.errors import StoppedError, TooSlowError, TwinRowsError, amount
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
-from migrator.stages.core.ownership import need_no_twins, pinned_columns, recording_twins
+from migrator.stages.core.ownership import checked_rows, need_no_twins
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
 
 
@@ -129,13 +129,6 @@ def _reported(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
     for page in pages:
         progress.page_planned(page.entity, page.number)
         yield page
-
-
-def plan_one_page(journal: SqlJournal, run: Run, plan: EntityPlan) -> None:
-    """Plan one page over all rows, for runs with a limit."""
-    name = plan.entity.name
-    if name not in journal.planned(run):
-        journal.plan_pages(run, name, [Page(name, 1, None, None)])
 
 
 PAGE_BYTES = 2**22
@@ -237,7 +230,7 @@ class Backfill:
         Raises: StoppedError, SourceError, Interrupted; the same run continues later.
         """
         started = self.clock()
-        with self._claims(run) as claims, self._checks(run, entities):
+        with self._claims(run) as claims, checked_rows(self.source, self.journal, run, entities):
             for entity in entities:
                 self._plan(run, entity)
                 self._copy(run, entity, claims)
@@ -250,7 +243,7 @@ class Backfill:
 
     def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
         """Copy pages of a run that another process plans and ends, until `is_over`. Raises: as `run`."""
-        with self._claims(run) as claims, self._checks(run, entities):
+        with self._claims(run) as claims, checked_rows(self.source, self.journal, run, entities):
             for entity in entities:
                 self._others.done(entity.name, self.journal.tally(run, entity.name))
             while not is_over():
@@ -278,16 +271,13 @@ class Backfill:
     def _claims(self, run: Run) -> RunPages:
         return self.pages(self.journal, run, self.who, self.stop)
 
-    @contextmanager
-    def _checks(self, run: Run, entities: Sequence[CompiledEntity]) -> Iterator[None]:
-        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
-            yield
-
     def _plan(self, run: Run, entity: CompiledEntity) -> None:
         rows_total = self.source.rows_about(entity.plan)
         if self.options.limit is not None:
             rows_total = min(rows_total, self.options.limit)
-            plan_one_page(self.journal, run, entity.plan)
+            if entity.name not in self.journal.planned(run):
+                # One page over all rows.
+                self.journal.plan_pages(run, entity.name, [Page(entity.name, 1, None, None)])
         else:
             page_rows = self.options.page_rows
             plan_pages(self.source, self.journal, run, entity.plan, page_rows, self.progress)

@@ -122,24 +122,22 @@ _SETTLED = ("stored", "newer", "unwritten")
 
 
 @dataclass
-class WrittenPage:
+class Copied:
     """Outcome of one page."""
 
     rows: int
-    items: Sequence[EncodedItem]
     expired: int
     """How many items were left out because their TTL has passed."""
+    receipt: Receipt
     findings: Sequence[Finding]
     """Of refused rows, and of rows with too many items for one transaction."""
-    tickets: Mapping[Root, int]
+    written: Sequence[ItemKey] = field(default=(), repr=False)
+    """Keys of the items now in the table."""
+    tickets: Mapping[Root, int] = field(default_factory=dict, repr=False)
     """The ticket of each row's last read."""
-    refreshed: Refreshed | None = None
-    """For rows with keys that another row had, or that another writer read later."""
-    unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
-    """Keys that the table did not take while it took others, with why."""
 
 
-def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> WrittenPage:
+def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> Copied:
     """Read a page with its own ticket, and insert missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
@@ -160,43 +158,44 @@ def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Onl
     sending = sorted_out(wanted, refresh.together)
     fresh = {item.source for item in sent} if only.is_new else ()
     outcomes = send(refresh.store, sending, refresh.check, fresh=fresh)
-    written = WrittenPage(
-        len(rows.rows),
-        sent,
-        len(page.expired),
-        [*page.refused, *sending.findings()],
-        {(entity.name, row_key(entity, row)): ticket for row in rows.rows},
-    )
-    follow(refresh, written, ticket, outcomes, again, lambda: united(keys_by_root(page.items), had))
-    return written
+    tickets = {(entity.name, row_key(entity, row)): ticket for row in rows.rows}
+    last, unwritten = follow(refresh, ticket, outcomes, again, lambda: united(keys_by_root(page.items), had))
+    findings = [*page.refused, *sending.findings()]
+    if last is not None:
+        tickets |= last.tickets
+        findings = [one for one in findings if (one.entity, one.source_key) not in last.tickets]
+        findings += last.findings
+    kept = [item for item in sent if item.key not in unwritten]
+    sizes = [item.size_bytes for item in kept]
+    receipt = Receipt(len(kept), sum(sizes), float(units_of_writes(sizes)), len(kept), unwritten)
+    written = [item.key for item in kept]
+    return Copied(len(rows.rows), len(page.expired), receipt, findings, written, tickets)
 
 
 def follow(
     refresh: Refresh,
-    page: WrittenPage,
     ticket: int,
     outcomes: Sequence[Outcome],
     again: Collection[Root],
     intended: Callable[[], Mapping[Root, set[ItemKey]]],
-) -> None:
-    """Read again the rows of unsettled outcomes and of `again`, and record the result in the page.
+) -> tuple[Refreshed | None, dict[ItemKey, str]]:
+    """Read again the rows of unsettled outcomes and of `again`.
 
+    Returns their result, if any, and keys that the table did not take while it took others, with why.
     `intended`: keys of the page's items by root; called only if a row is read again.
     """
     refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
     left = (outcome.item.root for outcome in outcomes if outcome.verdict not in _SETTLED)
     # A tombstone of an entity's former name that is refused has met what another writer put there by the new one.
     roots = {*again, *(root for root in left if root[0] in refresh.entities)}
-    page.unwritten = {outcome.item.key: outcome.why for outcome in outcomes if outcome.verdict == "unwritten"}
+    unwritten = {outcome.item.key: outcome.why for outcome in outcomes if outcome.verdict == "unwritten"}
     if not roots:
-        return
+        return None, unwritten
     keys = intended()
     try:
-        page.refreshed = refresh({root: keys.get(root, set()) for root in roots})
+        return refresh({root: keys.get(root, set()) for root in roots}), unwritten
     except UnwrittenError as error:
-        page.unwritten = {**page.unwritten, **error.items}
-    else:
-        page.tickets = {**page.tickets, **page.refreshed.tickets}
+        return None, unwritten | error.items
 
 
 def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Root]:
@@ -336,17 +335,6 @@ NO_TICKET = 0
 """The ticket of items read while no other writer is at work: any ticket drawn later is higher."""
 
 
-@dataclass(frozen=True)
-class Copied:
-    """`expired`: items left out because their TTL has passed. `written`: keys of the items now in the table."""
-
-    rows: int
-    expired: int
-    receipt: Receipt
-    findings: list[Finding]
-    written: Sequence[ItemKey] = field(default=(), repr=False)
-
-
 class PagePath(Protocol):
     def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
         """Read a page and write its items. Called from many threads."""
@@ -423,26 +411,12 @@ class ConditionalPath(Struct, frozen=True):
         only = self.only.get(entity.name)
         part = WHOLE if only is None else only(read.page)
         page = write_concurrently(self.refresh, entity.name, read, part)
-        unwritten = page.unwritten
-        kept = [item for item in page.items if item.key not in unwritten]
-        sizes = [item.size_bytes for item in kept]
-        receipt = Receipt(len(kept), sum(sizes), float(units_of_writes(sizes)), len(kept), unwritten)
-        findings = list(page.findings)
-        if (last := page.refreshed) is not None:
-            findings = [
-                finding for finding in findings if (finding.entity, finding.source_key) not in last.tickets
-            ]
-            findings += last.findings
-        self._close(page.tickets, findings, unwritten)
-        return Copied(page.rows, page.expired, receipt, findings, [item.key for item in kept])
-
-    def _close(
-        self, tickets: Mapping[Root, int], findings: Sequence[Finding], unwritten: Collection[ItemKey]
-    ) -> None:
-        """Close relays' findings on rows that are fine now. Findings of this page belong to the run."""
-        if not unwritten:
-            with_findings = {(finding.entity, finding.source_key) for finding in findings}
-            self.open_findings.settle({root: tickets[root] for root in tickets.keys() - with_findings}, [])
+        if not page.receipt.unwritten:
+            # Relays' findings on rows that are fine now. Findings of this page belong to the run.
+            with_findings = {(finding.entity, finding.source_key) for finding in page.findings}
+            fine = {root: page.tickets[root] for root in page.tickets.keys() - with_findings}
+            self.open_findings.settle(fine, [])
+        return page
 
 
 def _owned_by_other(item: EncodedItem, receipt: Receipt) -> Finding:

@@ -135,22 +135,15 @@ def _refuse_other_names(
     recorded: Mapping[NameKind, Collection[str]],
     journal: str,
 ) -> None:
+    """Raises: AnotherJobError."""
     for kind, name in names.items():
-        if recorded.get(kind):
-            refuse_other_job(job, file, kind, name, recorded[kind], journal)
-
-
-def refuse_other_job(
-    job: str, file: str, kind: NameKind, name: str, recorded: Collection[str], journal: str
-) -> None:
-    """`name`: of the job's table or source, '' if unknown. Raises: AnotherJobError."""
-    if not name or name in recorded:
-        return
-    what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
-    why = "two jobs of one name would share phases, pages and remembered keys"
-    own = "write `name:` with a name of its own in this job"
-    same = f"if it is that job, and its {kind} has another name or place now, run once"
-    raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator recover {file} renamed`")
+        if not (known := recorded[kind]) or name in known:
+            continue
+        what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(known))}"
+        why = "two jobs of one name would share phases, pages and remembered keys"
+        own = "write `name:` with a name of its own in this job"
+        same = f"if it is that job, and its {kind} has another name or place now, run once"
+        raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator recover {file} renamed`")
 
 
 def refuse_unknown(
@@ -178,24 +171,16 @@ def refuse_unknown(
         raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
     if capture is None:
         return
+    unknown = f"and journal {journal} knows nothing of"
     if capture.job != job and not begins:
-        refuse_renamed_job(job, capture.job, journal)
+        what = f"the source is captured for job {capture.job}, {unknown} job {job}"
+        other = "if it is not, take that capture away with that job first"
+        raise AnotherJobError(f"{what}; {_renamed(capture.job)}; {other}")
     if capture.job == job and not unless():
-        refuse_unknown_job(job, journal)
-
-
-def refuse_unknown_job(job: str, journal: str) -> None:
-    what = f"the source is captured for job {job}, and journal {journal} knows nothing of that"
-    why = "another one has its phases, services and remembered keys"
-    first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
-    raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}; {first}")
-
-
-def refuse_renamed_job(job: str, former: str, journal: str) -> None:
-    what = f"the source is captured for job {former}, and journal {journal} knows nothing of job {job}"
-    raise AnotherJobError(
-        f"{what}; {_renamed(former)}; if it is not, take that capture away with that job first"
-    )
+        what = f"the source is captured for job {job}, {unknown} that"
+        why = "another one has its phases, services and remembered keys"
+        first = "if there is none yet (the triggers are of a migration file), run `migrator capture install`"
+        raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}; {first}")
 
 
 def refuse_strange(
@@ -448,6 +433,14 @@ def need_no_twins(source: Rows, plan: EntityPlan) -> None:
     if twins:
         where = f"entity {plan.entity.name} (table {plan.table.real})"
         raise TwinRowsError(where, plan.entity.name, twins)
+
+
+@contextmanager
+def checked_rows(
+    source: Rows, journal: SqlJournal, run: Run, entities: Sequence[CompiledEntity]
+) -> Iterator[None]:
+    with pinned_columns(source, journal, run, entities), recording_twins(journal, run):
+        yield
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class _Joining:
         around, sized, table = self.around, self.sized, self.mapping.table
         price = around.price
         ways = ways_of(self._filling(), around.host, price)
+        index_units = sum(round(self._units(name)) for name in self._index_names())
         return Capacity(
             table=table.name,
             mapping=around.mapping,
@@ -112,10 +113,9 @@ class _Joining:
             captured=len({fan_out.table for fan_out in around.fan_outs}),
             rows=sum(sized.rows.values()),
             items=sum(size.items for size in self.types.values()),
-            stored_bytes=round(sum(totals.stored_bytes for totals in sized.types.values())),
-            write_units=round(self._units(""))
-            + sum(round(self._units(name)) for name in self._index_names()),
-            index_units=sum(round(self._units(name)) for name in self._index_names()),
+            stored_bytes=self._stored_bytes(),
+            write_units=round(self._units("")) + index_units,
+            index_units=index_units,
             refused=round(sum(sized.refused.values())),
             exact=sized.exact,
             types=sorted(self.types.values(), key=lambda size: (-size.bytes, size.type)),
@@ -154,16 +154,8 @@ class _Joining:
         items, units = self._items_a_row(fan_out.entity)
         roots = fan_out.roots.p99 if fan_out.roots else 0
         exact = self.sized.is_exact(fan_out.entity) and fan_out.roots is not None
-        return Rewrite(
-            fan_out.table,
-            fan_out.entity,
-            fan_out.roots,
-            roots * items,
-            roots * units,
-            exact,
-            fan_out.columns,
-            fan_out.why,
-        )
+        amounts = (fan_out.roots, roots * items, roots * units, exact)
+        return Rewrite(fan_out.table, fan_out.entity, *amounts, fan_out.columns, fan_out.why)
 
     def _puts_per_s(self, size: TypeSize) -> float:
         writes = self.around.writes
@@ -184,19 +176,9 @@ class _Joining:
     def _places(self) -> Iterator[PlaceSizes]:
         masking = KeyMask.of(self.mapping, self.plans, whole=self.around.whole_keys)
         for index, measured in self.sized.places.items():
-            hottest = tuple(
-                self._hot(masking, index, measured, collection) for collection in measured.largest
-            )
-            yield PlaceSizes(
-                index,
-                measured.entries,
-                measured.bytes,
-                measured.collections,
-                measured.sizes,
-                measured.counts,
-                hottest,
-                measured.exact,
-            )
+            hottest = tuple(self._hot(masking, index, measured, one) for one in measured.largest)
+            sizes = (measured.entries, measured.bytes, measured.collections, measured.sizes, measured.counts)
+            yield PlaceSizes(index, *sizes, hottest, measured.exact)
 
     def _hot(self, masking: KeyMask, index: str, measured: Measured, collection: ItemCollection) -> HotKey:
         types = tuple(sorted(collection.types))
@@ -232,19 +214,21 @@ class _Joining:
         price = self.around.price
         if price is None:
             return Bills(None, None, None, None, None, why=self.around.unpriced)
-        stored = round(sum(totals.stored_bytes for totals in self.sized.types.values()))
         reads_per_s, writes_per_s = self._read_units_per_s(), self._write_units_per_s()
         known = reads_per_s is not None and writes_per_s is not None
         return Bills(
             reads=_monthly(reads_per_s, price.read),
             writes=_monthly(writes_per_s, price.write),
-            storage=price.storage * stored / _GB,
+            storage=price.storage * self._stored_bytes() / _GB,
             provisioned=_provisioned(reads_per_s or 0.0, writes_per_s or 0.0, price) if known else None,
             backfill=price.write * round(sum(map(self._units, ["", *self._index_names()]))) / _MILLION,
             source=f"{price.region}, {price.source}",
             why=self._unknown_rates(),
             imported=None if price.import_gb is None else price.import_gb * self._json_bytes() / _GB,
         )
+
+    def _stored_bytes(self) -> int:
+        return round(sum(totals.stored_bytes for totals in self.sized.types.values()))
 
     def _json_bytes(self) -> int:
         return round(sum(totals.json_bytes for totals in self.sized.types.values()))
@@ -259,12 +243,9 @@ class _Joining:
         return sum(self.rates[name] * size.units for name, size in self.types.items())
 
     def _unknown_rates(self) -> str:
-        silent = [reads.pattern for reads in self.sized.patterns if reads.calls_per_s is None]
-        whys = []
-        if silent:
-            whys.append(
-                f"{len(silent)} of {len(self.sized.patterns)} patterns have no frequency, and are not counted"
-            )
+        patterns, whys = self.sized.patterns, []
+        if silent := sum(reads.calls_per_s is None for reads in patterns):
+            whys.append(f"{silent} of {len(patterns)} patterns have no frequency, and are not counted")
         if not self.around.writes.source:
             whys.append(f"writes a second are not known: {self.around.writes.why}")
         return "; ".join(whys)
@@ -289,6 +270,7 @@ class _Joining:
         for size in self.types.values():
             items[size.entity in joined] += size.items
         meters = [self._units(name) for name in ["", *self._index_names()]]
+        has_local = any(index.local for index in self.mapping.table.indexes)
         return Filling(
             plain_items=items[False],
             joined_items=items[True],
@@ -297,9 +279,7 @@ class _Joining:
             units_per_s=self.around.units_per_s,
             limit=self.around.limit,
             json_bytes=self._json_bytes(),
-            no_import="it has a local index"
-            if any(index.local for index in self.mapping.table.indexes)
-            else "",
+            no_import="it has a local index" if has_local else "",
         )
 
 

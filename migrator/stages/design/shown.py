@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -66,7 +66,7 @@ class Showing:
         self.whole_keys = whole_keys
         self.whole_values = whole_values
         indexes = (index.own_attributes(mapping.table) for index in mapping.table.indexes)
-        self._key_names = {attribute.name for own in (mapping.table.key, *indexes) for attribute in own}
+        self.key_names = {attribute.name for own in (mapping.table.key, *indexes) for attribute in own}
         self._templates = key_templates(mapping)
         self._of_pattern = hidden_by_pattern(mapping, plans)
         self._names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
@@ -106,7 +106,10 @@ class Showing:
         hidden_names = self._of_pattern.get(pattern, Hidden(self._names))
         pairs = zip(names, texts, strict=True)
         hidden = hidden_names.attributes | hidden_names.params
-        return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
+        return [
+            clipped(text) if name not in hidden else text if _is_masked(text) else mask(text)
+            for name, text in pairs
+        ]
 
     def difference(self, difference: ShownDifference) -> ShownDifference:
         if self.whole_values:
@@ -139,9 +142,9 @@ class Showing:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}
 
     def _masked(self, name: str, text: str | None) -> str | None:
-        if text is None or text == "null" or _MASK.fullmatch(text):
+        if text is None or _is_masked(text):
             return text
-        if name not in self._key_names:
+        if name not in self.key_names:
             return mask(text)
         if self.whole_keys:
             return text
@@ -163,8 +166,8 @@ def clipped(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
 
 
-def _marked_text(text: str) -> str:
-    return text if _MASK.fullmatch(text) or text == "null" else mask(text)
+def _is_masked(text: str) -> bool:
+    return text == "null" or _MASK.fullmatch(text) is not None
 
 
 def _masked_param(text: str) -> str:
@@ -180,6 +183,7 @@ _HISTOGRAMS = 300
 _WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
 
 
+_Label = TypeVar("_Label", bound=str)
 Age = Literal["standing", "verified", "moved"]
 """State of a difference in answers: it counts; or a later verify found nothing, or its pattern was moved since."""
 
@@ -264,32 +268,24 @@ class Windows(Struct, frozen=True):
         current = [window for window in windows if self._is_current(window)]
         since_move = [window for window in current if self._is_since_move(window)]
         mended = [window for window in since_move if window.different and self._is_before_verify(window)]
-        answered: Counter[Side] = Counter()
-        errors: Counter[Side] = Counter()
-        dropped: Counter[str] = Counter()
-        for window in since_move:
-            answered.update(window.answered)
-            errors.update(window.errors)
-            dropped.update(window.dropped)
+        later = [window for window in since_move if window.begun_at >= self.verified_s]
+        compared = _sum(since_move, "compared")
         return PatternReport(
             name=phase.pattern,
             phase=phase.state.masked,
             since=phase.since,
-            compared=sum(window.compared for window in since_move),
-            same=sum(window.same for window in since_move),
-            transient=sum(window.transient for window in since_move),
-            different=sum(window.different for window in since_move),
-            mended=sum(window.different for window in mended),
+            compared=compared,
+            same=_sum(since_move, "same"),
+            transient=_sum(since_move, "transient"),
+            different=_sum(since_move, "different"),
+            mended=_sum(mended, "different"),
             mended_until=max(map(self._ended_s, mended), default=0.0),
-            compared_after=sum(
-                window.compared for window in since_move if window.begun_at >= self.verified_s
-            ),
-            before_move=sum(window.compared for window in current)
-            - sum(window.compared for window in since_move),
-            outdated=sum(window.compared for window in windows) - sum(window.compared for window in current),
-            answered=dict(answered),
-            errors=dict(errors),
-            dropped=dict(dropped),
+            compared_after=_sum(later, "compared"),
+            before_move=_sum(current, "compared") - compared,
+            outdated=_sum(windows, "compared") - _sum(current, "compared"),
+            answered=_united(window.answered for window in since_move),
+            errors=_united(window.errors for window in since_move),
+            dropped=_united(window.dropped for window in since_move),
             # Kinds of questions need not come again after every move, and a curve covers the whole time.
             coverage=self._coverage(current),
             latency=_curves(current),
@@ -335,6 +331,17 @@ class Windows(Struct, frozen=True):
             )
             for kind, counted in sorted(by_kind.items())
         ]
+
+
+def _sum(windows: Sequence[Window], count: Literal["compared", "same", "transient", "different"]) -> int:
+    return sum(getattr(window, count) for window in windows)
+
+
+def _united(counts: Iterable[Mapping[_Label, int]]) -> dict[_Label, int]:
+    united: Counter[_Label] = Counter()
+    for one in counts:
+        united.update(one)
+    return dict(united)
 
 
 def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:

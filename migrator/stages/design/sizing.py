@@ -84,17 +84,8 @@ class TypeTotals:
         items = self.items or 1.0
         by_index = {index: units / items for index, units in self.index_units.items()}
         units = self.table_units / items + sum(by_index.values())
-        return TypeSize(
-            type_,
-            self.entity,
-            round(self.items),
-            round(self.bytes),
-            self.largest_bytes,
-            units,
-            by_index,
-            round(self.near),
-            exact,
-        )
+        sizes = (round(self.items), round(self.bytes), self.largest_bytes, units, by_index)
+        return TypeSize(type_, self.entity, *sizes, round(self.near), exact)
 
 
 class Sized(Struct, frozen=True):
@@ -232,12 +223,11 @@ class Sizing:
         whole = item_bytes(item)
         sizes = {"": whole}
         for index in self._table.indexes:
-            if index.projection == "all":
-                size = whole if all(attribute.name in item for attribute in index.attributes) else None
-            else:
-                size = entry_bytes(item, index, self._table)
-            if size is not None:
-                sizes[index.name] = size
+            if index.projection != "all":
+                if (size := entry_bytes(item, index, self._table)) is not None:
+                    sizes[index.name] = size
+            elif all(attribute.name in item for attribute in index.attributes):
+                sizes[index.name] = whole
         return sizes
 
     # ── patterns ──
@@ -246,26 +236,22 @@ class Sizing:
         """Calls of every pattern with parameters of real rows. Those that no row can answer need no items."""
         designs, called = Designs(pool.plans), []
         filled = {name.partition("@")[0] for name, number in rows.items() if number}
+        share = _ALL_CALLS // max(1, len(self.mapping.patterns))
         for pattern in self.mapping.patterns.values():
             index = self.mapping.table.asked(pattern.index)
             assert index is not None
             named = {key.entity.name for key in reachable_keys(self.mapping, pattern, index)}
             by_sql = any(name.partition("@")[0] in named for name in sampled)
-            wanted = _CALLS_BY_SQL if by_sql else self._wanted()
+            wanted = _CALLS_BY_SQL if by_sql else min(self.bounds.calls, max(_FEWEST_CALLS, share))
             # Most tables of a schema without data are empty: nothing is drawn from those.
             number = round(wanted * _MORE) if named & filled else 0
             drawn = draw(self.mapping, pattern, pool, number, self.bounds.seed)
             params = [chosen for chosen in drawn.draws if not chosen.absent][:wanted]
             question = Question(self.mapping, pattern, designs)
-            calls = (
-                [] if by_sql else [self._reads.call(pattern, question.requests, one.values) for one in params]
-            )
+            counted = [] if by_sql else params
+            calls = [self._reads.call(pattern, question.requests, one.values) for one in counted]
             called.append(_Called(question, params, calls, drawn.why, by_sql, frozenset(named)))
         return called
-
-    def _wanted(self) -> int:
-        share = _ALL_CALLS // max(1, len(self.mapping.patterns))
-        return min(self.bounds.calls, max(_FEWEST_CALLS, share))
 
     def _pattern(self, called: _Called, rows: Mapping[str, int]) -> PatternReads:
         pattern, why = called.question.pattern, called.why

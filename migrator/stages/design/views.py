@@ -141,9 +141,8 @@ class Partitions(Struct, frozen=True):
         except UnfitValueError:
             return {}  # the column can hold no such value, so no row does
         if len(keys) > most:
-            made.notes.append(
-                f"only the first {most:,} rows of {entity.name} that have this key were looked at"
-            )
+            what = f"only the first {most:,} rows of {entity.name} that have this key"
+            made.notes.append(f"{what} were looked at")
         return self._read(entity, keys[:most])
 
     def _read(self, entity: CompiledEntity, keys: Sequence[SourceKey]) -> dict[SourceKey, Any]:
@@ -260,12 +259,9 @@ class Views:
             projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
             facets=facets,
             collections=[
-                ShownCollection(
-                    " ".join(key),
-                    [sample for _, sample in samples[: bounds.items]],
-                    max(0, len(samples) - bounds.items),
-                )
+                ShownCollection(" ".join(key), shown[: bounds.items], max(0, len(shown) - bounds.items))
                 for key, samples in _chosen(by_partition, bounds.collections)
+                for shown in [[sample for _, sample in samples]]
             ],
             more=max(0, len(by_partition) - bounds.collections),
         )
@@ -273,16 +269,12 @@ class Views:
     def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
         forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
         names = self._attributes(entity, design)
-        own = {attribute.name for attribute in index.attributes}
+        own = [attribute.name for attribute in index.attributes]
         if not all(name in forms or name in names for name in own):
             return None
-        keys = {
-            attribute.name: forms.get(attribute.name, f"{{{attribute.name}}}")
-            for attribute in index.attributes
-        }
-        return Facet(
-            entity.name, design.type, keys, self._projected(index, [n for n in names if n not in own])
-        )
+        keys = {name: forms.get(name, f"{{{name}}}") for name in own}
+        projected = self._projected(index, [name for name in names if name not in own])
+        return Facet(entity.name, design.type, keys, projected)
 
     def _attributes(self, entity: Entity, design: ItemDesign) -> list[str]:
         plan = next((compiled.plan for compiled in self.entities if compiled.name == entity.name), None)
@@ -310,12 +302,7 @@ class Views:
         return {key: sorted(found, key=lambda placed: placed[0]) for key, found in by_partition.items()}
 
     def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:
-        own = [attribute.name for attribute in index.attributes]
-        keys = {attribute.name for attribute in self.mapping.table.key} | {
-            attribute.name
-            for other_index in self.mapping.table.indexes
-            for attribute in other_index.own_attributes(self.mapping.table)
-        }
+        own, keys = [attribute.name for attribute in index.attributes], self.showing.key_names
         names = self._projected(index, [name for name in shown if name not in keys])
         return SampleItem(
             type=self.mapping.table.type_of(item),

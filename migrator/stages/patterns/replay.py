@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.language.redaction import hidden_by_pattern, mask, value_texts
 from migrator.mapping.model.edges import ItemStore, Questions, Source
-from migrator.mapping.model.evidence import SAMPLES_KEPT, Diff, DiffKey, Evidence, Sample, Side, Window
+from migrator.mapping.model.evidence import SAMPLES_KEPT, SIDES, Diff, DiffKey, Evidence, Sample, Side, Window
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.results import Example, Hidden, PartAnswer, PatternReplay, ReplayResult
@@ -205,12 +205,13 @@ class Sampler(Struct, frozen=True):
     revision: str
 
     def sample(self, kind: DiffKey, example: Example, at: float) -> Sample:
-        diff = example.diff
+        diff, params = example.diff, example.params
         compared = tuple(example.compared)
-        sides = [
+        row, item = (
             None if values is None else value_texts(compared, values, self.hidden.attributes)
-            for values in (() if diff is None else (diff.row, diff.item))
-        ]
+            for values in ((None, None) if diff is None else (diff.row, diff.item))
+        )
+        key = None if diff is None else diff.key
         return Sample(
             pattern=self.pattern.name,
             key=kind,
@@ -218,31 +219,18 @@ class Sampler(Struct, frozen=True):
             writer=self.writer,
             revision=self.revision,
             params={
-                name: mask(text) if name in self.hidden.params else text
-                for name, text in example.params.items()
+                name: mask(text) if name in self.hidden.params else text for name, text in params.items()
             },
             attributes=compared if diff is not None else (),
-            row=sides[0] if sides else None,
-            item=sides[1] if sides else None,
+            row=row,
+            item=item,
             why=example.why,
-            subject=_subject(kind, example),
+            # Identifies the row; by the parameters for an answer of at most one row.
+            subject="" if key is None else mask(as_text((kind.part, *(key or sorted(params.items()))))),
         )
 
 
-def _subject(kind: DiffKey, example: Example) -> str:
-    """A mask that identifies the row; the parameters for an answer of at most one row."""
-    key = example.diff.key if example.diff is not None else None
-    if key is None:
-        return ""
-    return mask(as_text((kind.part, *(key or sorted(example.params.items())))))
-
-
 # ── Counting the answers of a replay: differences by class, part and attribute, with a few examples of each ──
-
-
-def count_same(replay: PatternReplay, look: Comparison) -> None:
-    replay.same += 1
-    replay.empty += look.empty
 
 
 def count_different(suspect: ReplayMismatch) -> None:
@@ -341,21 +329,20 @@ class Replay:
         latencies: dict[Side, Latencies] = {"table": Latencies(), "sql": Latencies()}
         failing = 0
 
-        def waiting() -> Iterator[ParamSet]:
-            yield from (params for params in drawn.draws if failing < _ERRORS_IN_A_ROW)
-
         def first(params: ParamSet) -> tuple[ParamSet, Comparison]:
             return params, comparer.look(params.values)
 
+        waiting = (params for params in drawn.draws if failing < _ERRORS_IN_A_ROW)
         compared: list[ParamSet] = []
         self.progress.pattern_started(pattern.name, len(drawn.draws))
-        for params, look in in_parallel(first, waiting(), self.options.workers, self.stop):
+        for params, look in in_parallel(first, waiting, self.options.workers, self.stop):
             compared.append(params)
             failing = failing + 1 if look.errors else 0
             for side, took_ms in look.took_ms.items():
                 latencies[side].record(took_ms)
             if look.same:
-                count_same(replay, look)
+                replay.same += 1
+                replay.empty += look.empty
             else:
                 suspects.append(ReplayMismatch(replay, comparer, params, look))
             self.progress.sample_done(pattern.name)
@@ -438,6 +425,10 @@ class ReplayRecord(Struct, frozen=True):
 
     def _window(self, replay: PatternReplay, begun_at: int) -> Window:
         failed = replay.failed.total()
+        errors: Counter[Side] = Counter()
+        for kind, count in replay.found.items():
+            errors.update({side: count for side in SIDES if (kind.kind, kind.attribute) == ("error", side)})
+        kinds = {kind: count - replay.failed[kind] for kind, count in replay.kinds.items()}
         return Window(
             pattern=replay.pattern.name,
             begun_at=begun_at,
@@ -446,26 +437,12 @@ class ReplayRecord(Struct, frozen=True):
             revision=self.revision,
             origin="replay",
             answered={side: latency.answers for side, latency in replay.latency.items()},
-            errors={
-                side: count
-                for side in ("table", "sql")
-                if (
-                    count := sum(
-                        n
-                        for kind, n in replay.found.items()
-                        if (kind.kind, kind.attribute) == ("error", side)
-                    )
-                )
-            },
+            errors=dict(errors),
             compared=replay.samples - failed,
             same=replay.same,
             transient=replay.transient,
             different=replay.different - failed,
-            kinds={
-                ",".join(kind): left
-                for kind, count in replay.kinds.items()
-                if (left := count - replay.failed[kind])
-            },
+            kinds={",".join(kind): count for kind, count in kinds.items() if count},
             found=dict(replay.found),
             latency=dict(replay.histograms),
             answer=self.answers[replay.pattern.name],

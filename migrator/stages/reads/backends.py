@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from migrator.mapping.model.edges import ItemStore, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
-from migrator.mapping.model.mapping import Part, Pattern, Statement
+from migrator.mapping.model.mapping import Pattern, Statement
 from migrator.mapping.model.results import PartAnswer
-from migrator.mapping.patterns.answers import Record, TooManyError, names_fault, records_of, rows_of
+from migrator.mapping.patterns.answers import TooManyError, names_fault, records_of, rows_of
 from migrator.runtime.errors import MigratorError, StoppedError
 from migrator.stages.patterns.question import Question
 
@@ -130,9 +130,6 @@ class Backends(Struct, frozen=True):
     source: Questions
     store: ItemStore
 
-    def ask(self, question: Question, side: Side, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return question.answer(side, values, self.source, self.store)
-
     def within(self, bounds: Bounds) -> Backends:
         return Backends(
             cast("Questions", BoundedSource(self.source, bounds)),
@@ -152,7 +149,8 @@ class MappedCall(Struct, frozen=True):
         return self.question.pattern
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        return self.edges.within(bounds).ask(self.question, side, self.values)
+        edges = self.edges.within(bounds)
+        return self.question.answer(side, self.values, edges.source, edges.store)
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         return self.question.compared(items, rows)
@@ -218,16 +216,11 @@ class OwnCall(Struct, frozen=True):
                 if fault:
                     where = f"the function of {_SIDE_WORDS[side]}"
                     raise SideError(cast("Side", side), f"{self.pattern.name}: {where}: {fault}")
+        parts, readers = self.pattern.parts, self.question.readers
         return self.question.compared(
-            {part.name: self._rows(part, items[part.name]) for part in self.pattern.parts},
-            {
-                part.name: self._rows(part, rows[part.name], self.question.readers[part.name])
-                for part in self.pattern.parts
-            },
+            {part.name: rows_of(part, items[part.name], ()) for part in parts},
+            {part.name: rows_of(part, rows[part.name], readers[part.name]) for part in parts},
         )
-
-    def _rows(self, part: Part, records: list[Record], readers: Any = ()) -> Any:
-        return rows_of(part, records, readers)
 
 
 async def _harmless(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -39,13 +39,7 @@ from migrator.runtime.values import replace
 from migrator.settings.job import ReadSettings
 from migrator.stages.core.ownership import OLDER_ADVICE, OlderError
 from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
-from migrator.stages.reads.backends import (
-    Backends,
-    Bounds,
-    MappedCall,
-    ShadowedCall,
-    SideError,
-)
+from migrator.stages.reads.backends import Backends, Bounds, MappedCall, ShadowedCall, SideError
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
 
@@ -94,7 +88,7 @@ def table_page(
     pager = _Pager(store, request, _names(question), size)
     begun = [pager.partition(number, start) for number, start in enumerate(starts)]
     side_by_side(Partition.read_page, begun)
-    streams = [_numbered(number, partition) for number, partition in enumerate(begun)]
+    streams = [zip(repeat(number), partition.items()) for number, partition in enumerate(begun)]
     order = order_of(request)
     merged = heapq.merge(*streams, key=lambda numbered: order(numbered[1]), reverse=request.descending)
     taken = list(islice(merged, size))
@@ -129,10 +123,6 @@ def _names(question: Question) -> tuple[str, ...]:
     index = table.asked(question.pattern.index)
     assert index is not None
     return tuple(dict.fromkeys(attribute.name for attribute in (*table.key, *index.attributes)))
-
-
-def _numbered(number: int, partition: Partition) -> Iterator[tuple[int, Item]]:
-    return ((number, item) for item in partition.items())
 
 
 def _within(size: int, limit: int | None, place: PagePosition) -> int:
@@ -337,7 +327,8 @@ class PhaseCache:
                 _log.warning("phases_cannot_be_read", kept="the last known ones", reason=reason)
 
 
-AnyQuestion = TypeVar("AnyQuestion", bound=Question)
+AnyPattern = TypeVar("AnyPattern")
+"""The pattern, or the question that it makes."""
 
 # ──
 # Calls of access patterns in a service: answered by the side that the phase names, shadowed by the other
@@ -485,11 +476,10 @@ class MappedReads:
         fresh = Cursor(
             name, digest_of(texts_of(question.pattern, values)), self.revision, "sql", self.clock(), 0
         )
-        begun = (
-            replace(fresh, side=self.reads.side_of(call))
-            if cursor is None
-            else self._opened(cursor, key, fresh)
-        )
+        if cursor is None:
+            begun = replace(fresh, side=self.reads.side_of(call))
+        elif fault := self._fault(begun := opened(cursor, key), fresh):
+            raise SettingsError(f"{name}: {fault}; start again from the first page")
         position = PagePosition(begun.given, begun.starts, begun.row)
         ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, position)  # noqa: E731
         compares = lambda rows: self._compares({"": rows.rows})[""]  # noqa: E731
@@ -497,9 +487,8 @@ class MappedReads:
         items = records(question.pattern.parts[0], page_rows.rows, begun.side, question.kinds[""])
         if page_rows.next is None:
             return Page(items)
-        there = replace(
-            begun, given=page_rows.next.given, starts=page_rows.next.starts, row=page_rows.next.row
-        )
+        after = page_rows.next
+        there = replace(begun, given=after.given, starts=after.starts, row=after.row)
         return Page(items, signed(there, key))
 
     def _page_call(self, question: Question, values: Mapping[str, Any], size: int) -> PageCall:
@@ -512,13 +501,6 @@ class MappedReads:
                 f"{what}; write reads: {{cursor_key: '${{CURSOR_KEY}}'}} in the job, the same for all processes"
             )
         return self.settings.cursor_key
-
-    def _opened(self, text: str, key: str, fresh: Cursor) -> Cursor:
-        cursor = opened(text, key)
-        fault = self._fault(cursor, fresh)
-        if fault:
-            raise SettingsError(f"{fresh.pattern}: {fault}; start again from the first page")
-        return cursor
 
     def _fault(self, cursor: Cursor, fresh: Cursor) -> str:
         if cursor.pattern != fresh.pattern:
@@ -561,7 +543,7 @@ class PageCall:
         return self.question.compared({"": items}, {"": rows})
 
 
-def question_named(questions: Mapping[str, AnyQuestion], name: str) -> AnyQuestion:
+def question_named(questions: Mapping[str, AnyPattern], name: str) -> AnyPattern:
     if not isinstance(name, str):
         raise SettingsError(f"an access pattern is named by a text; this {type(name).__name__} is none")
     question = questions.get(name)

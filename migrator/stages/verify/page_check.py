@@ -84,17 +84,11 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         reason = f"the item under this key is that of {row or 'another writer'}"
         return [replace(_finding("collision", entity, expected, reason), owner=row)]
     ignored = frozenset({table.ticket_attribute, table.revision_attribute, *table.kept})
+    differing = {one.attribute: one.kind for one in differences(expected, item, ignored)}
+    whys = {"type": "the attribute's type differs", "value": "the attribute's value differs"}
     return [
-        _finding(
-            "different",
-            entity,
-            expected,
-            f"the attribute's {difference.kind} differs"
-            if difference.kind in ("type", "value")
-            else f"the attribute is {difference.kind}",
-            difference.attribute,
-        )
-        for difference in differences(expected, item, ignored)
+        _finding("different", entity, expected, whys.get(kind, f"the attribute is {kind}"), attribute)
+        for attribute, kind in differing.items()
     ]
 
 
@@ -162,13 +156,9 @@ class Recheck(Struct, frozen=True):
             roots = [root for root in keys_of_root if root[0] == name]
             for start in range(0, len(roots), _AT_ONCE):
                 page = {root: keys_of_root[root] for root in roots[start : start + _AT_ONCE]}
-                found_findings = self._look(entity, page)
-                self._forget(
-                    run, [finding_before for root in page for finding_before in before[root]], found_findings
-                )
-                confirmed |= {
-                    root: keys_of_root[root] for root in page if (name, root[1]) in _roots(found_findings)
-                }
+                still = {(one.entity, one.source_key) for one in self._look(entity, page)}
+                self._forget(run, [one for root in page if root not in still for one in before[root]])
+                confirmed |= {root: keys for root, keys in page.items() if root in still}
         return confirmed
 
     def _look(self, entity: CompiledEntity, keys_of_root: Mapping[Root, set[ItemKey]]) -> list[Finding]:
@@ -178,9 +168,7 @@ class Recheck(Struct, frozen=True):
         for item in projected.items:
             key = str(item[self.table.source_attribute]).partition(":")[2]
             expected[key][self.table.key_of(item)] = item
-        keys_to_read = {key for keys in keys_of_root.values() for key in keys} | {
-            key for items in expected.values() for key in items
-        }
+        keys_to_read = set[ItemKey]().union(*keys_of_root.values(), *expected.values())
         stored = self.store.get(sorted(keys_to_read, key=repr))
         findings = [finding for item in projected.items for finding in compare_item(entity, item, stored)]
         findings += missing_objects(entity, projected, self.objects)
@@ -196,15 +184,9 @@ class Recheck(Struct, frozen=True):
             return None
         return Finding("unexpected", root[0], "", root[1])
 
-    def _forget(self, run: Run, before: Sequence[Finding], findings_now: Sequence[Finding]) -> None:
-        still = _roots(findings_now)
-        gone: dict[FindingKind, list[str]] = defaultdict(list)
-        for finding in before:
-            if (finding.entity, finding.source_key) not in still:
-                gone[finding.kind].append(finding.item_key)
-        for kind, keys in gone.items():
-            self.journal.drop_findings(run, kind, keys)
-
-
-def _roots(findings: Sequence[Finding]) -> set[Root]:
-    return {(finding.entity, finding.source_key) for finding in findings}
+    def _forget(self, run: Run, gone: Sequence[Finding]) -> None:
+        keys: dict[FindingKind, list[str]] = defaultdict(list)
+        for finding in gone:
+            keys[finding.kind].append(finding.item_key)
+        for kind, item_keys in keys.items():
+            self.journal.drop_findings(run, kind, item_keys)

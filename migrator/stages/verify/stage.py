@@ -7,7 +7,6 @@ import secrets
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby, islice, pairwise
 from operator import itemgetter
@@ -41,7 +40,7 @@ from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import nap
 from migrator.stages.backfill.stage import OthersWork, pages_of, plan_pages
 from migrator.stages.backfill.write import encoders_of
-from migrator.stages.core.ownership import pinned_columns, recording_twins
+from migrator.stages.core.ownership import checked_rows
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages, TableWalk
 from migrator.stages.verify.digests import DIGESTS_AT_MOST, Digests, DigestScan, StoredDigests
 from migrator.stages.verify.page_check import PageCheck
@@ -104,12 +103,12 @@ class SegmentLook(Struct, frozen=True):
     check: Callable[[], None]
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        started, digests = time.monotonic(), self.scan.digests.empty()
-        totals = self.scan.look(page.number - 1, digests)
-        self.check()
-        parts = [orjson.dumps(totals.as_json()), *digests.pieces()]
-        self.journal.finish_page(self.run, page, Tally(), [], parts=parts)
-        return page, _seen(totals), _took_ms(started)
+        def look() -> tuple[ScanTotals, list[bytes]]:
+            digests = self.scan.digests.empty()
+            totals = self.scan.look(page.number - 1, digests)
+            return totals, [orjson.dumps(totals.as_json()), *digests.pieces()]
+
+        return _segment_done(self, page, look)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
         totals = {}
@@ -128,11 +127,18 @@ class SegmentTrace(Struct, frozen=True):
     check: Callable[[], None]
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        started = time.monotonic()
-        totals = self.scan.segment(page.number - 1)
-        self.check()
-        self.journal.finish_page(self.run, page, Tally(), [])
-        return page, _seen(totals), _took_ms(started)
+        return _segment_done(self, page, lambda: (self.scan.segment(page.number - 1), []))
+
+
+def _segment_done(
+    segments: SegmentLook | SegmentTrace, page: Page, work: Callable[[], tuple[ScanTotals, list[bytes]]]
+) -> tuple[Page, Tally, int]:
+    started = time.monotonic()
+    totals, parts = work()
+    segments.check()
+    segments.journal.finish_page(segments.run, page, Tally(), [], parts=parts)
+    tally = Tally(rows=totals.items, items=totals.items)
+    return page, tally, round((time.monotonic() - started) * 1000)
 
 
 def match_others(
@@ -145,14 +151,6 @@ def match_others(
             places = array("I")
             places.frombytes(data)
             look.scan.digests.match_places(places)
-
-
-def _seen(totals: ScanTotals) -> Tally:
-    return Tally(rows=totals.items, items=totals.items)
-
-
-def _took_ms(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
 
 
 # ── The pages of a sample of an entity's rows, the same for the same seed ──
@@ -350,7 +348,7 @@ class Verify:
         """
         started = self.clock()
         sample = self.options.sample
-        with self._claims(run) as claims, self._checks(run, entities):
+        with self._claims(run) as claims, checked_rows(self.source, self.journal, run, entities):
             # For a sample of a fixed number of rows an estimate of the table's size is enough.
             count = self.source.rows_expected if sample and sample.rows else self.source.rows_about
             counts = {entity.name: count(entity.plan) for entity in entities}
@@ -379,7 +377,7 @@ class Verify:
 
     def join(self, run: Run, entities: Sequence[CompiledEntity], is_over: Callable[[], bool]) -> None:
         """Compare pages of a run that another process plans and ends, until `is_over`. Raises: as `run`."""
-        with self._claims(run) as claims, self._checks(run, entities):
+        with self._claims(run) as claims, checked_rows(self.source, self.journal, run, entities):
             look, is_matched = self._joined_look(run, entities, claims, is_over), False
             while not is_over():
                 planned = self.journal.planned(run)
@@ -414,11 +412,6 @@ class Verify:
 
     def _claims(self, run: Run) -> RunPages:
         return self.pages(self.journal, run, self.who, self.stop)
-
-    @contextmanager
-    def _checks(self, run: Run, entities: Sequence[CompiledEntity]) -> Iterator[None]:
-        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
-            yield
 
     def _totals(self, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals) -> list[NotCompared]:
         left_out = check_keys(self.source, self.journal, run, entities)

@@ -168,9 +168,10 @@ def test_page_writes_a_row_in_one_request_and_deletes_old_items(shop: Atomic) ->
     shop.change("users", 1, name="Bea", email="b@x")
     plan = shop.refresh.entities["users"].compiled.plan
     read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    before = shop.tickets.highest()
     beside = write_concurrently(shop.refresh, "users", read, WHOLE)
     assert shop.noted.requests == [3]
-    assert beside.refreshed is not None
+    assert beside.tickets == {("users", "[1]"): before + 2}, "it was read again"
     assert (shop.names(), shop.emails()) == (["Bea"], {"b@x": "users:[1]"})
 
 
@@ -179,8 +180,10 @@ def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
         shop.change("users", number, name="Ann", email=f"{number}@x")
     plan = shop.refresh.entities["users"].compiled.plan
     read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    before = shop.tickets.highest()
     beside = write_concurrently(shop.refresh, "users", read, WHOLE)
-    assert (shop.noted.requests, len(beside.items), beside.refreshed) == ([2, 2, 2], 6, None)
+    assert (shop.noted.requests, len(beside.written)) == ([2, 2, 2], 6)
+    assert set(beside.tickets.values()) == {before + 1}, "none was read again"
 
 
 @pytest.mark.parametrize("singly", [False, True])
