@@ -225,8 +225,8 @@ def run_figures(folder: Path) -> Iterator[tuple[str, str]]:
         with calls() as whole:
             command("backfill", "shop.yaml")
         from migrator.journal.database import Database
-        from migrator.stages.cutover.gather import EvidenceGatherer
         from migrator.stages.live.relay import Relay
+        from migrator.stages.session.evidence import EvidenceGatherer
 
         command("capture", "install", "shop.yaml")
         sql("UPDATE customer SET name = 'Cid' WHERE id = 1")

@@ -63,8 +63,9 @@ from migrator.stages.process import (
     tell_unmarked,
     tell_unverified,
 )
+from migrator.stages.session.evidence import gatherer_of
 from migrator.stages.session.job import ONCE
-from migrator.stages.session.reverse import gatherer_of, keep_direct
+from migrator.stages.session.reverse import keep_direct
 from migrator.stages.session.session import ConcurrentEdges, JobSession
 
 
@@ -188,9 +189,8 @@ def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
 def _installed(done: Installed, means: str) -> Iterator[str]:
     for table in done.changed:
         yield f"{means} changed: {table}"
-    what = (
-        f"{amount(len(done.changed), 'table')} changed" if done.changed or done.new else "nothing to change"
-    )
+    changed = f"{amount(len(done.changed), 'table')} changed"
+    what = changed if done.changed or done.new else "nothing to change"
     yield f"{amount(len(done.tables), 'table')} captured, {what}"
     if done.switched:
         yield f"{means} capture changes from now on; running services continue, and stop capturing when they restart"
@@ -444,10 +444,8 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
     session.need_installation()
     if discard:
         discarded = session.live.marks.discard_failed(DISCARDED_TRIES)
-        data, line = (
-            {"discarded": discarded},
-            f"{amount(discarded, 'change')} discarded; run `migrator verify --repair`",
-        )
+        data = {"discarded": discarded}
+        line = f"{amount(discarded, 'change')} discarded; run `migrator verify --repair`"
     else:
         counts = session.open_findings.counts()
         state = session.live.marks.state()
@@ -460,9 +458,8 @@ def _marks_alone(session: JobSession, *, discard: bool, as_json: bool) -> int:
 
 
 def _open(stack: ExitStack, session: JobSession, *, force: bool) -> tuple[ConcurrentEdges, Run]:
-    edges, ownership = stack.enter_context(session.open_concurrent()), session.ownership
-    ask = ownership.need_direct if force else ownership.need_rows
-    ask()
+    edges = stack.enter_context(session.open_concurrent())
+    session.ownership.need_rows(force=force)
     session.revisions.refuse_old()
     installation = session.capture_by(edges.live).need_installation(session.plans)
     edges.guard()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from msgspec import Struct
@@ -44,10 +46,9 @@ from migrator.runtime.errors import (
 from migrator.runtime.values import asdict
 from migrator.settings.job import Job
 from migrator.settings.transforms import sound_mapping
-from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover, LagWatch, MovedBack, Watch, keep_watch, next_step, tell
+from migrator.stages.session.evidence import EvidenceGatherer, gatherer_of
 from migrator.stages.session.job import ONCE, Live
-from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 
 # ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
@@ -175,12 +176,8 @@ def print_moves(
     late = _late(session, [move.phase for move in moved]) if wait and moved else {}
     if as_json:
         entries = [
-            move.data
-            | {
-                "version": move.phase.version,
-                "seen_within_s": seen_s,
-                "not_confirmed": late.get(move.phase.pattern, []),
-            }
+            {**move.data, "version": move.phase.version, "seen_within_s": seen_s}
+            | {"not_confirmed": late.get(move.phase.pattern, [])}
             for move in moved
         ]
         print_json(entries if as_list else entries[0])
@@ -198,17 +195,10 @@ def _late(session: JobSession, moved: Sequence[PatternPhase]) -> dict[str, list[
     while True:
         confirmed = session.phases.confirmed()
         readers = [reader for reader in session.service_registry().living if reader.reads]
-        late = {
-            phase.pattern: names
-            for phase in moved
-            if (
-                names := [
-                    cutover_text.instance_label(reader)
-                    for reader in readers
-                    if confirmed.get(reader.id, {}).get(phase.pattern, 0) < phase.version
-                ]
-            )
-        }
+        late: dict[str, list[str]] = defaultdict(list)
+        for phase, reader in product(moved, readers):
+            if confirmed.get(reader.id, {}).get(phase.pattern, 0) < phase.version:
+                late[phase.pattern].append(cutover_text.instance_label(reader))
         if not late or time.monotonic() >= ends_at:
             return late
         time.sleep(_LOOK_S)
@@ -218,11 +208,15 @@ def _late(session: JobSession, moved: Sequence[PatternPhase]) -> dict[str, list[
 # `migrator cutover`: each access pattern moved from phase to phase, forward on evidence and back at any time.
 
 
-def pattern_names(job: Job) -> list[str] | MigratorError:
-    try:
-        return list(sound_mapping(job.mapping).mapping.patterns)
-    except MigratorError as error:
-        return error
+def pattern_names(job: Job) -> list[str]:
+    return list(sound_mapping(job.mapping).mapping.patterns)
+
+
+def known_patterns(job: Job) -> list[str]:
+    """The mapping's; none if it cannot be read, since a rollback and the history need no mapping."""
+    with suppress(MigratorError):
+        return pattern_names(job)
+    return []
 
 
 @cli.belonging(keeps=True)
@@ -274,10 +268,7 @@ def _move(session: JobSession, pattern: str, to: Callable[[State], State], optio
     after = to(phase.state)
     if not phase.fault and is_back(phase.state, after):
         return _down(session, phase, after, options)
-    patterns = pattern_names(session.job)
-    if isinstance(patterns, MigratorError):
-        raise patterns
-    need_pattern(pattern, patterns)
+    need_pattern(pattern, pattern_names(session.job))
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         evicted = instances_to_evict(session.service_registry(), options.gone)
@@ -357,7 +348,7 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
         lag_thread = stack.enter_context(ThreadPoolExecutor(1, "lag"))
         stack.callback(stop.set)
         stage = _stage(session, mapping, later)
-        lag = lag_watch(read, later, _Marks(session, source))
+        lag = lag_watch(read, later, _marks(session, source))
         # Faults of the first look are printed, so that they are seen at the start.
         output = _Output(as_json=as_json)
         output.of(stage.once())
@@ -378,18 +369,14 @@ def watch(session: JobSession, once: bool, as_json: bool) -> int:
     return WRONG_USE if stage.faults else DIFFERENT if output.moved else CLEAN
 
 
-class _Marks:
+def _marks(session: JobSession, open_until: ExitStack) -> Callable[[], MarksState]:
     """Marks in the source, opened at the first call: the watch itself needs only the journal."""
 
-    def __init__(self, session: JobSession, open_until: ExitStack) -> None:
-        self._session, self._open_until = session, open_until
-        self._live: Live | None = None
+    @cache
+    def live() -> Live:
+        return open_until.enter_context(session.open_own_live("watch", ONCE))
 
-    def __call__(self) -> MarksState:
-        if self._live is None:
-            opening = self._session.open_own_live("watch", ONCE)
-            self._live = self._open_until.enter_context(opening)
-        return MarksState() if self._live.capture.installation() is None else self._live.marks.state()
+    return lambda: MarksState() if live().capture.installation() is None else live().marks.state()
 
 
 def _stage(session: JobSession, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
@@ -450,39 +437,28 @@ def status(history: bool, **asked: Any) -> int:
 def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
     read = session.job
     patterns = pattern_names(read)
-    if isinstance(patterns, MigratorError):
-        raise patterns
     phases = session.phases.all()
     if pattern is not None:
         need_pattern(pattern, [*patterns, *phases])
     service_registry = session.service_registry()
     all_views = cutover_text.views(patterns, phases, service_registry, session.phases.confirmed())
     printed = [view for view in all_views if pattern in (None, view.phase.pattern)]
+    silent = {instance.id: cutover_text.instance_label(instance) for instance in service_registry.silent}
     if as_json:
-        about = {
-            "job": read.name,
-            "journal": session.journal.name,
-            "patterns": cutover_text.views_data(printed),
-        }
-        silent = [
-            {"id": instance.id, "instance": cutover_text.instance_label(instance)}
-            for instance in service_registry.silent
-        ]
-        print_json(about | {"silent": silent, "direct": read.direct})
+        about = {"job": read.name, "journal": session.journal.name}
+        listed = [{"id": id_, "instance": label} for id_, label in silent.items()]
+        shown = {"patterns": cutover_text.views_data(printed), "silent": listed, "direct": read.direct}
+        print_json(about | shown)
     else:
         cli.print_folded(f"journal: {cli.shown_path(session.journal.name)}")
         cli.stdout().print(cutover_text.views_table(printed, service_registry.now_s))
         if read.direct:
             cli.print_folded(cutover_text.direct_line(read.direct))
         replaced = [instance.id for instance in service_registry.replaced]
-        for instance in service_registry.silent:
-            replaced_note = (
-                "; a newer one took its place, so only `complete` asks" if instance.id in replaced else ""
-            )
-            once_sure = f"--evict {instance.id} once it is sure that it is{replaced_note}"
-            cli.print_folded(
-                f"timed out without deregistering: {cutover_text.instance_label(instance)} ({once_sure})"
-            )
+        for id_, label in silent.items():
+            note = "; a newer one took its place, so only `complete` asks" if id_ in replaced else ""
+            once_sure = f"--evict {id_} once it is sure that it is{note}"
+            cli.print_folded(f"timed out without deregistering: {label} ({once_sure})")
     if faults := [view.phase.fault for view in printed if view.phase.fault]:
         raise SettingsError("; ".join(faults))
     return CLEAN
@@ -490,12 +466,10 @@ def _status(session: JobSession, pattern: str | None, as_json: bool) -> int:
 
 @cli.belonging()
 def _history(session: JobSession, pattern: str | None, as_json: bool) -> int:
-    read = session.job
     moves = session.phases.history(pattern)
     if pattern is not None and not moves:
         # Every moved pattern has a history, even with an unreadable mapping.
-        patterns = pattern_names(read)
-        need_pattern(pattern, patterns if isinstance(patterns, list) else [])
+        need_pattern(pattern, known_patterns(session.job))
     lines = cutover_text.history_lines(moves) if moves else "nothing has been moved yet"
     cli.print_result(cutover_text.history_data(moves), lines, as_json=as_json)
     return CLEAN

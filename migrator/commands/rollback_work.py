@@ -16,6 +16,7 @@ from migrator.commands.capture_work import register
 from migrator.commands.cutover_work import (
     MovedPattern,
     fit_reason,
+    known_patterns,
     need_pattern,
     pattern_names,
     print_moves,
@@ -26,7 +27,6 @@ from migrator.mapping.model.live import ReverseJournal, RowsVerified, StreamJour
 from migrator.runtime.errors import (
     CLEAN,
     Interrupted,
-    MigratorError,
     RefusedError,
     SettingsError,
     amount,
@@ -34,7 +34,6 @@ from migrator.runtime.errors import (
 )
 from migrator.runtime.retry import running_s
 from migrator.runtime.values import replace
-from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.rollback import (
     REVERSE_ENDED,
@@ -46,8 +45,9 @@ from migrator.stages.cutover.rollback import (
     named,
 )
 from migrator.stages.reverse.daemon import ReverseDaemon, ReverseStatus, WhileDirect, status_of
+from migrator.stages.session.evidence import EvidenceGatherer, gatherer_of
 from migrator.stages.session.job import ONCE
-from migrator.stages.session.reverse import ReverseEdges, gatherer_of, keep_direct, remembered_of, shards_of
+from migrator.stages.session.reverse import ReverseEdges, keep_direct, remembered_of, shards_of
 from migrator.stages.session.session import JobSession
 
 _LOOK_S = 0.5
@@ -65,19 +65,16 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
         raise click.UsageError("--from, --unwritten and --drop-attributes go with one pattern")
     fit_reason(options["reason"])
     read = session.job
-    patterns = pattern_names(read)
     after = None if to is None else State("shadow") if to == "shadow" else State("off")
     phases = session.phases.all()
     if pattern is not None:
-        need_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
+        need_pattern(pattern, [*known_patterns(read), *phases])
     stage = Cutover(session.phases, options["who_"], known_revision(read) or "")
     if pattern is not None:
         phase = stage.phase(pattern)
         refuse_moved(phase, options["shown"])
         if phase.state.phase == "complete" and not phase.fault:
-            if isinstance(patterns, MigratorError):
-                raise patterns
-            need_pattern(pattern, patterns)
+            need_pattern(pattern, pattern_names(read))
             back = BackOptions(
                 *(after, options["reason"], options["settle_s"], options["yes"], options["as_json"]),
                 frozenset(options["unwritten"]),
@@ -103,8 +100,10 @@ def _all_back(
 ) -> tuple[list[MovedPattern], int]:
     """The moves, and the exit code of the others, which a pattern moved elsewhere meanwhile does not stop."""
     moved, code = [], CLEAN
+    # Those that the table answers, and those that are compared if all go to off.
+    moved_back = {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
     for _, phase in sorted(phases.items()):
-        if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
+        if not (phase.fault or phase.state.phase in moved_back):
             continue
         try:
             moved.append(_back(stage, phase, after or State("shadow"), reason))
@@ -112,11 +111,6 @@ def _all_back(
             cli.say(f"error: {error}")
             code = max(code, error.exit_code)
     return moved, code
-
-
-def _phases_moved_back(after: State | None) -> set[str]:
-    """Phases in a rollback of all: those answered by the table, and compared ones if all go to off."""
-    return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
 
 
 def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ from migrator.mapping.model.journal import SCANS, Run
 from migrator.mapping.model.live import Unkept
 from migrator.runtime.errors import MigratorError, SettingsError, amount, verb
 from migrator.runtime.system import has_ended
-from migrator.runtime.values import asdict, replace
+from migrator.runtime.values import asdict, picked, replace
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.job import ONCE
 from migrator.stages.session.reverse import unkept_of
@@ -62,64 +63,48 @@ class ProcessStanding(Struct, frozen=True):
 def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> ProcessStanding:
     """`is_dead`: ended, as this machine knows. A slow process makes progress; a stalled one has work and
     makes none."""
-    heard_s = now_s - process.alive_at
+    return ProcessStanding(process, *_judged(process, now_s, is_dead=is_dead))
+
+
+def _judged(process: ProcessState, now_s: float, *, is_dead: bool) -> tuple[Standing, str]:
+    heard_s, waiting = now_s - process.alive_at, f"{process.left:,} {process.unit} wait"
     if is_dead:
-        return ProcessStanding(process, "dead", f"{_ended(process, now_s)}; start it again")
+        return "dead", f"{_ended(process, now_s)}; start it again"
     if heard_s > HEARD_S:
-        why = f"not heard of for {age_text(heard_s)}: killed, frozen, or cut off from the journal"
-        return ProcessStanding(process, "silent", why)
+        return "silent", f"not heard of for {age_text(heard_s)}: killed, frozen, or cut off from the journal"
     if process.held:
-        return ProcessStanding(process, "held", process.held)
+        return "held", process.held
     if process.trouble:
-        return ProcessStanding(process, "tries again", process.trouble)
+        return "tries again", process.trouble
     if not process.left:
-        return ProcessStanding(process, "idle", f"no {process.unit} wait")
+        return "idle", f"no {process.unit} wait"
     if process.silent_s >= STALLED_S:
-        return ProcessStanding(
-            process,
-            "stalled",
-            f"{process.left:,} {process.unit} wait, and none was done for {age_text(process.silent_s)}",
-        )
+        return "stalled", f"{waiting}, and none was done for {age_text(process.silent_s)}"
     if process.alive_at - process.since >= KNOWN_S and process.rate < SLOW * process.usual_rate:
-        return ProcessStanding(
-            process,
-            "slow",
-            f"{_rate(process.rate, process)}, {_rate(process.usual_rate, process)} since it began",
-        )
-    return ProcessStanding(process, "works", _rate(process.rate, process))
+        return "slow", f"{_rate(process.rate, process)}, {_rate(process.usual_rate, process)} since it began"
+    return "works", _rate(process.rate, process)
 
 
 def standings(
     operations: Operations, is_dead: Callable[[ProcessState], bool], waiting: int | None = None
 ) -> list[ProcessStanding]:
     """`waiting`: marks in the source now. A relay blocked by one request only knows the earlier ones."""
-    known = [
-        _with_waiting(process, waiting) if waiting is not None and process.kind == "relay" else process
-        for process in operations.processes
-    ]
-    all_ = [standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in known]
-    return [
-        replace(
-            one,
-            why=f"{_ended(one.process, operations.now_s)}; a later {one.process.kind} runs",
-            replaced=True,
-        )
-        if one.standing == "dead" and _has_successor(one, all_)
-        else one
-        for one in all_
-    ]
+    all_ = []
+    for process in operations.processes:
+        if waiting is not None and process.kind == "relay":
+            fall = process.fall if waiting <= process.left else min(process.fall, 0.0)
+            process = replace(process, left=waiting, fall=fall)
+        all_.append(standing_of(process, operations.now_s, is_dead=is_dead(process)))
+    return [_succeeded(one, all_, operations.now_s) for one in all_]
 
 
-def _with_waiting(process: ProcessState, waiting: int) -> ProcessState:
-    fall = process.fall if waiting <= process.left else min(process.fall, 0.0)
-    return replace(process, left=waiting, fall=fall)
-
-
-def _has_successor(dead: ProcessStanding, others: Sequence[ProcessStanding]) -> bool:
-    return any(
-        one.is_at_work and one.process.kind == dead.process.kind and one.process.since > dead.process.alive_at
-        for one in others
-    )
+def _succeeded(dead: ProcessStanding, others: Sequence[ProcessStanding], now_s: float) -> ProcessStanding:
+    """The standing; one of a dead process that has a successor says so."""
+    kind, end = dead.process.kind, dead.process.alive_at
+    later = (one for one in others if one.is_at_work and one.process.kind == kind)
+    if dead.standing != "dead" or not any(one.process.since > end for one in later):
+        return dead
+    return replace(dead, why=f"{_ended(dead.process, now_s)}; a later {kind} runs", replaced=True)
 
 
 def _ended(process: ProcessState, now_s: float) -> str:
@@ -173,18 +158,16 @@ def _rate(rate: float, process: ProcessState) -> str:
 
 
 def _rates(at_work: Sequence[ProcessStanding]) -> str:
-    kinds = dict.fromkeys(one.process.kind for one in at_work)
-    said = []
-    for kind in kinds:
-        of_kind = [one.process for one in at_work if one.process.kind == kind]
-        said.append(f"{kind} {_rate(sum(process.rate for process in of_kind), of_kind[0])}")
-    return ", ".join(said) or "nothing is running"
+    by_kind: dict[str, list[ProcessState]] = defaultdict(list)
+    for one in at_work:
+        by_kind[one.process.kind].append(one.process)
+    rates = (f"{kind} {_rate(sum(one.rate for one in of), of[0])}" for kind, of in by_kind.items())
+    return ", ".join(rates) or "nothing is running"
 
 
 def _left(at_work: Sequence[ProcessStanding]) -> str:
-    return (
-        "; ".join(f"{one.process.kind} {left_text(one.process)}" for one in at_work) or "nothing is running"
-    )
+    left = (f"{one.process.kind} {left_text(one.process)}" for one in at_work)
+    return "; ".join(left) or "nothing is running"
 
 
 def left_text(process: ProcessState) -> str:
@@ -287,17 +270,12 @@ def pace(
     if asked:
         processes.ask(who, reason, **asked)
     operations = processes.read()
-    return _print_pace(operations.throttle, operations, job.name, as_json=as_json)
-
-
-def _print_pace(throttle: Throttle, operations: Operations, job: str, *, as_json: bool) -> int:
-    at_work = sum(one.is_at_work for one in standings(operations, is_dead))
+    throttle, at_work = operations.throttle, sum(one.is_at_work for one in standings(operations, is_dead))
+    hears = "no backfill or relay is running; the next one starts with it"
     if at_work:
         hears = f"{amount(at_work, 'running process')} {verb(at_work, 'follow')} it within {WITHIN_S} s"
-    else:
-        hears = "no backfill or relay is running; the next one starts with it"
     cli.print_result(
-        {"job": job, "throttle": asdict(throttle), "processes": at_work},
+        {"job": job.name, "throttle": asdict(throttle), "processes": at_work},
         [pace_line(throttle, operations.now_s), f"{hears}; `migrator status` shows their progress"],
         as_json=as_json,
     )
@@ -338,19 +316,16 @@ class StatusSnapshot(Struct, frozen=True):
 def look_at(session: JobSession) -> StatusSnapshot:
     operations, lag, journal = session.processes.read(), lag_of(session), session.journal
     waiting = None if lag.marks is None else lag.marks.waiting
-    standing, ended_at = (
-        standings(operations, is_dead, waiting),
-        _ended_at(journal.runs(session.job.name)),
-    )
+    standing = standings(operations, is_dead, waiting)
+    ended_at = {
+        str(run.identity.kind): datetime.fromisoformat(run.ended_at).timestamp()
+        for run in journal.runs(session.job.name)
+        if run.state == "done" and run.ended_at
+    }
     uncaptured, rows = _in_source(session, lag)
     if lag.marks is not None:
         lag = replace(lag, marks=replace(lag.marks, rows=rows))
     return StatusSnapshot(lag, operations, standing, ended_at, uncaptured, journal.unwritable())
-
-
-def _ended_at(runs: Sequence[Run]) -> dict[str, float]:
-    ended = (run for run in runs if run.state == "done" and run.ended_at)
-    return {run.identity.kind: datetime.fromisoformat(str(run.ended_at)).timestamp() for run in ended}
 
 
 def _in_source(session: JobSession, lag: Lag) -> tuple[str, int | None]:
@@ -396,13 +371,7 @@ class JobStatus(Struct, frozen=True):
             "unkept": unkept_data(self.unkept),
         }
         operations = operations_data(self.look.operations, self.look.standing)
-        return {
-            "job": self.job,
-            "journal": self.journal,
-            "runs": self.runs,
-            "live": live,
-            "operations": operations,
-        }
+        return picked(self, "job", "journal", "runs") | {"live": live, "operations": operations}
 
     def warnings(self) -> Iterator[str]:
         if self.table_away:
@@ -519,15 +488,14 @@ def _runs_table(runs: list[dict[str, Any]]) -> Table:
 
 
 def _run_cells(run: dict[str, Any]) -> tuple[object, ...]:
-    findings_text = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
-    tally = run["tally"]
+    findings, tally = sorted(run["findings"].items()), run["tally"]
     return (
         *(run[column] for column in ("run", "kind", "state", "scope")),
         str(run["started"]).replace("+00:00", "Z"),
         f"{run['pages_done']}/{run['pages_planned']}",
         f"{tally['rows']:,}",
         f"{tally['items']:,}",
-        findings_text or "none",
+        ", ".join(f"{number} {kind}" for kind, number in findings) or "none",
     )
 
 

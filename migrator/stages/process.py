@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -31,7 +30,7 @@ from migrator.mapping.model.edges import ObjectStore, Rows
 from migrator.mapping.model.evidence import State
 from migrator.mapping.model.instances import Answered, Revision, Standing
 from migrator.mapping.model.journal import SCANS, Run, RunIdentity, RunKind
-from migrator.mapping.model.live import Installation, Memory
+from migrator.mapping.model.live import Installation
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import (
     Interrupted,
@@ -57,6 +56,7 @@ from migrator.stages.backfill.write import (
     encoders_of,
 )
 from migrator.stages.live.capture import NAME_TTL
+from migrator.stages.live.relay import remembered as remembered_entities
 from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.stages.session.job import JOURNAL_CONNECTIONS, Target
 from migrator.stages.session.session import ConcurrentEdges, Held, JobSession
@@ -328,32 +328,25 @@ class PathChoice:
     writer_lease: WriterLease | None = None
 
     def path(self, session: JobSession, run: RunEdges) -> PagePath:
-        encoders = partial(encoders_of, session.source, session.checked.entities, compile_encoder)
-        if self.edges is None or self.writer_lease is None:
-            claims = _claims(session, run, None)
-            return FastPath(
-                run.store, claims, encoders(), time.time, run.check, run.objects, None, frozenset()
-            )
-        check = both(run.check, self.writer_lease.check)
-        if self.writer_lease.writer.kind == "conditional":
-            return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
-        target = self.edges.target
-        store = PutsAmongOthers(self.edges.store) if run.is_shared else target.store
-        memory = self.edges.memory if self.installation else None
-        remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
-        claims = _claims(session, run, memory)
-        return FastPath(store, claims, encoders(), time.time, check, run.objects, memory, remembered)
+        store, check, memory = run.store, run.check, None
+        remembered = frozenset[str]()
+        if self.edges is not None and self.writer_lease is not None:
+            check = both(run.check, self.writer_lease.check)
+            if self.writer_lease.writer.kind == "conditional":
+                return ConditionalPath(self.edges.refresh(check), self.edges.open_findings, {})
+            store = PutsAmongOthers(self.edges.store) if run.is_shared else self.edges.target.store
+            memory = self.edges.memory if self.installation else None
+            remembered = remembered_entities(self.edges.entities)
+        source, checked = session.source, session.checked
+        entities = {entity.name: entity for entity in checked.entities}
+        claims = Claims(run.journal, source, entities, checked.unproved, run.table_id, memory=memory)
+        encoders = encoders_of(source, checked.entities, compile_encoder)
+        return FastPath(store, claims, encoders, time.time, check, run.objects, memory, remembered)
 
     def source(self, session: JobSession) -> Rows:
         """Page reader. It reads in parallel only if every ticket is already known."""
         conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
         return session.source.at_primary() if conditional else session.source
-
-
-def _claims(session: JobSession, run: RunEdges, memory: Memory | None) -> Claims:
-    entities = {entity.name: entity for entity in session.checked.entities}
-    unproved = session.checked.unproved
-    return Claims(run.journal, session.source, entities, unproved, run.table_id, memory=memory)
 
 
 def choose_path(
@@ -436,8 +429,7 @@ def begin_revision(edges: ConcurrentEdges, tell: Tell, *, force: bool) -> None:
     heartbeats = edges.heartbeats
     tell_registered(edges.session.revisions.register(), tell)
     if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
-        what = f"waiting for writers by another mapping, {edges.lifetimes.gone_s:g} s at most"
-        tell(what)
+        tell(f"waiting for writers by another mapping, {edges.lifetimes.gone_s:g} s at most")
 
     def wait(wait_s: float) -> None:
         if edges.session.stop.wait(wait_s):
@@ -548,13 +540,9 @@ def refuse_changed(changed: Sequence[tuple[str, str]], tell: Tell, *, force: boo
 def tell_registered(before: Standing, tell: Tell) -> None:
     if before in ("new", "old"):
         verb = "switches" if before == "new" else "goes back"
-        what = (
-            f"the job {verb} to this mapping (or to these columns): processes that write by another one stop"
-        )
-        rest = (
-            "restart relays and services; rows that do not change keep their items until `migrator backfill`"
-        )
-        tell(f"{what}; {rest}")
+        what = f"the job {verb} to this mapping (or to these columns)"
+        rest = "rows that do not change keep their items until `migrator backfill`"
+        tell(f"{what}: processes that write by another one stop; restart relays and services; {rest}")
 
 
 def tell_unmarked(session: JobSession, installation: Installation, tell: Tell) -> None:

@@ -29,13 +29,14 @@ from migrator.source.adapter.events import Rules
 from migrator.source.sql.transactions import Reading
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import ConditionalPath, FastPath
-from migrator.stages.core.removal import Forget, Strip, Undo
+from migrator.stages.core.removal import Strip, Undo
 from migrator.stages.live.instances import ServiceRole
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.send import send
 from migrator.stages.live.service import Strict
 from migrator.stages.live.writers import Purge, WriterHeartbeats
+from migrator.stages.session.forget import Forget
 from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.store import FakeStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.stages.cutover.evidence import Unknown
-from migrator.stages.session.reverse import gatherer_of
+from migrator.stages.session.evidence import gatherer_of
 from migrator.stages.session.session import JobSession
 from tests import pins
 from tests.journeys.command import Project

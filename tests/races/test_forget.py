@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.mapping.model.results import Forgotten
-from migrator.stages.core.removal import Forget
+from migrator.stages.session.forget import Forget
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 
@@ -17,7 +17,7 @@ LATER_S = 3600.0
 
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
-    made = race.session.forgetting([(entity, key)], check=no_fence, live=race.shop.live)
+    made = Forget(race.session, [(entity, key)], no_fence, race.shop.live)
     made.wait = lambda wait_s: None
     now_s = made.now_s
     made.now_s = lambda: now_s() + later_s

@@ -35,11 +35,12 @@ from migrator.runtime.errors import (
     verb,
 )
 from migrator.runtime.values import asdict
-from migrator.stages.core.removal import AnyRevision, Forget, Strip, StripCounts, Undo
+from migrator.stages.core.removal import AnyRevision, Strip, StripCounts, Undo
 from migrator.stages.cutover.dependence import before_the_end
 from migrator.stages.process import begin
+from migrator.stages.session.evidence import gatherer_of
+from migrator.stages.session.forget import Forget
 from migrator.stages.session.job import ONCE, Target
-from migrator.stages.session.reverse import gatherer_of
 from migrator.stages.session.session import JobSession
 
 # ── `migrator decommission`: what still depends on SQL, the steps that end it ──
@@ -367,7 +368,7 @@ def _forget_stage(
 ) -> Forget:
     is_captured = session.installation() is not None
     check = stack.enter_context(session.lease()).check if alone else session.target.store.check
-    return session.forgetting(roots, check=check, live=session.live if is_captured else None)
+    return Forget(session, roots, check, session.live if is_captured else None)
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:

@@ -176,11 +176,8 @@ _log = get_logger("presence")
 
 def process_of(kind: ProcessKind) -> ProcessState:
     pid = os.getpid()
-    return ProcessState(
-        *(kind, socket.gethostname(), pid, version("single-table-migrator")),
-        sees=visible_processes(),
-        born=birth(pid),
-    )
+    package = version("single-table-migrator")
+    return ProcessState(kind, socket.gethostname(), pid, package, visible_processes(), birth(pid))
 
 
 class Divided(Protocol):

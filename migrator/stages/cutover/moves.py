@@ -135,10 +135,11 @@ class WriteOwnership(Struct, frozen=True):
     phases: Phases
     direct_on_record: Callable[[], frozenset[str]]
 
-    def need_rows(self, advice: str = FORCE) -> None:
-        """Raises: as need_direct; SettingsError with `advice` if every pattern is complete."""
+    def need_rows(self, advice: str = FORCE, *, force: bool = False) -> None:
+        """Raises: as need_direct; SettingsError with `advice` if every pattern is complete, unless `force`."""
         self.need_direct()
-        self.refuse_complete(advice)
+        if not force:
+            self.refuse_complete(advice)
 
     def refuse_complete(self, advice: str = FORCE) -> None:
         """Raises: SettingsError with `advice` if every pattern is complete, so that the service may write the

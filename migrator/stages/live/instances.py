@@ -45,19 +45,8 @@ def this_process(
     name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
     package = version("single-table-migrator")
     pid = os.getpid()
-    return Instance(
-        name,
-        host,
-        pid,
-        own,
-        package,
-        role,
-        mode,
-        revision,
-        installation,
-        sees=visible_processes(),
-        born=birth(pid),
-    )
+    words = (name, host, pid, own, package, role, mode, revision, installation)
+    return Instance(*words, sees=visible_processes(), born=birth(pid))
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ from migrator.settings.job import (
     IN_SOURCE,
     DocumentSettings,
     Job,
-    Tuning,
     load_job,
 )
 from migrator.settings.transforms import sound_mapping, table_of
@@ -213,7 +212,7 @@ class RequestLimits(Struct, frozen=True):
 def open_target(
     job: Job,
     design: TableDesign,
-    stop: Callable[[], bool],
+    stop: Callable[[], bool] = lambda: False,
     requests: RequestLimits | None = None,
     sent: Sent | None = None,
 ) -> Target:
@@ -228,7 +227,9 @@ def open_target(
         role=_role(job),
         timeout_s=request_limits.timeout_s,
     )
-    limit = _limit(job.tuning, named, Retry(request_limits.backoff, stop))
+    # Even without a limit in the job: `migrator pace` may set one during the run.
+    wait = Retry(request_limits.backoff, stop).wait
+    limit = WriteLimit(job.tuning.max_write_units, named.global_indexes, wait=wait)
     store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit, sent)
     objects = _objects(job, named, request_limits.backoff, stop)
     return Target(named, DynamoTableAdmin(client, stop=stop), store, objects)
@@ -237,11 +238,6 @@ def open_target(
 def backoff_of(job: Job) -> Backoff:
     tuning = job.tuning
     return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
-
-
-def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
-    """Even without a limit in the job: `migrator pace` may set one during the run."""
-    return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
 def _objects(job: Job, design: TableDesign, backoff: Backoff, stop: Callable[[], bool]) -> S3Objects | None:
@@ -429,12 +425,8 @@ def open_live(
     )
     connection_options = connection_options.answering_within(answer_within_s)
     retry = Retry(patience, stop)
-    writing = Writing(
-        address,
-        connection_options,
-        retry,
-        None if source is None or isinstance(source, DocumentSource) else source.engine,
-    )
+    reading = None if source is None or isinstance(source, DocumentSource) else source.engine
+    writing = Writing(address, connection_options, retry, reading)
     capture, marks, activity = open_captured(
         job.name, writing, address, connection_options.name, retry.wait, partial(_is_over, job)
     )
@@ -442,23 +434,21 @@ def open_live(
         yield Live(capture, marks, SqlTickets(writing), activity)
 
 
-def _is_over(job: Job) -> bool:
-    with open_journal(job) as journal:
+def _is_over(job: Job, journal: SqlJournal | None = None) -> bool:
+    if journal is not None:
         return write_ownership(job, sound_mapping(job.mapping).mapping, journal).is_service()
+    with open_journal(job) as opened:
+        return _is_over(job, opened)
 
 
 @contextmanager
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
-    with open_journal(job, retry.stop, retry.backoff) as journal, ExitStack() as stack:
-
-        def is_over() -> bool:
-            return write_ownership(job, sound_mapping(job.mapping).mapping, journal).is_service()
-
-        opening = open_document_live(job, tables, journal.database, retry, source, is_over)
-        opened = stack.enter_context(closing(opening))
-        yield Live(opened.capture, opened.marks, opened.tickets, opened.activity)
+    with open_journal(job, retry.stop, retry.backoff) as journal:
+        is_over = partial(_is_over, job, journal)
+        with closing(open_document_live(job, tables, journal.database, retry, source, is_over)) as opened:
+            yield Live(opened.capture, opened.marks, opened.tickets, opened.activity)
 
 
 def lifetimes_of(job: Job) -> Lifetimes:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from migrator.dynamodb.store import reads_only
 from migrator.dynamodb.tables import DynamoStream
 from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal, SqlUnkept
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
@@ -23,7 +22,6 @@ from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import address_of
 from migrator.source.sql.row_writing import SqlRowWriter
 from migrator.stages.core import ownership as owner
-from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.cutover.rollback import WayBack
 from migrator.stages.reverse.daemon import (
     SqlWriterStatus,
@@ -190,29 +188,6 @@ class ReverseEdges(Struct, frozen=True, dict=True):
         return SqlRowWriter(address, options, Retry(backoff_of(job), self.session.stop.is_set), facts)
 
 
-# ── The evidence for moves of patterns ──
-
-
-def gatherer_of(session: JobSession) -> EvidenceGatherer:
-    return EvidenceGatherer(
-        job=session.job.name,
-        limits=session.job.cutover,
-        checked=session.checked,
-        own=session.revision_at_work(),
-        records=session,
-        source=session.source,
-        capture=session.capture,
-        marks=session.live.exact_marks,
-        activity=session.live.activity,
-        table=session.target,
-        writers=session.writers_of,
-        gone_s=session.lifetimes.gone_s,
-        purge=lambda table_id: session.purge(reads_only, dry_run=True, table_id=table_id),
-        way_back=partial(_way_back, session),
-        stop=session.stop.is_set,
-    )
-
-
 def keep_direct(session: JobSession, table_id: str) -> None:
     """Record the entities the service writes itself from now on. Rows of the others stop waiting."""
     job, revision = session.job, session.checked.mapping.revision
@@ -222,6 +197,6 @@ def keep_direct(session: JobSession, table_id: str) -> None:
     remembered_of(session).withdraw(waiting_no_more(tables, job.direct))
 
 
-def _way_back(session: JobSession, entities: Collection[str]) -> WayBack:
+def way_back_of(session: JobSession, entities: Collection[str]) -> WayBack:
     hindrances = ReverseEdges(session, entities).hindrances()
     return WayBack(hindrances, status_of(shards_of(session), remembered_of(session)))

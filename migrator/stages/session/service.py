@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from threading import Event
 from typing import Any, cast
 
 from msgspec import Struct
@@ -16,7 +15,6 @@ from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
 from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window
-from migrator.mapping.model.instances import Instance
 from migrator.mapping.model.live import (
     ChangeMarks,
     ConditionalStore,
@@ -94,9 +92,7 @@ class Service(Struct, frozen=True, dict=True):
 
 
 @contextmanager
-def open_service(
-    path: Path, name: str = "", version: str = "", stop: Event | None = None
-) -> Iterator[Service]:
+def open_service(path: Path, name: str = "", version: str = "") -> Iterator[Service]:
     """Everything that an adapter needs, from a job file. Sends no request to DynamoDB yet.
 
     `name`, `version`: of the service; by default the job's name.
@@ -110,25 +106,16 @@ def open_service(
         own_live=True,
         # As long as a flush may take: a request under way is not cut short.
         requests=RequestLimits(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, backoff_of(job)),
-        stop=stop,
     )
     with opened as session:
         # In this order, before any thread asks for one.
         _ = session.checked, session.journal, session.live, session.target
         me = this_process(name or job.name, version, revision=session.checked.mapping.revision)
-        yield Service(session, _heartbeat(session, me))
-
-
-def _heartbeat(session: JobSession, me: Instance) -> Heartbeat:
-    lifetimes = session.lifetimes
-    return Heartbeat(
-        session.instances,
-        me,
-        beat_s=lifetimes.beat_s,
-        silent_s=lifetimes.silent_s,
-        clock=running_s,
-        aside=off_loop,
-    )
+        beat_s, silent_s = session.lifetimes.beat_s, session.lifetimes.silent_s
+        heartbeat = Heartbeat(
+            session.instances, me, beat_s=beat_s, silent_s=silent_s, clock=running_s, aside=off_loop
+        )
+        yield Service(session, heartbeat)
 
 
 class WritingOptions(Struct, frozen=True):
@@ -221,12 +208,10 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Serv
     kind = WRITER_KINDS[options.mode]
     with _open_shared_leases(session, kind, job.with_sessions(options.sessions)) as (edges, shared_leases):
         left = LeftToTheRelay()
-        yield _ServiceWriter(
-            _before_commit(edges, shared_leases, options, left) if options.mode == "strict" else None,
-            Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
-            if options.flush
-            else None,
-        )
+        is_strict = options.mode == "strict"
+        before_commit = _before_commit(edges, shared_leases, options, left) if is_strict else None
+        flush = Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
+        yield _ServiceWriter(before_commit, flush if options.flush else None)
 
 
 @contextmanager
@@ -328,12 +313,8 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
         target = session.target_with_short_wait
         name, state = target.design.name, partial(target.admin.state, target.design)
 
-        def need_filled() -> None:
-            refuse_other_table(
-                name, state, partial(session.identity.tables_named, name), phases.known().values()
-            )
-
-        role = ServiceRole("read", need_filled)
+        tables = partial(session.identity.tables_named, name)
+        role = ServiceRole("read", lambda: refuse_other_table(name, state, tables, phases.known().values()))
         stack.enter_context(heartbeat.playing(role))
         stack.enter_context(phases)
         indexes = {pattern: question.pattern.index for pattern, question in service.questions.items()}
@@ -359,31 +340,31 @@ def open_reading(service: Service) -> Iterator[MappedReads]:
         yield MappedReads(reads, service.questions, edges, shadowed, settings, revision)
 
 
-def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    settings = job.reads
-    connection_options = ConnectionOptions(
-        name=name_of(job.name, "read"),
-        pool_size=settings.connections,
-        lock_wait_s=settings.patience_s,
-        pool_wait_s=settings.patience_s,
-        statement_timeout_s=job.source.statement_timeout_s,
+def _read_limits(
+    job: Job, name: str, at_once: int, patience_s: float, statement_timeout_s: float | None
+) -> ConnectionOptions:
+    return ConnectionOptions(
+        name=name_of(job.name, name),
+        pool_size=at_once,
+        lock_wait_s=patience_s,
+        pool_wait_s=patience_s,
+        statement_timeout_s=statement_timeout_s,
     )
-    patience = Backoff(attempts=8, cap_s=1.0, limit_s=settings.patience_s)
-    return connection_options, RequestLimits(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
+
+
+def _callers(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
+    reads, timeout_s = job.reads, job.source.statement_timeout_s
+    patience = Backoff(attempts=8, cap_s=1.0, limit_s=reads.patience_s)
+    requests = RequestLimits(reads.connections * 2, CALLERS_TIMEOUT_S, patience)
+    return _read_limits(job, "read", reads.connections, reads.patience_s, timeout_s), requests
 
 
 def _shadows(job: Job) -> tuple[ConnectionOptions, RequestLimits]:
-    shadow = job.reads.shadow
-    connection_options = ConnectionOptions(
-        name=name_of(job.name, "shadow"),
-        pool_size=shadow.at_once,
-        lock_wait_s=shadow.deadline_s,
-        pool_wait_s=shadow.deadline_s,
-        statement_timeout_s=shadow.deadline_s,
-    )
+    shadow, limit_s = job.reads.shadow, job.reads.shadow.deadline_s
     # A throttled table is not helped by shadows that ask again and again.
-    patience = Backoff(attempts=2, cap_s=0.2, limit_s=shadow.deadline_s)
-    return connection_options, RequestLimits(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
+    patience = Backoff(attempts=2, cap_s=0.2, limit_s=limit_s)
+    requests = RequestLimits(shadow.at_once * AT_ONCE, limit_s, patience)
+    return _read_limits(job, "shadow", shadow.at_once, limit_s, limit_s), requests
 
 
 @contextmanager
@@ -391,10 +372,6 @@ def _edges(
     session: JobSession, connection_options: ConnectionOptions, requests: RequestLimits
 ) -> Iterator[Backends]:
     """With own connections: no read waits for a shadow's."""
-    source = session.source.with_own_connections(connection_options, Retry(requests.backoff))
-    try:
+    with closing(session.source.with_own_connections(connection_options, Retry(requests.backoff))) as source:
         design, sent = session.checked.mapping.table, session.target.store.sent
-        target = open_target(session.job, design, lambda: False, requests, sent)
-        yield Backends(source, target.store)
-    finally:
-        source.close()
+        yield Backends(source, open_target(session.job, design, requests=requests, sent=sent).store)

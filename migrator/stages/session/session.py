@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import cached_property, partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.memory import SqlMemory, SqlOpenFindings, SqlTraces
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_doing, runs_as_they_stand
 from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlFindingGroups, SqlJournal
@@ -40,7 +40,7 @@ from migrator.mapping.model.edges import ControlState, SourceHealth
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.mapping.model.journal import Run
-from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Installation, Root, Tickets
+from migrator.mapping.model.live import MARKS_COUNTED, ActivityCounts, Installation, Tickets
 from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.table import TableDesign
 from migrator.runtime.errors import MappingError
@@ -53,7 +53,6 @@ from migrator.source.engines.connect import engine_of, of_kind
 from migrator.source.sql.server_facts import source_health
 from migrator.stages.core import ownership as owner
 from migrator.stages.core.ownership import Keeping, OnRecord
-from migrator.stages.core.removal import Forget
 from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
@@ -86,6 +85,16 @@ _SHORT_WAIT_S = 5.0
 
 Held: TypeAlias = RunLease | JoinedLease
 """A lease that a run has."""
+
+
+class SessionOptions(TypedDict, total=False):
+    """Of JobSession, in `another`."""
+
+    workers: int | None
+    parsed: ParsedMapping | None
+    live_patience: Backoff | None
+    own_live: bool
+    gone: Collection[str]
 
 
 class JobSession:
@@ -137,32 +146,13 @@ class JobSession:
 
     @contextmanager
     def another(
-        self,
-        command: str,
-        *,
-        job: Job | None = None,
-        workers: int | None = None,
-        parsed: ParsedMapping | None = None,
-        live_patience: Backoff | None = DDL_PATIENCE,
-        own_live: bool = False,
-        gone: Collection[str] = (),
+        self, command: str, *, job: Job | None = None, **options: Unpack[SessionOptions]
     ) -> Iterator[JobSession]:
         """A session of the job, or of a changed `job`, with this session's journal, but its own other edges.
 
         Raises: as checked_on.
         """
-        opened = JobSession(
-            job or self.job,
-            command,
-            workers=workers,
-            parsed=parsed,
-            live_patience=live_patience,
-            own_live=own_live,
-            gone=gone,
-            stop=self.stop,
-            outer=self,
-        )
-        with opened:
+        with JobSession(job or self.job, command, stop=self.stop, outer=self, **options) as opened:
             _ = opened.checked
             yield opened
 
@@ -260,7 +250,8 @@ class JobSession:
         if self._outer is not None:
             return self._outer.target_with_short_wait
         backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
-        return open_target(self.job, self.mapping.table, _never, RequestLimits(2, _SHORT_WAIT_S, backoff))
+        limits = RequestLimits(2, _SHORT_WAIT_S, backoff)
+        return open_target(self.job, self.mapping.table, requests=limits)
 
     # ── the journal ──
 
@@ -529,32 +520,6 @@ class JobSession:
         writers = self.writers_of(table_id or self.table_id)
         return Purge(store, writers, self.target.design, self.lifetimes, check, dry_run=dry_run)
 
-    def forgetting(self, roots: Sequence[Root], *, check: Callable[[], None], live: Live | None) -> Forget:
-        """Forget a row. `live`: capture's edges; None if changes leave no mark."""
-        tuning, writers, target = self.job.tuning, self.writers, self.target.fenced(check)
-        entities = {entity.name: entity for entity in self.checked.entities}
-        marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(self.plans))
-        return Forget(
-            roots=roots,
-            entity=entities[roots[0][0]],
-            source=self.source.at_primary(),
-            store=target.store,
-            tombstone_store=ConditionalWrites(target.store),
-            design=target.design,
-            traces=SqlTraces(self.journal.database, self.job.name, self.table_id),
-            writers=writers,
-            now_s=writers.now_s,
-            highest=self.memory.highest,
-            lifetimes=self.lifetimes,
-            wait=target.store.retry.wait,
-            check=check,
-            marks=marks,
-            captured={table.name: table for table in captured},
-            segments=tuning.scan_segments,
-            workers=tuning.workers,
-            stop=self.stop,
-        )
-
 
 @contextmanager
 def open_alone(
@@ -568,10 +533,6 @@ def open_alone(
         source = SourceSettings.model_construct(url=url)
         with JobSession(Job(name, mapping, mapping, source, target, tuning), name, stop=stop) as session:
             yield session
-
-
-def _never() -> bool:
-    return False
 
 
 class ConcurrentEdges(Struct, frozen=True, dict=True):
