@@ -97,11 +97,17 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         runs.need_bucket(read, entities)
         if flags.explain:
             _explain(session, entities)
-        edges = _edges(stack, session, flags)
+        if flags.dry_run:
+            edges = runs.dry_edges(stack, session.checked.mapping.table)
+        else:
+            edges = runs.leased_edges(stack, session, into_existing=flags.into_existing)
         refuse_source_table(session.source, edges.table_id)
-        _need_rows(session, flags)
+        if not flags.dry_run:
+            session.ownership.need_rows(force=flags.force)
         path_choice = choose_path(stack, session, edges, cli.say, force=flags.force)
-        identity = _identity(session, edges, entities, flags, path_choice.installation)
+        scope = runs.scope_of(entities, flags.limit, named=bool(flags.entities))
+        table_id, installation = edges.table_id, path_choice.installation
+        identity = runs.identity_of("backfill", session, table_id, entities, scope, installation=installation)
         after = runs.runs_before(edges.journal, identity.job)
         bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
         need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
@@ -182,35 +188,9 @@ def _tuned(job: Job, flags: BackfillFlags) -> Job:
 def _explain(session: JobSession, entities: list[CompiledEntity]) -> None:
     """Explain the plan on standard error: standard output is for the result."""
     for entity in entities:
-        for line in explained_lines(
-            entity.name, session.source.explain(entity.plan, session.job.tuning.page_rows)
-        ):
+        plans = session.source.explain(entity.plan, session.job.tuning.page_rows)
+        for line in explained_lines(entity.name, plans):
             cli.say(line)
-
-
-def _edges(stack: ExitStack, session: JobSession, flags: BackfillFlags) -> runs.RunEdges:
-    if flags.dry_run:
-        return runs.dry_edges(stack, session.checked.mapping.table)
-    return runs.leased_edges(stack, session, into_existing=flags.into_existing)
-
-
-def _need_rows(session: JobSession, flags: BackfillFlags) -> None:
-    if flags.dry_run:
-        return
-    ownership = session.ownership
-    ask = ownership.need_direct if flags.force else ownership.need_rows
-    ask()
-
-
-def _identity(
-    session: JobSession,
-    edges: runs.RunEdges,
-    entities: list[CompiledEntity],
-    flags: BackfillFlags,
-    installation: str,
-) -> RunIdentity:
-    scope = runs.scope_of(entities, flags.limit, named=bool(flags.entities))
-    return runs.identity_of("backfill", session, edges.table_id, entities, scope, installation=installation)
 
 
 def _bill(
@@ -222,14 +202,9 @@ def _bill(
     after: int,
     rows: Rows,
 ) -> Bill:
-    unfinished = edges.journal.find_run(identity)
-    if unfinished is not None and ((unfinished.state == "done" and flags.restart) or unfinished.id <= after):
-        unfinished = None
-    done = (
-        {}
-        if unfinished is None
-        else {entity.name: edges.journal.tally(unfinished, entity.name).rows for entity in entities}
-    )
+    last, done = edges.journal.find_run(identity), dict[str, int]()
+    if last is not None and last.id > after and not (last.state == "done" and flags.restart):
+        done = {entity.name: edges.journal.tally(last, entity.name).rows for entity in entities}
     allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
     reading = reading_cost(session.job, rows, plans, allowed)
     left = estimate(session.source, entities, time.time(), limit=flags.limit, done=done)
@@ -242,8 +217,8 @@ def _bill(
 def _begin(edges: runs.RunEdges, identity: RunIdentity, flags: BackfillFlags, after: int) -> Run:
     run = runs.begin(edges.journal, identity, again=flags.restart, after=after)
     if run.state == "done":
-        what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
-        cli.say(what)
+        again = "nothing left to do (--restart writes everything once more)"
+        cli.say(f"run {run.id} finished {run.ended_at}: {again}")
     elif run.resumed:
         cli.say(f"run {run.id} of {run.started_at} is resumed")
     return run
@@ -254,14 +229,8 @@ def _stage(
 ) -> Backfill:
     tuning = session.job.tuning
     options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
-    return Backfill(
-        source=path_choice.source(session),
-        journal=edges.journal,
-        path=path_choice.path(session, edges),
-        progress=cli.progress(),
-        options=options,
-        stop=session.stop,
-    )
+    source, path = path_choice.source(session), path_choice.path(session, edges)
+    return Backfill(source, edges.journal, path, cli.progress(), options, session.stop)
 
 
 def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequence[Hook]) -> BackfillResult:

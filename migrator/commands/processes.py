@@ -329,8 +329,8 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
         lease, session, connections = _entered(stack, "backfill", session, joining)
         entities = runs.chosen(session.checked.entities, joining.work.entities)
         runs.need_bucket(session.job, entities)
-        edges, ownership = runs.run_edges(session, lease.check), session.ownership
-        (ownership.need_direct if joining.work.force else ownership.need_rows)()
+        edges = runs.run_edges(session, lease.check)
+        session.ownership.need_rows(force=joining.work.force)
         choice = choose_path(stack, session, edges, tell, force=joining.work.force)
         scope = runs.scope_of(entities, joining.work.limit, named=bool(joining.work.entities))
         identity = runs.identity_of(
@@ -348,16 +348,8 @@ def open_joined_backfill(session: JobSession, joining: Joining, tell: Tell) -> I
         left = _left(session, entities, run) if joining.is_counted else 1
         stage = watched.open_backfill(stack, stage, left)
         by_name = {entity.name: entity for entity in entities}
-        yield JoinedProcess(
-            session,
-            lease,
-            identity,
-            run,
-            joining.who,
-            entities,
-            stage,
-            lambda name: stage.work(run, by_name[name]),
-        )
+        call = lambda name: stage.work(run, by_name[name])  # noqa: E731
+        yield JoinedProcess(session, lease, identity, run, joining.who, entities, stage, call)
 
 
 @contextmanager
@@ -430,7 +422,5 @@ def _entered(
 
 
 def _left(session: JobSession, entities: Sequence[CompiledEntity], run: Run) -> int:
-    return max(
-        1,
-        sum(session.source.rows_about(entity.plan) for entity in entities) - session.journal.tally(run).rows,
-    )
+    rows = sum(session.source.rows_about(entity.plan) for entity in entities)
+    return max(1, rows - session.journal.tally(run).rows)

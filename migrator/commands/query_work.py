@@ -31,7 +31,7 @@ from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
-from migrator.mapping.model.evidence import SIDES, DiffKey
+from migrator.mapping.model.evidence import SIDES
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.report import Curve
 from migrator.mapping.model.results import (
@@ -44,13 +44,14 @@ from migrator.mapping.model.results import (
 )
 from migrator.mapping.patterns.params import read_params
 from migrator.runtime import logs
-from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount, did_you_mean
+from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amount
 from migrator.runtime.values import picked, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
 from migrator.stages.patterns import question
 from migrator.stages.patterns.question import ask
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
+from migrator.stages.reads.reads import question_named
 from migrator.stages.session.job import ONCE
 from migrator.stages.session.session import JobSession
 
@@ -164,17 +165,13 @@ def _consistent(sent: Mapping[str, Any]) -> list[str]:
 
 
 def _key(key: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_literal(value)}" for name, value in key.items())
+    return ", ".join(f"{name} = {json_text(value)}" for name, value in key.items())
 
 
 def _filled(expression: str, sent: Mapping[str, Any]) -> str:
     names, bound = sent["ExpressionAttributeNames"], sent["ExpressionAttributeValues"]
-    pieces = {**names, **{name: _literal(value) for name, value in bound.items()}}
+    pieces = {**names, **{name: json_text(value) for name, value in bound.items()}}
     return re.sub(r"[#:]\w+", lambda match: pieces[match[0]], expression)
-
-
-def _literal(value: Any) -> str:
-    return json_text(value)
 
 
 def _answer_table(answer: Answer, part: PartAnswer) -> Table:
@@ -191,12 +188,9 @@ def _answer_table(answer: Answer, part: PartAnswer) -> Table:
 def _cell(rows: Sequence[tuple[Any, ...]], number: int) -> str:
     if number >= len(rows):
         return ""
-    text = " | ".join("–" if value is None else _cell_text(value) for value in rows[number])
-    return plain(text).replace("[", r"\[")
-
-
-def _cell_text(value: Any) -> str:
-    return value if isinstance(value, str) else json_text(value)
+    shown = ("–" if value is None else value for value in rows[number])
+    texts = (value if isinstance(value, str) else json_text(value) for value in shown)
+    return plain(" | ".join(texts)).replace("[", r"\[")
 
 
 # ── Results of a replay: tables and examples side by side for people, plain data for programs ──
@@ -244,19 +238,12 @@ def _pattern_data(replay: PatternReplay) -> dict[str, Any]:
         "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(replay.kinds.items())],
         **picked(replay, "samples", "absent", "same", "empty", "transient", "different", "missing_why"),
         "differences": [
-            _kind_data(kind)
-            | {
-                "count": count,
-                "examples": [_example(replay, e) for e in replay.examples[kind][:_EXAMPLES_SHOWN]],
-            }
+            {"class": kind.kind, "part": kind.part, "attribute": kind.attribute, "count": count}
+            | {"examples": [_example(replay, e) for e in replay.examples[kind][:_EXAMPLES_SHOWN]]}
             for kind, count in sorted(replay.found.items())
         ],
         "latency_ms": {side: _latency_data(latency) for side, latency in replay.latency.items()},
     }
-
-
-def _kind_data(kind: DiffKey) -> dict[str, Any]:
-    return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
 
 
 def _latency_data(curve: Curve) -> dict[str, Any]:
@@ -374,10 +361,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
     texts = _param_texts(params)
     with JobSession(job, "query") as session:
         mapping = session.checked.mapping
-        if pattern not in mapping.patterns:
-            advice = did_you_mean(pattern, mapping.patterns)
-            raise SettingsError(f"the mapping has no access pattern '{pattern}'{advice}")
-        chosen = mapping.patterns[pattern]
+        chosen = question_named(mapping.patterns, pattern)
         values = read_params(chosen, texts)
         plans, store = session.checked.read_plans, session.target.store
         answer = ask(mapping, chosen, values, session.source, store, plans=plans)
@@ -414,14 +398,14 @@ _PATIENCE_S = 10.0
 @belonging(applies=lambda asked: not (asked["control"] or asked["dry_run"]))
 def replay(session: JobSession, names: tuple[str, ...], questions: int, workers: int, **flags: Any) -> int:
     read = _tuned(session.job, workers)
-    seed = _seed(flags["seed"])
+    seed = secrets.randbelow(1_000_000) if flags["seed"] is None else flags["seed"]
     settle_s = DEFAULT_SETTLE_S if flags["settle_s"] is None else flags["settle_s"]
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals(session.stop))
         opened = session.another("shadow", job=read, workers=workers, live_patience=ONCE)
         session = stack.enter_context(opened)
         patterns = _chosen(session.checked.mapping, names)
-        store, record, lag_s = None, None, _no_lag
+        store, record, lag_s = None, None, lambda: 0.0
         if not flags["control"]:
             if not flags["dry_run"]:
                 record = _record(session)
@@ -455,10 +439,6 @@ def _show(result: ReplayResult, *, as_json: bool) -> None:
         print_replay(stdout(), result)
 
 
-def _no_lag() -> float:
-    return 0.0
-
-
 def _record(session: JobSession) -> ReplayRecord:
     """Opened before the first call, so that an unusable journal is an error at once."""
     evidence, mapping = session.evidence, session.checked.mapping
@@ -476,15 +456,7 @@ def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
 def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
     if not mapping.patterns:
         raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
-    unknown = [name for name in names if name not in mapping.patterns]
-    if unknown:
-        advice = did_you_mean(unknown[0], mapping.patterns)
-        raise SettingsError(f"the mapping has no access pattern '{unknown[0]}'{advice}")
-    return [mapping.patterns[name] for name in dict.fromkeys(names or mapping.patterns)]
-
-
-def _seed(option: int | None) -> int:
-    return secrets.randbelow(1_000_000) if option is None else option
+    return [question_named(mapping.patterns, name) for name in dict.fromkeys(names or mapping.patterns)]
 
 
 def _tuned(job: Job, workers: int) -> Job:

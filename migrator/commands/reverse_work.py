@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import click
@@ -81,18 +81,15 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
 def unkept_lines(unkept: Unkept) -> Iterator[str]:
     """Lines by name and number, never a value."""
     for (type_, attribute), number in sorted(unkept.extra.items()):
-        yield plain(
-            f"no row keeps {type_}.{attribute}: {amount(number, 'item', 'have')} it, and no column does"
-        )
+        has = f"{amount(number, 'item', 'have')} it, and no column does"
+        yield plain(f"no row keeps {type_}.{attribute}: {has}")
     for (type_, attribute), number in sorted(unkept.forms.items()):
-        yield plain(
-            f"no row keeps {type_}.{attribute} as it is: in {amount(number, 'item')} it has another type or form"
-        )
+        has = f"in {amount(number, 'item')} it has another type or form"
+        yield plain(f"no row keeps {type_}.{attribute} as it is: {has}")
     if unkept.extra:
         names = ", ".join(sorted({attribute for _, attribute in unkept.extra}))
-        yield plain(
-            f"name what services set themselves in the job, and it stays: `writes: {{keep: [{names}]}}`"
-        )
+        keep = f"`writes: {{keep: [{names}]}}`"
+        yield plain(f"name what services set themselves in the job, and it stays: {keep}")
 
 
 def unkept_data(unkept: Unkept) -> list[dict[str, Any]]:
@@ -104,13 +101,10 @@ def unkept_data(unkept: Unkept) -> list[dict[str, Any]]:
 
 
 def rows_data(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> dict[str, Any]:
-    counts = [
-        {"table": table, "kind": kind, "rows": number}
-        for (table, kind), number in sorted(result.counts.items())
-    ]
+    counts = [{"table": of[0], "kind": of[1], "rows": n} for of, n in sorted(result.counts.items())]
     keys = _keys(result.differences, mapping, whole_keys=whole_keys)
     found = [
-        {"table": one.table, "kind": one.kind, "key": key, "why": one.why}
+        picked(one, "table", "kind") | {"key": key, "why": one.why}
         for one, key in zip(result.differences, keys, strict=True)
     ]
     return {
@@ -144,15 +138,8 @@ def check(session: JobSession, as_json: bool) -> int:
         unkept = Unkept() if hindrances else _unkept(session)
     if as_json:
         data = [inverse_data(parsed, table) for table in tables]
-        print_json(
-            {
-                "ready": not hindrances,
-                "hindrances": hindrances,
-                "notes": notes,
-                "tables": data,
-                "unkept": unkept_data(unkept),
-            }
-        )
+        found = {"ready": not hindrances, "hindrances": hindrances, "notes": notes}
+        print_json(found | {"tables": data, "unkept": unkept_data(unkept)})
     else:
         print_folded("\n".join(inverse_lines(parsed, tables)))
         click.echo("".join(f"note: {note}\n" for note in notes), nl=False)
@@ -193,7 +180,11 @@ def start(
             _need(_hindrances(edges))
             if dry_run:
                 break
-            _refuse_beside_the_way_back(session)
+            if session.is_doing(WAY_BACK):
+                # It would refuse SQL writers again, and discard a service's late writes before the rollback
+                # has seen them.
+                what = "`migrator cutover rollback` is running; reverse cannot start until it ends"
+                raise StoppedError(f"{what}; run this command again when it has ended")
             _begin(edges, shards, restart=restart)
             for line in _writer_lines(edges.sql_writers(refuse=True)):
                 say(line)
@@ -203,23 +194,15 @@ def start(
                 daemon = ReverseDaemon(
                     edges.reader(work, shards), work, shards, stop, once, stop.wait, begun_at, None
                 )
-                goes_on = _turns(daemon)
+                goes_on = True
+                with suppress(DirectChangedError):
+                    daemon.run()
+                    goes_on = False
                 worked += stage.worked
         told = status_of(shards, remembered)
     lines = [f"{amount(worked, 'change')} of items worked", *_lines(told)]
     print_result({"records": worked, **_data(told)}, lines, as_json=as_json)
     return DIFFERENT if once and told.findings else CLEAN
-
-
-def _refuse_beside_the_way_back(session: JobSession) -> None:
-    """Refuse to run during a rollback: this would refuse SQL writers again, and discard a service's late
-    writes before the rollback has seen them.
-
-    Raises: StoppedError.
-    """
-    if session.is_doing(WAY_BACK):
-        what = "`migrator cutover rollback` is running; reverse cannot start until it ends"
-        raise StoppedError(f"{what}; run this command again when it has ended")
 
 
 def _hindrances(edges: ReverseEdges) -> list[str]:
@@ -229,14 +212,6 @@ def _hindrances(edges: ReverseEdges) -> list[str]:
 def _need(found: Sequence[str]) -> None:
     if found:
         raise SettingsError("\n".join([*found, "`migrator reverse check` prints how to fix it"]))
-
-
-def _turns(daemon: ReverseDaemon) -> bool:
-    try:
-        daemon.run()
-    except DirectChangedError:
-        return True
-    return False
 
 
 @belonging()
@@ -299,9 +274,8 @@ def _need_begun(session: JobSession) -> None:
 
 def _planned(result: RowsVerified, *, delete_rows: bool) -> str:
     written, unheld = result.of_kinds("no row", "different"), result.of_kinds("no item")
-    goes = (
-        f"{verb(unheld, 'are')} deleted" if delete_rows else f"{verb(unheld, 'stay')} without --delete-rows"
-    )
+    stays = f"{verb(unheld, 'stay')} without --delete-rows"
+    goes = f"{verb(unheld, 'are')} deleted" if delete_rows else stays
     more = "more than " if result.is_cut else ""
     return f"{more}{amount(written, 'row', 'are')} written by their items; {amount(unheld, 'row')} that no item holds {goes}"
 
@@ -343,11 +317,8 @@ def _begin(edges: ReverseEdges, shards: StreamJournal, *, restart: bool) -> None
         edges.begin(shards)
         say("the stream starts now: later writes become rows")
     names = ", ".join(sorted(edges.names))
-    say(
-        f"rows are made of the items of {names}"
-        if names
-        else "no entity is direct yet: the stream is read, and nothing written"
-    )
+    none = "no entity is direct yet: the stream is read, and nothing written"
+    say(f"rows are made of the items of {names}" if names else none)
 
 
 @belonging()
@@ -426,10 +397,8 @@ def _reason(one: WaitingRow) -> tuple[str, str, str]:
 
 def _data(told: ReverseStatus) -> dict[str, Any]:
     """Keys of rows are left out: they may name people."""
-    parked = [
-        {"table": table, "waits": waits, "why": why, "rows": count}
-        for (table, waits, why), count in Counter(map(_reason, told.parked)).items()
-    ]
+    reasons = Counter(map(_reason, told.parked))
+    parked = [{"table": of[0], "waits": of[1], "why": of[2], "rows": n} for of, n in reasons.items()]
     return {
         **picked(told, "begun", "processes", "lag_s", "lags_s"),
         "deletes_waiting": len(told.waiting) - len(told.parked),

@@ -68,7 +68,7 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
     if dry_run:
         _print_requests(design_for(read, _design(read)), read.target.options, as_json=as_json)
         return 0
-    target = open_target(read, _design(read), _never)
+    target = open_target(read, _design(read))
     name, state = target.design.name, target.admin.state(target.design)
     is_there = state is not None and not state.differences
     if state is None and (answered := answered_by_table(read)):
@@ -92,11 +92,8 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
 def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool) -> None:
     first, later = creation_request(design, options), later_requests(design, options)
     if as_json:
-        requests = [
-            {"operation": name, "request": request_body}
-            for name, request_body in [("CreateTable", first), *later]
-        ]
-        print_json({"requests": requests})
+        named = [("CreateTable", first), *later]
+        print_json({"requests": [{"operation": name, "request": body} for name, body in named]})
         return
     click.echo(json.dumps(first, indent=2))
     for operation, request in later:
@@ -105,7 +102,7 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
 
 def check(job: Path, form: str | None, as_json: bool) -> int:
     read = read_job(job, asks_source=False)
-    target = open_target(read, _design(read), _never)
+    target = open_target(read, _design(read))
     state = target.admin.state(target.design)
     if state is None:
         raise TargetError(f"table {target.design.name} not found; run `migrator table create`")
@@ -134,10 +131,6 @@ def _design(job: Job) -> TableDesign:
     if faults := [fault for fault in check_form(parsed) if not fault.warning]:
         raise MappingError(faults)
     return parsed.mapping.table
-
-
-def _never() -> bool:
-    return False
 
 
 # ── The packages that a job needs, with their versions ──
@@ -261,7 +254,7 @@ def _target(
 ) -> None:
     target = checkup.ask(
         "target",
-        lambda: open_target(job, mapping.table, _never),
+        lambda: open_target(job, mapping.table),
         "region and credentials are there",
     )
     if target is None:
@@ -463,18 +456,13 @@ def _print_index_requests(target: Target, job: Job, planned: IndexChanges, *, as
     requests = [addition(design, index, job.target.options) for index in planned.add]
     requests += [removal(design, name) for name in planned.remove]
     if as_json:
-        print_json(
-            {
-                "table": design.name,
-                "requests": [{"operation": "UpdateTable", "request": one} for one in requests],
-                "cannot": _reasons(planned.cannot),
-            }
-        )
+        listed = [{"operation": "UpdateTable", "request": one} for one in requests]
+        print_json({"table": design.name, "requests": listed, "cannot": _reasons(planned.cannot)})
     else:
         for one in requests:
             click.echo(f"UpdateTable: {json.dumps(one)}")
-        for name, why in planned.cannot.items():
-            cli.print_folded(f"index {name}: {why}")
-        if not requests and not planned.cannot:
-            cli.print_folded(f"table {design.name}: nothing to change")
+        lines = [f"index {name}: {why}" for name, why in planned.cannot.items()]
+        nothing = [] if requests else [f"table {design.name}: nothing to change"]
+        for line in lines or nothing:
+            cli.print_folded(line)
     return DIFFERENT if requests or planned.cannot else CLEAN

@@ -63,7 +63,11 @@ class _VerifyRequest(Struct, frozen=True):
 
     @property
     def scope(self) -> str:
-        return _scope(self.sample, self.options["source_url"])
+        """A run with another source does not continue it."""
+        url, sample = self.options["source_url"], self.sample
+        parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
+        parts += [f"source={hashlib.sha256(url.encode()).hexdigest()[:12]}"] if url else []
+        return ";".join(parts)
 
     @property
     def work(self) -> RunWork:
@@ -89,12 +93,8 @@ def verify(
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         cluster = open_engine(options["spark"], stack, session, read, "verify", options["source_url"] or "")
-        limited = (
-            cluster.driver_job(read)
-            if cluster
-            else runs.divided(read, read.tuning.processes or 1, writes=False)
-        )
-        asked = replace(asked, rows_of=limited)
+        divided = partial(runs.divided, read, read.tuning.processes or 1, writes=False)
+        asked = replace(asked, rows_of=cluster.driver_job(read) if cluster else divided())
         return _drive(stack, session, asked, asked.words(sample), cluster)
 
 
@@ -118,13 +118,10 @@ def _drive(
 ) -> int:
     read, options, sample, journal = outer.job, asked.options, asked.sample, outer.journal
     # Rows may be read elsewhere; changes are captured in the job's own source.
-    opened = outer.another(
-        "verify",
-        job=asked.rows_of,
-        workers=asked.workers,
-        own_live=bool(options["source_url"]),
+    own_live = bool(options["source_url"])
+    session = stack.enter_context(
+        outer.another("verify", job=asked.rows_of, workers=asked.workers, own_live=own_live)
     )
-    session = stack.enter_context(opened)
     runs.need_bucket(session.job, session.checked.entities)
     table_id = session.table_id
     lease = stack.enter_context(session.lease())
@@ -191,13 +188,10 @@ def _join(session: JobSession, asked: _VerifyRequest) -> int:
 def _stopped(session: JobSession, run: Run, asked: _VerifyRequest) -> str:
     compared, planned = runs.pages_of(session.journal, run)
     message = f"stopped; nothing was changed, and {compared:,} of {amount(planned, 'planned page')} compared"
-    drawn = f"--seed {asked.sample.seed}" if asked.sample is not None and asked.is_seed_drawn else ""
-    again = asked.options["restart"]
-    if drawn or again:
-        how = " and ".join(
-            filter(None, (f"with {drawn}" if drawn else "", "without --restart" if again else ""))
-        )
-        return f"{message}; {how} it resumes within the hour"
+    how = [f"with --seed {asked.sample.seed}"] if asked.sample and asked.is_seed_drawn else []
+    how += ["without --restart"] * asked.options["restart"]
+    if how:
+        return f"{message}; {' and '.join(how)} it resumes within the hour"
     return f"{message}; within the hour the same command resumes"
 
 
@@ -210,14 +204,6 @@ def _read_by(job: Job, source_url: str | None) -> Job:
     except ValueError as error:
         raise SettingsError(f"--source: {error}") from None
     return replace(job, source=job.source.model_copy(update={"url": url, "command": (), "read_url": ""}))
-
-
-def _scope(sample: SampleSize | None, source_url: str | None) -> str:
-    """Scope of the run: a run with another source does not continue it."""
-    parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
-    if source_url:
-        parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
-    return ";".join(parts)
 
 
 def begun_run(
@@ -279,9 +265,8 @@ def _captured(session: JobSession, options: Mapping[str, Any]) -> Installation |
         return session.need_installation()
     installation = session.live.capture.installation()
     if installation is None and options["settle_s"] is not None:
-        raise SettingsError(
-            "--settle is for a source whose changes are captured; see `migrator capture install`"
-        )
+        what = "--settle is for a source whose changes are captured"
+        raise SettingsError(f"{what}; see `migrator capture install`")
     return installation
 
 
