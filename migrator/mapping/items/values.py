@@ -511,7 +511,8 @@ def _boolean(_: Kind, raw: Any) -> bool:
     # The type comes first: comparing a signalling NaN raises.
     if isinstance(raw, int) and raw in (0, 1):
         return bool(raw)
-    raise misfit("the value is neither true nor false, but the column is declared boolean", raw)
+    reason = "the value is neither true nor false, but the column is declared boolean"
+    raise misfit(f"{reason}: write |text, or a column made by SQL (columns:)", raw)
 
 
 def _uuid(_: Kind, raw: Any) -> str:
