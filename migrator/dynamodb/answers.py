@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -204,7 +204,7 @@ def _batch_written(params: RequestParams, answer: Answer) -> _Missing:
     sent, left = params["RequestItems"], answer.get("UnprocessedItems")
     if left == {}:
         yield from _capacity(params, answer)
-    elif left is None or not all(_is_part(left[table], sent.get(table, [])) for table in left):
+    elif left is None or not all(0 < len(left[table]) <= len(sent.get(table, ())) for table in left):
         yield "UnprocessedItems"
     elif sum(map(len, left.values())) < sum(map(len, sent.values())):
         yield from _capacity(params, answer)
@@ -279,10 +279,6 @@ def _is_list(value: Any, length: int) -> bool:
         and len(value) == length
         and all(isinstance(element, Mapping) for element in value)
     )
-
-
-def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
-    return 0 < len(left) <= len(sent)
 
 
 # ── Consumed capacity ──

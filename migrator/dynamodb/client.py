@@ -120,7 +120,14 @@ def service_client(
     if role is not None:
         session = assume(session, role, where, endpoint if local else None)
     keys = _LOCAL if credentials is None else {}
-    config = _config(connections, timeout_s, local=local)
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
+        read_timeout=timeout_s,
+        max_pool_connections=connections,
+        parameter_validation=False,
+        s3={"addressing_style": "path"} if local else None,
+    )
     try:
         with _OPENING:
             return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
@@ -214,17 +221,6 @@ def _open_session(profile: str | None, region: str | None = None) -> boto3.Sessi
 
 
 _models = functools.cache(botocore.loaders.create_loader)
-
-
-def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
-    return Config(
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
-        read_timeout=timeout_s,
-        max_pool_connections=connections,
-        parameter_validation=False,
-        s3={"addressing_style": "path"} if local else None,
-    )
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:

@@ -236,13 +236,11 @@ class DynamoStripping:
             f":own{number}": encode(item[name]) for number, name in enumerate(self.design.own_attributes)
         }
         request = {
-            "TableName": self.design.name,
-            "Key": self.store.key(self.design.key_of(item)),
+            **self._held(item, "#own0"),
             "UpdateExpression": "SET #own0 = :own0, #own1 = :own1, #own2 = :own2",
             "ConditionExpression": "attribute_exists(#key) AND (attribute_not_exists(#ticket) OR #ticket <= :own1)",
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": given,
-            "ReturnConsumedCapacity": "INDEXES",
         }
         return self.store.write_if("update_item", request, write_units(item_bytes(item)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from importlib.metadata import version
@@ -29,7 +29,7 @@ from migrator.cli.text import table_of
 from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.capacity.advice import Host
 from migrator.mapping.items.changes import unread_tables
-from migrator.mapping.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread, Way, WriteRates
+from migrator.mapping.model.capacity import Capacity, PatternReads, Rewrite, Spread, Way, WriteRates
 from migrator.mapping.model.report import SampleItem, ShownCollection, View
 from migrator.runtime.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, amount
 from migrator.runtime.values import asdict, replace
@@ -237,17 +237,29 @@ class ComparedFigure(Struct, frozen=True):
     less: str
 
 
+_counted = "{:,}".format
+_FIGURES: tuple[tuple[str, Callable[[Capacity], Any], Callable[[Any], str]], ...] = (
+    ("items", lambda one: one.items, _counted),
+    ("indexes", lambda one: len(one.indexes), _counted),
+    ("triggers", lambda one: one.triggers, _counted),
+    ("write units to fill it", lambda one: one.write_units, _counted),
+    ("bytes stored", lambda one: one.stored_bytes, page.size_text),
+    (
+        "largest item collection",
+        lambda one: max((of.sizes.most for of in one.places), default=0),
+        page.size_text,
+    ),
+    ("what does not fit", lambda one: len(one.misfits), _counted),
+    ("reads a month, on demand", lambda one: one.bills.reads, page.money),
+    ("writes a month, on demand", lambda one: one.bills.writes, page.money),
+    ("storage a month", lambda one: one.bills.storage, page.money),
+)
+
+
 def compared(first: Capacity, second: Capacity) -> Iterator[ComparedFigure]:
-    yield _compared_figure("items", first.items, second.items)
-    yield _compared_figure("indexes", len(first.indexes), len(second.indexes))
-    yield _compared_figure("triggers", first.triggers, second.triggers)
-    yield _compared_figure("write units to fill it", first.write_units, second.write_units)
-    yield _sized("bytes stored", first.stored_bytes, second.stored_bytes)
-    yield _sized("largest item collection", _largest(first), _largest(second))
-    yield _compared_figure("what does not fit", len(first.misfits), len(second.misfits))
-    yield _priced("reads a month, on demand", first.bills.reads, second.bills.reads)
-    yield _priced("writes a month, on demand", first.bills.writes, second.bills.writes)
-    yield _priced("storage a month", first.bills.storage, second.bills.storage)
+    for label, of, shown in _FIGURES:
+        one, other = of(first), of(second)
+        yield ComparedFigure(label, shown(one), shown(other), _less(one, other))
     others = {reads.pattern: reads for reads in second.patterns}
     for reads in first.patterns:
         if reads.pattern in others:
@@ -256,23 +268,6 @@ def compared(first: Capacity, second: Capacity) -> Iterator[ComparedFigure]:
             yield ComparedFigure(_asked(reads), _call_units(reads), "pattern not found", "")
     for reads in others.values():
         yield ComparedFigure(_asked(reads), "pattern not found", _call_units(reads), "")
-
-
-def _largest(capacity: Capacity) -> int:
-    return max((place.sizes.most for place in capacity.places), default=0)
-
-
-def _compared_figure(label: str, first: int, second: int) -> ComparedFigure:
-    return ComparedFigure(label, f"{first:,}", f"{second:,}", _less(first, second))
-
-
-def _sized(label: str, first: int, second: int) -> ComparedFigure:
-    return ComparedFigure(label, page.size_text(first), page.size_text(second), _less(first, second))
-
-
-def _priced(label: str, first: Decimal | None, second: Decimal | None) -> ComparedFigure:
-    less = "" if first is None or second is None else _less(first, second)
-    return ComparedFigure(label, page.money(first), page.money(second), less)
 
 
 def _units(first: PatternReads, second: PatternReads) -> ComparedFigure:
@@ -289,7 +284,7 @@ def _call_units(reads: PatternReads) -> str:
 
 
 def _less(first: Any, second: Any) -> str:
-    return "" if first == second else "first" if first < second else "second"
+    return "" if None in (first, second) or first == second else "first" if first < second else "second"
 
 
 # ── A terminal ──
@@ -414,11 +409,7 @@ def _advice(capacity: Capacity) -> Iterator[str | Table]:
     if capacity.advice:
         yield ""
     for advice in capacity.advice:
-        yield advice_line(advice)
-
-
-def advice_line(advice: Advice) -> str:
-    return plain(f"{WEIGHTS[advice.weight]}: {advice.where}: {advice.what}; {advice.way_out}")
+        yield plain(f"{WEIGHTS[advice.weight]}: {advice.where}: {advice.what}; {advice.way_out}")
 
 
 def _left_out(capacity: Capacity) -> Iterator[str | Table]:

@@ -99,18 +99,20 @@ def _steps(session: JobSession, tables: Sequence[str], unfinished: list[str]) ->
     )
 
 
+def _need_answer(what: str, is_given: bool) -> None:
+    if not (is_given or sys.stdin.isatty()):
+        raise SettingsError(f"{what}: no terminal to ask on; pass --yes, or --dry-run to count")
+
+
 @cli.belonging()
 def strip(session: JobSession, dry_run: bool, yes: bool, as_json: bool) -> int:
     read, mapping = session.job, session.mapping
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise SettingsError(
-            "--attributes changes every item: no terminal to ask on; pass --yes, or --dry-run to count"
-        )
+    _need_answer("--attributes changes every item", yes or dry_run)
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         target, table_id, journal = session.target, session.table_id, session.journal
         _refuse_early(session)
-        names = frozenset(entity.name for entity in entities_of(mapping))
+        names = _names(mapping)
         if dry_run:
             counts = _strip_stage(stack, session, target, names, target.store.check).count()
             return _tell(counts, as_json=as_json, dry_run=True)
@@ -185,10 +187,7 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
 @cli.belonging()
 def undo(session: JobSession, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     read, dry_run, mapping = session.job, how["dry_run"], session.mapping
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise SettingsError(
-            "--all-items deletes items: no terminal to ask on; pass --yes, or --dry-run to count"
-        )
+    _need_answer("--all-items deletes items", yes or dry_run)
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         target, table_id, journal = session.target, session.table_id, session.journal
@@ -336,9 +335,7 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
 
 @cli.belonging()
 def forget(session: JobSession, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
-    if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
-        what = "--row removes traces for good: no terminal to ask on"
-        raise SettingsError(f"{what}; pass --yes, or --dry-run to count")
+    _need_answer("--row removes traces for good", how["yes"] or how["dry_run"])
     with ExitStack() as stack:
         stack.enter_context(cli.stop_on_signals(session.stop))
         session = stack.enter_context(session.another("forget"))

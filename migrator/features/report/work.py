@@ -37,7 +37,6 @@ from migrator.mapping.model.capacity import Capacity, Costs, PatternCost, WriteR
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import PHASES, SIDES, Side
 from migrator.mapping.model.report import (
-    Coverage,
     Found,
     Group,
     LagReport,
@@ -117,14 +116,6 @@ def history_words(group: Group) -> str:
 
 def standing_word(model: ReportModel) -> str:
     return _STANDING[model.verdict.standing]
-
-
-def kind_of_question(coverage: Coverage) -> str:
-    return " + ".join(coverage.parameters) or "none set"
-
-
-def lag_words(lag: LagReport) -> str:
-    return "; ".join(filter(None, (_marks_words(lag), open_line(lag.open_findings))))
 
 
 def _marks_words(lag: LagReport) -> str:
@@ -385,7 +376,7 @@ def _costs(console: Console, costs: Costs) -> Iterator[str]:
 
 def _work(model: ReportModel) -> Iterator[str]:
     yield f"journal: {model.journal}"
-    yield lag_words(model.lag)
+    yield "; ".join(filter(None, (_marks_words(model.lag), open_line(model.lag.open_findings))))
     for run in model.runs:
         yield run_words(run)
     for refused in model.refused:
@@ -400,7 +391,7 @@ def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
     yield from next_steps(model)
     rows = [
         (
-            *(pattern.name, kind_of_question(kind), f"{kind.compared:,}"),
+            *(pattern.name, " + ".join(kind.parameters) or "none set", f"{kind.compared:,}"),
             *(f"{age_text(kind.age_s)} ago", finder_words(kind.origins)),
         )
         for pattern in model.patterns

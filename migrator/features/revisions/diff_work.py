@@ -269,7 +269,7 @@ def _print(found: MappingDifference, refused: Sequence[Fault], work: Work | None
     if as_json:
         print_json(difference_data(found, refused, work, steps))
     else:
-        click.echo("\n".join(difference_lines(found, work, steps)))
+        click.echo("\n".join(map(plain, _lines(found, work, steps))))
         for fault in refused:
             click.echo(str(fault), err=True)
         click.echo(verdict_of(found, refused))
@@ -409,10 +409,6 @@ def _work_data(work: Work) -> dict[str, Any]:
         "usd": None if work.usd is None else float(work.usd),
     }
     return asdict(work) | figures | {"units_per_s": work.units_per_s}
-
-
-def difference_lines(found: MappingDifference, work: Work | None, steps: Sequence[Step]) -> Iterator[str]:
-    return (plain(line) for line in _lines(found, work, steps))
 
 
 def verdict_of(found: MappingDifference, refused: Sequence[Fault]) -> str:

@@ -30,12 +30,12 @@ from migrator.mapping.difference.steps import (
     Asked,
     ChangeDirection,
     Known,
-    Steps,
     There,
     Verified,
     answered,
     proven,
     refuse_direct,
+    run_steps,
     way_of,
 )
 from migrator.mapping.items.items import CompiledEntity
@@ -472,9 +472,9 @@ def migrate_mapping(session: JobSession, dry_run: bool, as_json: bool, **values:
         # Of keys that the job has left nothing is known but that tombstones lie there.
         is_first = not (change.goes_back or changes.is_left(change.after))
         revising = Revising(stack, sides.old, sides.new, difference, change, is_first, bill, lease, flags)
-        steps = Steps(changes, revising.works, _still(sides), cli.say if as_json else cli.print_folded)
+        tell = cli.say if as_json else cli.print_folded
         with cli.stopped_says(lambda: "stopped; what is done stays, and the same command resumes"):
-            done = steps.run(change)
+            done = run_steps(change, revising.works, changes.advance, _still(sides), tell)
     return _print(way, done, revising, older_file, as_json=as_json)
 
 

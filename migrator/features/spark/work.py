@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -92,12 +93,15 @@ class Cluster(Struct, frozen=True):
     def _collected(
         self, tasks: Any, what: str, stop: Callable[[], bool], rest: Callable[[], None]
     ) -> list[Any]:
-        group, collected = f"migrator-{secrets.token_hex(4)}", _Collected()
+        group, collected = f"migrator-{secrets.token_hex(4)}", Future[list[Any]]()
 
         def collect() -> None:
-            # Of this thread's jobs alone: an application may have others.
-            self.context.setJobGroup(group, f"migrator {what}")
-            collected.fill(tasks)
+            try:
+                # Of this thread's jobs alone: an application may have others.
+                self.context.setJobGroup(group, f"migrator {what}")
+                collected.set_result(tasks.collect())
+            except Exception as error:
+                collected.set_exception(error)
 
         thread = Thread(target=collect, name="spark", daemon=True)
         thread.start()
@@ -109,25 +113,10 @@ class Cluster(Struct, frozen=True):
                 return []
             rest()
             thread.join(_LOOK_S)
-        return collected.outcomes()
-
-
-class _Collected:
-    def __init__(self) -> None:
-        self._outcomes: list[Any] = []
-        self._error: Exception | None = None
-
-    def fill(self, tasks: Any) -> None:
         try:
-            self._outcomes = tasks.collect()
+            return collected.result()
         except Exception as error:
-            self._error = error
-
-    def outcomes(self) -> list[Any]:
-        if self._error is not None:
-            why = reason_of(str(self._error))
-            raise StoppedError(f"Spark gave up: {why}") from self._error
-        return self._outcomes
+            raise StoppedError(f"Spark gave up: {reason_of(str(error))}") from error
 
 
 _TELLING = re.compile(

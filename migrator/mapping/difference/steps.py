@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -24,34 +23,29 @@ ROUNDS = 3
 """How often rows that differ are written and compared again before they are left to the next call."""
 
 
-class ChangeBook(Protocol):
-    """The progress of a change, as part of a journal."""
+def run_steps(
+    change: RevisionChange,
+    works: Mapping[ChangeStep, Callable[[], str]],
+    advance: Callable[[RevisionChange, ChangeStep], None],
+    still: Callable[[], None],
+    tell: Callable[[str], None],
+) -> list[tuple[ChangeStep, str]]:
+    """Continue from the change's current step; returns the completed ones. Raises: errors of a step.
 
-    def advance(self, change: RevisionChange, step: ChangeStep) -> None: ...
-
-
-class Steps(Struct, frozen=True):
-    """`works`: functions by step, each may run twice.
+    `works`: functions by step, each may run twice.
+    `advance`: records the next step, as part of a journal.
     `still`: raises if the mapping's file has changed; called before each step.
     """
-
-    book: ChangeBook
-    works: Mapping[ChangeStep, Callable[[], str]]
-    still: Callable[[], None]
-    tell: Callable[[str], None]
-
-    def run(self, change: RevisionChange) -> list[tuple[ChangeStep, str]]:
-        """Continue from the change's current step; returns the completed ones. Raises: errors of a step."""
-        done = []
-        for number in range(ORDER.index(change.step), len(ORDER)):
-            step, after = ORDER[number], ORDER[number + 1 : number + 2]
-            self.still()
-            said = self.works[step]()
-            # After the work: a crash between them does it twice, the other order leaves it out.
-            self.book.advance(change, after[0] if after else "")
-            self.tell(f"{number + 1}/{len(ORDER)} {step}: {said}")
-            done.append((step, said))
-        return done
+    done = []
+    for number in range(ORDER.index(change.step), len(ORDER)):
+        step, after = ORDER[number], ORDER[number + 1 : number + 2]
+        still()
+        said = works[step]()
+        # After the work: a crash between them does it twice, the other order leaves it out.
+        advance(change, after[0] if after else "")
+        tell(f"{number + 1}/{len(ORDER)} {step}: {said}")
+        done.append((step, said))
+    return done
 
 
 # ── conditions before the first change ──

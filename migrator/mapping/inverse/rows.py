@@ -19,8 +19,6 @@ from migrator.mapping.inverse.values import (
     Reading,
     after,
     attribute_reader,
-    ends_in_path,
-    may_be_missing,
     read_epoch,
     undone,
     width_of,
@@ -132,7 +130,7 @@ class RowScope(Struct, frozen=True, dict=True):
             return False
         if self._climbed(path) is not None:
             column = column_of(path, self.plan)
-            return may_be_missing(ref) or column is None or column.nullable
+            return any(used.name == "at" for used in ref.filters) or column is None or column.nullable
         if (own := self.table.column(path)) is not None:
             return own.nullable
         if self.collection is None and (collected := self.plan.collected(alias)) is not None:
@@ -398,11 +396,11 @@ def _read_as(
         ref, column.kind, scope.around, nullable=column.nullable, loosely_typed=scope.plan.loosely_typed
     )
     reading = read.of_text if text else read.of_attribute
-    if any(spec.holds_list for spec in specs_of(ref)):
+    specs = specs_of(ref)
+    if any(spec.holds_list for spec in specs):
         lost = Loss("many", "path does not mark which part is the row's own")
-        reading = (
-            after(reading, partial(_last_of_path, scope.around.separator)) if ends_in_path(ref) else lost
-        )
+        last = partial(_last_of_path, scope.around.separator)
+        reading = after(reading, last) if specs[-1].holds_list else lost
     if isinstance(reading, Loss):
         return Lack(column.name, reading)
     beside = [one for one in place.beside if one is not ref and scope.own(one) != column.name]
@@ -650,14 +648,6 @@ class TableInverse(Struct, frozen=True):
         return not self.lost and not self.rows_lost
 
 
-def types_of_two_tables(plans: Sequence[EntityPlan], table: TableDesign) -> set[str]:
-    return {
-        one.type
-        for (plan, one), (other_plan, other) in meeting_items(plans, table)
-        if one.type == other.type and plan.table != other_plan.table
-    }
-
-
 # ── The losses of a table ──
 
 
@@ -849,7 +839,11 @@ def compile_inverse(mapping: Mapping, plans: Sequence[EntityPlan], views: Collec
         for plan in plans
         for item in plan.entity.items
     )
-    mixed = types_of_two_tables(plans, mapping.table)
+    mixed = {
+        one.type
+        for (plan, one), (other_plan, other) in meeting_items(plans, mapping.table)
+        if one.type == other.type and plan.table != other_plan.table
+    }
     names = dict.fromkeys(
         name for one in designs for name in (one.plan.table.name, *(child.table.name for child in one.lists))
     )

@@ -436,11 +436,3 @@ def width_of(ref: Ref, kind: Kind | None, *, loosely_typed: bool) -> int | None:
     ):
         return None
     return len(sample_of(filters[0], zone=kind.zone))
-
-
-def ends_in_path(ref: Ref) -> bool:
-    return specs_of(ref)[-1].holds_list
-
-
-def may_be_missing(ref: Ref) -> bool:
-    return any(used.name == "at" for used in ref.filters)

@@ -435,17 +435,6 @@ def _keep(
 # ── Comparison and redaction rules of an access pattern, as model values ──
 
 
-def rules_of(form: forms.CompareForm) -> CompareRules:
-    return CompareRules(
-        ignore=frozenset(form.ignore),
-        tolerance={name: Decimal(str(value)) for name, value in form.tolerance.items()},
-        normalise={
-            name: (steps,) if isinstance(steps, str) else tuple(steps)
-            for name, steps in form.normalise.items()
-        },
-    )
-
-
 def rule_faults(reader: ExpressionReader, pattern: Pattern, form: forms.PatternForm, at: Path) -> None:
     returned = {name for part in pattern.parts for name in part.attributes}
     for place, name in _named(form.compare):
@@ -492,6 +481,7 @@ class PatternParser:
 
     def pattern(self, form: forms.PatternForm) -> Pattern:
         params = tuple(self._param(name, text) for name, text in form.params.items())
+        compare = form.compare
         asked = self.asked(params, *self._request(form))
         made = replace(
             asked,
@@ -501,7 +491,14 @@ class PatternParser:
             parts=self._parts(form.returns),
             order=form.order,
             statements=self._sql(form),
-            compare=rules_of(form.compare),
+            compare=CompareRules(
+                frozenset(compare.ignore),
+                {name: Decimal(str(value)) for name, value in compare.tolerance.items()},
+                {
+                    name: (steps,) if isinstance(steps, str) else tuple(steps)
+                    for name, steps in compare.normalise.items()
+                },
+            ),
             redact=tuple(form.redact),
             p99_ms=form.budget.p99_ms if form.budget else None,
             calls_per_s=_calls_per_s(form.frequency),

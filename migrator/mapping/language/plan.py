@@ -311,12 +311,9 @@ class _Planner:
         self._need_unique(target, set(key.referred), at, "join its key")
         return target, list(_link(key, parent, target))
 
-    def _unique(self, table: TableFacts, names: set[str]) -> bool:
-        return any(set(key) <= names for key in table.proved)
-
     def _need_unique(self, table: TableFacts, names: set[str], at: Path, instead: str) -> None:
         """A fault if two rows may match: a join would then double rows, and a climb would have two lines."""
-        if self._unique(table, names):
+        if any(set(key) <= names for key in table.proved):
             return
         why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")
         self.fault(

@@ -42,18 +42,15 @@ class Redaction(Struct, frozen=True):
     columns: frozenset[_Column]
 
     def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-        hidden = self._paths(plan)
+        hidden = self.paths(plan)
         written = {**plan.entity.attributes, **design.attributes}
         made = {name for name, value in written.items() if not hidden.isdisjoint(paths_in([value]))}
         return self.names | made | (hidden & set(kept_columns(plan, design)))
 
-    def hides_path(self, plan: EntityPlan, path: str) -> bool:
-        return path in self._paths(plan)
-
     def hides_key(self, plan: EntityPlan, template: Template) -> bool:
-        return not self._paths(plan).isdisjoint(paths_in([template]))
+        return not self.paths(plan).isdisjoint(paths_in([template]))
 
-    def _paths(self, plan: EntityPlan) -> set[str]:
+    def paths(self, plan: EntityPlan) -> set[str]:
         hidden = {path for path, column in _places(plan).items() if column in self.columns}
         if hidden:
             hidden |= set(plan.transformed)
@@ -110,7 +107,7 @@ def _of_params(
         name
         for source in sources
         for name, origin in source.of.items()
-        if redaction.hides_path(source.plan, origin.path)
+        if origin.path in redaction.paths(source.plan)
     }
     named = redaction.names & {param.name for param in pattern.params}
     return named | hidden | redacted_params(pattern, sources)

@@ -716,10 +716,7 @@ class _StatementReader:
             raise NoQuestion("key", "its table has no key")
         name = exp.to_identifier(source.alias_or_name, quoted=True)
         keys = [exp.column(exp.to_identifier(real, quoted=True), name.copy()) for real in reals]
-        fixed = {
-            condition.path[1] for condition in conditions if condition.bound == "=" and not condition.path[0]
-        }
-        is_one = any(set(unique) <= fixed for unique in table.proved)
+        is_one = self._is_one_row(conditions)
         select.set("expressions", keys)
         select.set("order", None)
         select.set("distinct", None)
@@ -745,19 +742,19 @@ class _StatementReader:
         """Drop OFFSET if there is at most one row: it is never skipped. Raises: NoQuestion for others."""
         if select.args.get("offset") is None:
             return
-        fixed = {
-            condition.path[1] for condition in conditions if condition.bound == "=" and not condition.path[0]
-        }
-        unique = self.scope.tables[self.scope.root].proved
         if mark_of(select.args["offset"].expression) is None:
             raise NoQuestion("offset")
-        if not any(set(key) <= fixed for key in unique):
+        if not self._is_one_row(conditions):
             raise NoQuestion(
                 "offset", "if it is always 0, as an ORM may send it, write OFFSET 0 in a file of statements"
             )
         select.set("offset", None)
         self.is_rewritten = True
         self.notes.append("OFFSET is left out: there is one row at most")
+
+    def _is_one_row(self, conditions: Sequence[QuestionCondition]) -> bool:
+        fixed = {one.path[1] for one in conditions if one.bound == "=" and not one.path[0]}
+        return any(set(key) <= fixed for key in self.scope.tables[self.scope.root].proved)
 
     # ── conditions ──
 

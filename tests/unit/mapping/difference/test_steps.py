@@ -15,12 +15,12 @@ from migrator.mapping.difference.steps import (
     Asked,
     ChangeDirection,
     Known,
-    Steps,
     There,
     Verified,
     answered,
     proven,
     refuse_direct,
+    run_steps,
     way_of,
 )
 from migrator.mapping.model.evidence import PatternPhase, State
@@ -62,7 +62,7 @@ class World:
 
     def run(self, still: Callable[[], None] = lambda: None) -> None:
         works = {step: self.work(step) for step in ORDER}
-        Steps(self.book, works, still, self.said.append).run(self.book.change)
+        run_steps(self.book.change, works, self.book.advance, still, self.said.append)
 
     def work(self, step: ChangeStep) -> Callable[[], str]:
         def work() -> str:
