@@ -336,7 +336,7 @@ class KeptSigning:
 
 
 class SocketTransport(Struct, frozen=True):
-    """Kept-alive connections for many concurrent requests (dynamodb/puts.py)."""
+    """Kept-alive connections for many concurrent requests (dynamodb/conditional.py)."""
 
     signing: KeptSigning
     connections: Connections

@@ -15,9 +15,8 @@ import pytest
 import migrator
 from migrator.dynamodb.admin import DynamoTableAdmin
 from migrator.dynamodb.client import dynamodb_client
-from migrator.dynamodb.conditional import ConditionalWrites
+from migrator.dynamodb.conditional import ConditionalWrites, FirstTries
 from migrator.dynamodb.control import ControlItem, DynamoStripping
-from migrator.dynamodb.puts import FirstTries
 from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.features.revisions.migrate_work import Gone
 from migrator.mapping.model.edges import Kept

@@ -21,7 +21,6 @@ from migrator.cli.command_line import print_json
 from migrator.cli.options import need_yes, print_folded, say, stdout, stop_on_signals
 from migrator.cli.text import table_of
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, StoppedError
-from migrator.settings.job import Job
 from migrator.settings.roles import ROLES, Rights, TablePlace, policy
 from migrator.stages.session.job import client_of, own_words, read_job
 
@@ -262,17 +261,11 @@ def _insert(probe: Probe) -> str:
 # ── reading ──
 
 
-def _query(probe: Probe, condition: str, **values: str) -> Any:
-    return probe.refusal(
-        "query",
-        TableName=probe.table,
-        KeyConditionExpression=condition,
-        ExpressionAttributeValues={f":{name}": {"S": value} for name, value in values.items()},
-    )
-
-
 def _reversed_between(probe: Probe) -> str:
-    return _code(_query(probe, "pk = :p AND sk BETWEEN :a AND :b", p="p", a="b", b="a"))
+    condition = "pk = :p AND sk BETWEEN :a AND :b"
+    bound = {":p": {"S": "p"}, ":a": {"S": "b"}, ":b": {"S": "a"}}
+    words = {"KeyConditionExpression": condition, "ExpressionAttributeValues": bound}
+    return _code(probe.refusal("query", TableName=probe.table, **words))
 
 
 def _order(probe: Probe) -> str:
@@ -616,7 +609,12 @@ def probe(job: Path, *, bucket: str | None, yes: bool, as_json: bool) -> int:
     client, streams = client_of(read, "dynamodb"), client_of(read, "dynamodbstreams")
     with stop_on_signals() as stop, own_words(client, "migrator-probe-…"), _table(client, stop) as name:
         probing = Probe(client, streams, name, lambda wait_s: _wait(stop, wait_s))
-        _give_edges(probing, read, place)
+        probing.local = read.target.endpoint is not None
+        if read.target.role_arn is not None:
+            probing.acting = lambda policy: client_of(read, "dynamodb", policy)
+        if place is not None:
+            key = f"{place[1]}{probing.table}.json.gz"
+            probing.bucket = Bucket(client_of(read, "s3"), place[0], key)
         with _without_import(probing):
             results = list(_results(probing, stop))
     differing = [result for result in results if result.state == "differs"]
@@ -651,16 +649,6 @@ def _place(bucket: str) -> tuple[str, str]:
     if scheme != "s3" or not name:
         raise SettingsError(f"--to {bucket} does not name a bucket; write s3://bucket/prefix")
     return name, f"{prefix}/" if prefix else ""
-
-
-def _give_edges(probing: Probe, job: Job, place: tuple[str, str] | None) -> None:
-    """Add what only some assumptions need: the import's bucket, and the job's role held to a policy."""
-    probing.local = job.target.endpoint is not None
-    if job.target.role_arn is not None:
-        probing.acting = lambda policy: client_of(job, "dynamodb", policy)
-    if place is not None:
-        name, prefix = place
-        probing.bucket = Bucket(client_of(job, "s3"), name, f"{prefix}{probing.table}.json.gz")
 
 
 @contextmanager

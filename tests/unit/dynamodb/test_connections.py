@@ -13,8 +13,8 @@ import pytest
 
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.conditional import exchange_many
 from migrator.dynamodb.exchange import AT_MOST, BOTOCORE, Connections, SessionTransport
-from migrator.dynamodb.puts import exchange_many
 from migrator.runtime.system import Places
 from tests import pins
 

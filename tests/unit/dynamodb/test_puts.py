@@ -14,8 +14,8 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeou
 
 from migrator.dynamodb.answers import Received
 from migrator.dynamodb.client import dynamodb_client
+from migrator.dynamodb.conditional import AT_ONCE, Pauses, exchange_many
 from migrator.dynamodb.exchange import BOTOCORE, Connections
-from migrator.dynamodb.puts import AT_ONCE, Pauses, exchange_many
 from migrator.runtime.retry import ending_at
 from tests import pins
 
