@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Executable
@@ -288,7 +288,6 @@ TOGETHER = 50
 KEYS_A_SELECT = 200
 """Keys per SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
 
-_Fetched: TypeAlias = Callable[[Connection, Executable, frozenset[int]], RawPage]
 Value = TypeVar("Value")
 PLANS_KEPT = 500
 """Cached SELECTs: a mapping has one per entity."""
@@ -404,7 +403,7 @@ class SqlSource(SqlTotals):
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        return list(self._page(plan, after, upto, limit, _as_usual, frozenset()).rows)
+        return list(self.read_raw(plan, frozenset(), after, upto, limit).rows)
 
     def raw_places(self, plan: EntityPlan) -> frozenset[int]:
         raw = engine_of(self.dialect).connecting.raw
@@ -426,40 +425,19 @@ class SqlSource(SqlTotals):
         upto: SourceKey | None,
         limit: int | None = None,
     ) -> RawPage:
-        return self._page(plan, after, upto, limit, self._fetched, raw)
-
-    @property
-    def _fetched(self) -> _Fetched:
-        """Inside a service's transaction, rows come as its connection returns them."""
-        return _as_usual if self._is_inside else engine_of(self.dialect).connecting.fetched
-
-    def _page(
-        self,
-        plan: EntityPlan,
-        after: SourceKey | None,
-        upto: SourceKey | None,
-        limit: int | None,
-        fetched: _Fetched,
-        raw: frozenset[int],
-    ) -> RawPage:
         select = self._root_select(plan)
 
         def page(connection: Connection) -> RawPage:
             chosen = KeyRange(_key(after), _key(upto))
             # One row more than requested: the last one's twin would begin no other page, and no read would see it.
-            read = fetched(connection, select.of(chosen, limit and limit + 1), raw)
+            read = self._fetched(connection, select.of(chosen, limit and limit + 1), raw)
             if twins_of(plan, read.rows):
                 self._need_no_twins(plan, list(map(read.whole, read.rows)))
             roots = read.rows if limit is None else read.rows[:limit]
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(read.whole(roots[-1])))
                 chosen = KeyRange(chosen.after, decode_key(last))
-            return replace(
-                read,
-                rows=_with_collections(
-                    lambda statement: fetched(connection, statement, frozenset()).rows, plan, chosen, roots
-                ),
-            )
+            return replace(read, rows=self._with_collections(connection, plan, chosen, roots))
 
         self.pace.wait()
         read = self._pages.read(entity_words(plan), page)
@@ -467,15 +445,10 @@ class SqlSource(SqlTotals):
         return read
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        return [row for page in self._of_keys(plan, keys, _as_usual, frozenset()) for row in page.rows]
+        return [row for page in self.read_raw_rows(plan, frozenset(), keys) for row in page.rows]
 
     def read_raw_rows(
         self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
-    ) -> list[RawPage]:
-        return self._of_keys(plan, keys, self._fetched, raw)
-
-    def _of_keys(
-        self, plan: EntityPlan, keys: Sequence[SourceKey], fetched: _Fetched, raw: frozenset[int]
     ) -> list[RawPage]:
         select = self._root_select(plan)
 
@@ -483,16 +456,31 @@ class SqlSource(SqlTotals):
             pages_read: list[RawPage] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
-                read = fetched(connection, select.of(chosen), raw)
+                read = self._fetched(connection, select.of(chosen), raw)
                 self._need_no_twins(plan, read.rows)
-                rows_of = partial(first_rows, connection)
-                pages_read.append(replace(read, rows=_with_collections(rows_of, plan, chosen, read.rows)))
+                rows = self._with_collections(connection, plan, chosen, read.rows)
+                pages_read.append(replace(read, rows=rows))
             return pages_read
 
         self.pace.wait()
         read_pages = self._reading.read(entity_words(plan), pages)
         self.pace.took(sum(rows_read(plan, page.rows) for page in read_pages))
         return read_pages
+
+    def _fetched(self, connection: Connection, statement: Executable, raw: frozenset[int]) -> RawPage:
+        """Inside a service's transaction, rows come as its connection returns them."""
+        if self._is_inside:
+            return RawPage(first_rows(connection, statement))
+        return engine_of(self.dialect).connecting.fetched(connection, statement, raw)
+
+    def _with_collections(
+        self, connection: Connection, plan: EntityPlan, chosen: selects.Rows, roots: Sequence[RowTree]
+    ) -> Sequence[RowTree]:
+        if not roots or not plan.collections:
+            return roots
+        statements = [_children_select(plan, collection, chosen) for collection in plan.collections]
+        children = [self._fetched(connection, statement, frozenset()).rows for statement in statements]
+        return row_trees(plan, list(roots), children)
 
     def find_roots(
         self,
@@ -650,24 +638,8 @@ class SqlSource(SqlTotals):
             raise TwinRowsError(f"{self._reading.place}: {entity_words(plan)}", plan.entity.name, keys)
 
 
-def _as_usual(connection: Connection, statement: Executable, _: frozenset[int]) -> RawPage:
-    return RawPage(first_rows(connection, statement))
-
-
 def _key(text: SourceKey | None) -> Key | None:
     return None if text is None else decode_key(text)
-
-
-def _with_collections(
-    rows_of: Callable[[Executable], Sequence[RowTree]],
-    plan: EntityPlan,
-    chosen: selects.Rows,
-    roots: Sequence[RowTree],
-) -> Sequence[RowTree]:
-    if not roots or not plan.collections:
-        return roots
-    statements = [_children_select(plan, collection, chosen) for collection in plan.collections]
-    return row_trees(plan, list(roots), list(map(rows_of, statements)))
 
 
 def _children_select(plan: EntityPlan, collection: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
