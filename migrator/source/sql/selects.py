@@ -184,33 +184,24 @@ Columns = Sequence[ColumnElement[Any]]
 
 
 def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
-    usual = _row(columns) > _row(bounds)
-    if len(columns) == 1:
-        return usual
-    stepwise = _stepwise(columns, bounds, operator.gt, operator.gt)
-    return _for_each(usual, stepwise, columns[0] >= bounds[0])
+    return _row_compared(columns, bounds, operator.gt, operator.gt, operator.ge)
 
 
 def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
-    usual = _row(columns) <= _row(bounds)
-    if len(columns) == 1:
-        return usual
-    stepwise = _stepwise(columns, bounds, operator.lt, operator.le)
-    return _for_each(usual, stepwise, columns[0] <= bounds[0])
+    return _row_compared(columns, bounds, operator.le, operator.lt, operator.le)
 
 
-def _for_each(
-    usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
+def _row_compared(
+    columns: Columns, bounds: Columns, compare: Compare, before: Compare, first: Compare
 ) -> ColumnElement[bool]:
     """PostgreSQL prunes a page's partitions by single columns only, so it also gets the bound of the first
     column. SQLite would read all rows of that bound for every page.
     """
-    by_steps = Where("rows compared as a whole", usual, stepwise)
-    return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
-
-
-def _row(columns: Columns) -> ColumnElement[Any]:
-    return columns[0] if len(columns) == 1 else sa.tuple_(*columns)
+    if len(columns) == 1:
+        return compare(columns[0], bounds[0])
+    usual = compare(sa.tuple_(*columns), sa.tuple_(*bounds))
+    by_steps = Where("rows compared as a whole", usual, _stepwise(columns, bounds, before, compare))
+    return Where("partitions by the first column", by_steps, sa.and_(usual, first(columns[0], bounds[0])))
 
 
 def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare) -> ColumnElement[bool]:
@@ -284,8 +275,8 @@ def entity_words(plan: EntityPlan) -> str:
     return f"entity {plan.entity.name}" + ("" if plan.is_single else f" (table {plan.table.real})")
 
 
-def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
-    return RootSelect(plan).of(rows, limit)
+def root_select(plan: EntityPlan, rows: Rows) -> Statement:
+    return RootSelect(plan).of(rows)
 
 
 # ── tables and columns ──
@@ -294,7 +285,10 @@ def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> State
 def named(table: TableFacts, alias: str) -> FromClause:
     """The table; with computed columns, a SELECT of it with them (databases merge the two)."""
     if table == NO_TABLE:
-        return sa.select(*(_constant(column) for column in table.columns)).subquery(alias)
+        constants = (
+            sa.literal_column(one.sql or "", ColumnType.of(one)).label(one.real) for one in table.columns
+        )
+        return sa.select(*constants).subquery(alias)
     computed = [column for column in table.columns if column.sql is not None]
     plain = unnamed(table)
     if not computed:
@@ -302,10 +296,6 @@ def named(table: TableFacts, alias: str) -> FromClause:
     base = plain.alias("base")
     computed_columns = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
     return sa.select(*base.c, *computed_columns).subquery(alias)
-
-
-def _constant(column: Column) -> ColumnElement[Any]:
-    return sa.literal_column(column.sql or "", ColumnType.of(column)).label(column.real)
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
@@ -461,13 +451,10 @@ def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[A
     column = collection.column
     if column is None:
         return sa.func.count()
-    function: dict[str, Callable[[ColumnElement[Any]], ColumnElement[Any]]] = {
-        "count": sa.func.count,
-        "sum": sa.func.sum,
-        "min": sa.func.min,
-        "max": sa.func.max,
-    }
-    return function[collection.collection.kind](exact(column_of(child, column.real)))
+    function: Callable[[ColumnElement[Any]], ColumnElement[Any]] = getattr(
+        sa.func, collection.collection.kind
+    )
+    return function(exact(column_of(child, column.real)))
 
 
 def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
@@ -520,8 +507,10 @@ def roots_select(
     conditions = [*with_key(plan, root), *within(key, rows)]
     source, joins, aliases = root, plan.joins, {"": root}
     if lookup.collection is not None:
-        source, joins, aliases, of_children = _with_children(plan, lookup.collection, root, rows)
-        conditions += of_children
+        child = named(lookup.collection.table, "child")
+        source = root.join(child, _linked(lookup.collection, child, root))
+        joins, aliases = lookup.collection.joins, {"": child}
+        conditions += children_within(plan, lookup.collection, child, rows)
     aliases, source = joined(aliases, source, _up_to(joins, lookup.parent), outer=False)
     conditions.append(_any_equal(aliases[lookup.parent], _value_columns(plan, lookup), values))
     query = sa.select(*key).select_from(source).where(*conditions).order_by(*key).limit(limit)
@@ -568,15 +557,6 @@ def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
         aliases.add(alias)
         alias = parents[alias]
     return [join for join in joins if join.alias in aliases]
-
-
-def _with_children(
-    plan: EntityPlan, collection: CollectionPlan, root: FromClause, rows: KeyRange
-) -> tuple[FromClause, tuple[JoinPlan, ...], dict[str, FromClause], list[ColumnElement[bool]]]:
-    child = named(collection.table, "child")
-    link = _linked(collection, child, root)
-    conditions = children_within(plan, collection, child, rows)
-    return root.join(child, link), collection.joins, {"": child}, conditions
 
 
 # ── trees ──

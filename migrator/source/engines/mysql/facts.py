@@ -77,17 +77,30 @@ def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected
     columns_by_table = {
         name: found for name, found in columns(connection, schema).items() if name not in unreadable
     }
-    keys = primary_keys(connection, schema)
-    unique = unique_columns(connection, schema)
+    indexes = _grouped(connection, QUERIES["unique_indexes"], schema)
+    # A unique prefix makes the whole column unique.
+    keys = {
+        table: [part.column_name for part in by_name[_PRIMARY]]
+        for table, by_name in indexes.items()
+        if _PRIMARY in by_name
+    }
+    unique = {table: _unique_columns(by_name) for table, by_name in indexes.items()}
     return catalogue.Reflected(
         schema,
         {name: columns_by_table[name] for name in catalogue.the_users(columns_by_table)},
         keys,
         unique,
-        foreign_keys(connection, schema),
+        {
+            table: [_foreign_key(name, parts) for name, parts in by_name.items()]
+            for table, by_name in _grouped(connection, QUERIES["foreign_keys"], schema).items()
+        },
         doubts={
-            table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
-            for table, why in unkept(connection, schema).items()
+            row.table_name: [
+                (tuple(key), f"an engine {row.engine} does not keep its keys unique")
+                for key in [keys.get(row.table_name, []), *unique.get(row.table_name, [])]
+                if key
+            ]
+            for row in connection.execute(QUERIES["unkept"], {"schema": schema})
         },
         left_out=dict.fromkeys(unreadable, catalogue.UNREADABLE)
         | dict.fromkeys(
@@ -163,43 +176,14 @@ def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, 
     return pairs
 
 
-def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[str]]:
-    """Primary keys by table. A unique prefix makes the whole column unique."""
-    indexes = _unique_indexes(connection, schema)
-    return {
-        table: [part.column_name for part in by_name[_PRIMARY]]
-        for table, by_name in indexes.items()
-        if _PRIMARY in by_name
-    }
-
-
-def unique_columns(connection: Connection, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
+def _unique_columns(indexes: Mapping[str, list[sa.Row[Any]]]) -> list[tuple[str, ...]]:
     """Unique indexes of whole columns only; an expression has no column."""
-    by_table: dict[str, dict[tuple[str, ...], None]] = {}
-    for table, indexes in _unique_indexes(connection, schema).items():
-        for name, parts in indexes.items():
-            whole = all(part.column_name is not None and part.prefix is None for part in parts)
-            if whole and name != _PRIMARY:
-                by_table.setdefault(table, {})[tuple(part.column_name for part in parts)] = None
-    return {table: list(keys) for table, keys in by_table.items()}
-
-
-def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
-    rows = connection.execute(QUERIES["unkept"], {"schema": schema})
-    return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
-
-
-def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dict[str, list[sa.Row[Any]]]]:
-    return _grouped(connection, QUERIES["unique_indexes"], schema)
-
-
-def foreign_keys(
-    connection: Connection, schema: str | None
-) -> dict[str, list[ReflectedForeignKeyConstraint]]:
-    return {
-        table: [_foreign_key(name, parts) for name, parts in by_name.items()]
-        for table, by_name in _grouped(connection, QUERIES["foreign_keys"], schema).items()
-    }
+    whole = (
+        tuple(part.column_name for part in parts)
+        for name, parts in indexes.items()
+        if name != _PRIMARY and all(part.column_name is not None and part.prefix is None for part in parts)
+    )
+    return list(dict.fromkeys(whole))
 
 
 def _foreign_key(name: str, parts: list[sa.Row[Any]]) -> ReflectedForeignKeyConstraint:

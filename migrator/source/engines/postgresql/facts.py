@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
-from sqlalchemy.engine.reflection import ObjectKind
 
 from migrator.mapping.model.facts import Alike, Column, Kind
 from migrator.runtime.values import replace
@@ -137,14 +136,18 @@ def reflected(connection: Connection, schema: str | None) -> catalogue.Reflected
     schema = schema or inspector.default_schema_name
     columns_by_table = columns(connection, schema)
     keys = catalogue.primary_keys_of(inspector, schema)
-    unique = unique_columns(inspector, schema)
+    indexes = connection.execute(QUERIES["unique_indexes"], {"schema": schema}).all()
+    unique: dict[str, dict[tuple[str, ...], None]] = {}
+    for index in indexes:
+        if not index.is_primary:
+            unique.setdefault(index.table_name, {})[tuple(index.names)] = None
     return catalogue.Reflected(
         schema,
         {name: columns_by_table[name] for name in catalogue.the_users(columns_by_table)},
         keys,
-        unique,
+        {table: list(columns) for table, columns in unique.items()},
         _foreign_keys(connection, inspector, schema),
-        doubts=doubts(connection, schema),
+        doubts=_doubts(indexes),
         left_out=_left_out(connection, schema),
     )
 
@@ -204,28 +207,10 @@ def _foreign_keys(
     return by_table
 
 
-def unique_columns(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
-    by_table: dict[str, dict[tuple[str, ...], None]] = {}
-    for (_, table), constraints in inspector.get_multi_unique_constraints(schema=schema).items():
-        for constraint in constraints:
-            by_table.setdefault(table, {})[tuple(constraint["column_names"])] = None
-    for (_, table), indexes in inspector.get_multi_indexes(schema=schema, kind=ObjectKind.ANY).items():
-        for columns in _of_whole_indexes(indexes):
-            by_table.setdefault(table, {})[columns] = None
-    return {table: list(columns) for table, columns in by_table.items()}
-
-
-def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
-    for index in indexes:
-        partial = "postgresql_where" in index.get("dialect_options", {})
-        if index["unique"] and not partial and not index.get("expressions"):
-            yield tuple(index["column_names"])
-
-
-def doubts(connection: Connection, schema: str | None) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+def _doubts(indexes: Sequence[sa.Row[Any]]) -> dict[str, list[tuple[tuple[str, ...], str]]]:
     proven: set[tuple[str, frozenset[str]]] = set()
     doubted: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for row in connection.execute(QUERIES["unique_indexes"], {"schema": schema}):
+    for row in indexes:
         if why := _why_not_unique(row):
             doubted.setdefault(row.table_name, []).append((tuple(row.names), why))
         else:

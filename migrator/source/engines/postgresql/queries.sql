@@ -76,8 +76,9 @@ WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.r
 ORDER BY c.relname
 
 -- name: unique_indexes
--- Indexes of columns only that cover every row: those from unique_columns, and the primary key.
-SELECT c.relname AS table_name, i.indisvalid AND i.indisready AS valid, i.indimmediate AS immediate,
+-- Indexes of columns only that cover every row, those of constraints first.
+SELECT c.relname AS table_name, i.indisprimary AS is_primary,
+    i.indisvalid AND i.indisready AS valid, i.indimmediate AS immediate,
     ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int[]) WITH ORDINALITY k(number, place)
         JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
         WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS names,
@@ -85,8 +86,10 @@ SELECT c.relname AS table_name, i.indisvalid AND i.indisready AS valid, i.indimm
         WHERE h.inhparent = c.oid AND NOT heir.relispartition) AS inherited
 FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+JOIN pg_catalog.pg_class own ON own.oid = i.indexrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
 WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+ORDER BY EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = own.oid AND k.contype = 'u') DESC, own.relname
 
 -- name: foreign_keys
 -- Without those that the server does not enforce, and those of a PERIOD, which another one covers and need not equal:
