@@ -22,6 +22,11 @@ def quoted(name: str, quote: str = '"') -> str:
     return quote + name.replace(quote, quote * 2) + quote
 
 
+def qualified(schema: str | None, name: str, quote: str = '"') -> str:
+    """The quoted name; with the schema, if there is one."""
+    return quoted(name, quote) if schema is None else f"{quoted(schema, quote)}.{quoted(name, quote)}"
+
+
 # ── A rule for column types: one row of an engine's types.toml (tools/pages/column_types.py) ──
 
 

@@ -51,6 +51,11 @@ class ExistingTrigger(Struct, frozen=True):
         return f"_{REFUSES}" in self.name
 
 
+def trigger_name(table: str, event: str, digest: str) -> str:
+    """At most 64 characters, MySQL's limit."""
+    return f"migrator_{digest_of(table)}_{event}_{digest}"
+
+
 REFUSES = "refuse"
 """In names of triggers that refuse."""
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.catalogue import ACTS, Queries
+from migrator.source.engines.catalogue import ACTS, Queries, qualified
 from migrator.source.engines.ddl import (
     EVENTS,
     IMAGES,
@@ -24,6 +24,7 @@ from migrator.source.engines.ddl import (
     Trigger,
     columns_note,
     refusal,
+    trigger_name,
 )
 from migrator.source.engines.mysql.facts import QUERIES, UCS2, literal, of_ucs2, quoted
 from migrator.source.engines.mysql.server import rights_of_user
@@ -91,14 +92,10 @@ class MysqlDdl:
         ]
         note = columns_note(captured, digest_of(*bodies, *words, *captured.made_by))
         digest = digest_of(note)
+        bodies = [self._body(captured, event, f"{note}\n") for event in EVENTS]
         return [
-            self._trigger(
-                captured,
-                trigger_name(captured.name, event, digest),
-                f"AFTER {event}",
-                self._body(captured, event, f"{note}\n"),
-            )
-            for event in EVENTS
+            self._trigger(captured, event[0].lower(), digest, f"AFTER {event}", body)
+            for event, body in zip(EVENTS, bodies, strict=True)
         ]
 
     @property
@@ -110,18 +107,13 @@ class MysqlDdl:
         raised = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {literal(refusal(captured.name))}"
         body = f"IF NOT COALESCE({self.allowed}, FALSE)\nTHEN {raised}; END IF"
         digest = digest_of(body)
-        names = {
-            event: trigger_name(captured.name, f"{REFUSES}{event.lower()}", digest, whole=True)
+        return [
+            self._trigger(captured, f"{REFUSES}{event.lower()}", digest, f"BEFORE {event}", body)
             for event in EVENTS
-        }
-        return [self._trigger(captured, name, f"BEFORE {event}", body) for event, name in names.items()]
+        ]
 
-    def _trigger(self, captured: Captured, name: str, event: str, body: str) -> Trigger:
-        home = quoted(captured.table.schema or self.home)
-        table = f"{home}.{quoted(captured.table.real)}"
-        create = f"CREATE TRIGGER {home}.{quoted(name)} {event} ON {table} FOR EACH ROW\n{body}"
-        undo = f"DROP TRIGGER {home}.{quoted(name)}"
-        return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
+    def _trigger(self, captured: Captured, part: str, digest: str, event: str, body: str) -> Trigger:
+        return _trigger(captured.name, _name(captured, self.home), part, digest, event, body)
 
     def _body(self, captured: Captured, event: str, note: str = "") -> str:
         """One INSERT … VALUES.
@@ -142,11 +134,11 @@ def _is_read(captured: Captured, column: Column) -> bool:
     return read and column.sql is None and bool(column.words)
 
 
-def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:
-    """A name of at most 64 characters, the server's limit. `whole`: with the event's full name, not its first
-    letter.
-    """
-    return f"migrator_{digest_of(table)}_{event if whole else event[0].lower()}_{digest}"
+def _trigger(table: str, place: Name, part: str, digest: str, event: str, body: str) -> Trigger:
+    name = trigger_name(table, part, digest)
+    own = qualified(place[0], name, "`")
+    create = f"CREATE TRIGGER {own} {event} ON {qualified(*place, '`')} FOR EACH ROW\n{body}"
+    return Trigger(table, name, digest, (create,), (f"DROP TRIGGER {own}",))
 
 
 def image(columns: Sequence[Column], side: str) -> str:
@@ -371,12 +363,7 @@ def _triggers(
         _marked(captured, chain, side, insert, ddl, if_changed=kind != "gone") for captured, chain in reached
     )
     body = f"BEGIN\n{''.join(blocks)}END"
-    digest = digest_of(body)
-    name = trigger_name(table, kind, digest, whole=True)
-    where = f"{quoted(parent[0])}.{quoted(name)}"
-    on = f"{quoted(parent[0])}.{quoted(parent[1])}"
-    create = f"CREATE TRIGGER {where} {event} ON {on} FOR EACH ROW\n{body}"
-    yield Trigger(table, name, digest, (create,), (f"DROP TRIGGER {where}",))
+    yield _trigger(table, parent, kind, digest_of(body), event, body)
 
 
 def _marked(

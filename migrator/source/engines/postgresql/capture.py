@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.facts import Captured, Column, columns_of, digest_of
+from migrator.runtime.values import replace
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.catalogue import Queries, quoted
+from migrator.source.engines.catalogue import Queries, qualified, quoted
 from migrator.source.engines.ddl import (
     DELETES_LISTED,
     REFUSES,
@@ -18,6 +19,7 @@ from migrator.source.engines.ddl import (
     ExistingTrigger,
     Trigger,
     refusal,
+    trigger_name,
     words_note,
 )
 from migrator.source.engines.postgresql.facts import QUERIES, TEXTS
@@ -68,7 +70,8 @@ class PostgresqlDdl:
         ]
 
     def triggers(self, captured: Captured) -> list[Trigger]:
-        table, body, when = _table(captured), self._body(captured), _when(captured)
+        table = qualified(captured.table.schema, captured.table.real)
+        body, when = self._body(captured), _when(captured)
         digest = digest_of(body, when, *(f"{name} {value}" for name, value in _SETTINGS.items()))
         function = f"{SCHEMA}.{function_name(captured.name, digest)}"
         settings = "\n".join(f"    SET {name} = {value}" for name, value in _SETTINGS.items())
@@ -81,53 +84,35 @@ class PostgresqlDdl:
             "update": f"AFTER UPDATE ON {table} FOR EACH ROW{when}",
             "truncate": f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT",
         }
-        return [
-            Trigger(
-                captured.name,
-                PARTS[part],
-                digest,
-                (
-                    *([create_function] if part == "row" else []),
-                    f"CREATE OR REPLACE TRIGGER {PARTS[part]} {words} EXECUTE FUNCTION {function}()",
-                    f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {PARTS[part]}",
-                ),
-                (
-                    f"DROP TRIGGER {PARTS[part]} ON {table}",
-                    *([f"DROP FUNCTION {function}()"] if part == "truncate" else []),
-                ),
-            )
-            for part, words in timing.items()
+        triggers = [
+            _trigger(captured.name, PARTS[part], digest, table, event, function)
+            for part, event in timing.items()
         ]
+        first, last = triggers[0], triggers[-1]
+        triggers[0] = replace(first, create=(create_function, *first.create))
+        triggers[-1] = replace(last, undo=(*last.undo, f"DROP FUNCTION {function}()"))
+        return triggers
 
     def refusing(self, captured: Captured) -> list[Trigger]:
         """Refuse each row, for partitions and deletes by cascade."""
         body = _body("refusing", refusal=refusal("%"))
-        digest, table = digest_of(body), _table(captured)
+        digest, table = digest_of(body), qualified(captured.table.schema, captured.table.real)
         function = f"{SCHEMA}.{REFUSES}_{digest}"
         returns = "RETURNS trigger LANGUAGE plpgsql"
         create_function = f"CREATE OR REPLACE FUNCTION {function}() {returns} AS $migrator${body}$migrator$"
         triggers = []
         for part, words in _REFUSED.items():
-            name = f"migrator_{digest_of(captured.name)}_{part}_{digest}"
-            trigger = (
-                f"CREATE OR REPLACE TRIGGER {name} BEFORE {words.format(table)} EXECUTE FUNCTION {function}()"
-            )
-            always = f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
-            create, undo = (create_function, trigger, always), (f"DROP TRIGGER {name} ON {table}",)
-            triggers.append(Trigger(captured.name, name, digest, create, undo))
+            name, event = trigger_name(captured.name, part, digest), f"BEFORE {words.format(table)}"
+            trigger = _trigger(captured.name, name, digest, table, event, function)
+            triggers.append(replace(trigger, create=(create_function, *trigger.create)))
         return triggers
 
     def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
         """A trigger for TRUNCATE of a partition alone, which does not fire the parent's trigger."""
         digest = self.triggers(captured)[0].digest
-        table = f"{quoted(schema)}.{quoted(partition)}"
-        name, function = PARTS["truncate"], f"{SCHEMA}.{function_name(captured.name, digest)}"
-        create = (
-            f"CREATE OR REPLACE TRIGGER {name} BEFORE TRUNCATE ON {table} FOR EACH STATEMENT"
-            f" EXECUTE FUNCTION {function}()",
-            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
-        )
-        return Trigger(f"{schema}.{partition}", name, digest, create, (f"DROP TRIGGER {name} ON {table}",))
+        table, function = qualified(schema, partition), f"{SCHEMA}.{function_name(captured.name, digest)}"
+        event = f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT"
+        return _trigger(f"{schema}.{partition}", PARTS["truncate"], digest, table, event, function)
 
     def image(self, columns: Sequence[Column], row: str) -> str:
         return image(columns, row)
@@ -149,6 +134,14 @@ def _body(query: str, **values: str) -> str:
     return f"\n{_SQL.text(query, **values)}\n"
 
 
+def _trigger(of: str, name: str, digest: str, table: str, event: str, function: str) -> Trigger:
+    create = (
+        f"CREATE OR REPLACE TRIGGER {name} {event} EXECUTE FUNCTION {function}()",
+        f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+    )
+    return Trigger(of, name, digest, create, (f"DROP TRIGGER {name} ON {table}",))
+
+
 def function_name(table: str, digest: str) -> str:
     return f"capture_{digest_of(table)}_{digest}"
 
@@ -156,11 +149,6 @@ def function_name(table: str, digest: str) -> str:
 def literal(text: str) -> str:
     # The form with E keeps a backslash with any standard_conforming_strings.
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _table(captured: Captured) -> str:
-    table = captured.table
-    return quoted(table.real) if table.schema is None else f"{quoted(table.schema)}.{quoted(table.real)}"
 
 
 def image(columns: Sequence[Column], row: str) -> str:
@@ -203,8 +191,7 @@ _ALWAYS = "A"
 
 def _our_triggers(connection: Connection, _: PostgresqlDdl) -> Iterator[ExistingTrigger]:
     for row in connection.execute(QUERIES["triggers"]):
-        table = f"{quoted(row.schema)}.{quoted(row.name)}"
-        drop = f"DROP TRIGGER {quoted(row.trigger)} ON {table}"
+        drop = f"DROP TRIGGER {quoted(row.trigger)} ON {qualified(row.schema, row.name)}"
         digest = row.function.rpartition("_")[2]
         yield ExistingTrigger(
             *(f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,), row.text),

@@ -16,7 +16,7 @@ from migrator.mapping.model.facts import Column, Kind
 from migrator.runtime.errors import SettingsError
 from migrator.settings.roles import WRITES, SqlRole
 from migrator.source.engines import base, shared
-from migrator.source.engines.catalogue import Below, Functions, Links, Place, quoted
+from migrator.source.engines.catalogue import Below, Functions, Links, Place, qualified, quoted
 from migrator.source.engines.postgresql import facts
 from migrator.source.engines.postgresql.capture import CAPTURING, SCHEMA
 from migrator.source.engines.postgresql.facts import QUERIES
@@ -27,23 +27,13 @@ from migrator.source.engines.postgresql.server import ERRORS, ROWS, SERVER, WRIT
 
 def _cursor(connection: Any, driver: Any) -> Any:
     if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
-        return connection.cursor(cursor_factory=_psycopg2_cursor())
+        return connection.cursor(cursor_factory=import_module("psycopg2.extensions").cursor)
     cursor = connection.cursor()
     # For an async connection SQLAlchemy returns a cursor that wraps the driver's.
     own = getattr(cursor, "_cursor", cursor)
     if hasattr(own, "row_factory"):
-        own.row_factory = _psycopg_rows()
+        own.row_factory = import_module("psycopg.rows").tuple_row
     return cursor
-
-
-def _psycopg_rows() -> Any:
-    from psycopg.rows import tuple_row
-
-    return tuple_row
-
-
-def _psycopg2_cursor() -> Any:
-    return import_module("psycopg2.extensions").cursor
 
 
 # ── values ──
@@ -227,7 +217,7 @@ def _statement(grants: Sequence[base.Grant], user: str) -> str:
         return f"ALTER ROLE {to} REPLICATION"
     if first.kind == "owner":
         return f"GRANT {quoted(first.name)} TO {to}"
-    on = f"{quoted(first.schema)}.{quoted(first.name)}" if first.schema else quoted(first.name)
+    on = qualified(first.schema or None, first.name)
     return f"GRANT {', '.join(grant.right for grant in grants)} ON {first.kind.upper()} {on} TO {to}"
 
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, groupby, islice, repeat, tee
@@ -51,7 +50,7 @@ def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict
         parts = list(group)
         is_whole = not parts[0].partial and all(part.column_name for part in parts)
         if not is_whole or _is_collated(parts):
-            conflicts.append(_unique_conflict(parts, _RowNaming(names), is_whole=is_whole))
+            conflicts.append(_unique_conflict(parts, names, is_whole=is_whole))
     return tuple(conflicts)
 
 
@@ -61,38 +60,34 @@ def _is_collated(parts: _Parts) -> bool:
     return is_declared and any(part.coll.upper() != "BINARY" for part in parts)
 
 
-def _unique_conflict(parts: _Parts, naming: _RowNaming, *, is_whole: bool) -> UniqueConflict:
+def _unique_conflict(parts: _Parts, names: Mapping[str, str], *, is_whole: bool) -> UniqueConflict:
+    """`names`: real names of columns by lower case."""
     part_texts, condition = _split(parts[0].sql) if parts[0].sql else ([], "")
-    sides = []
-    for number, part in enumerate(parts):
-        text = catalogue.quoted(part.column_name) if part.column_name else _ORDER.sub("", part_texts[number])
-        existing, new = (naming.of(text, side) for side in ("gone", "NEW"))
-        sides.append(f"({existing}) = ({new}) COLLATE {catalogue.quoted(part.coll)}")
-    if condition:
-        sides += [f"({naming.of(condition, side)})" for side in ("gone", "NEW")]
-    return UniqueConflict(" AND ".join(sides), tuple(dict.fromkeys(naming.seen)), is_whole)
+    sides, seen = [], dict[str, None]()
 
-
-@dataclass
-class _RowNaming:
-    """Rewrites an index's expressions for an alias. `names`: real names of columns by lower case."""
-
-    names: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        self.seen: list[str] = []
-
-    def of(self, text: str, row: str) -> str:
+    def of_row(text: str, row: str) -> str:
         tokens = _tokens(text)
-        words = [at for at, token in enumerate(tokens) if not token.isspace()]
-        for position, at in enumerate(words):
-            before = tokens[words[position - 1]].upper() if position else ""
-            after = tokens[words[position + 1]] if position + 1 < len(words) else ""
-            name = self.names.get(_plain(tokens[at]).lower())
-            if name is not None and before not in _NO_COLUMN_AFTER and after != "(":
-                self.seen.append(name)
+        words = ["", *(token for token in tokens if not token.isspace()), ""]
+        place = 0
+        for at, token in enumerate(tokens):
+            place += not token.isspace()
+            name = names.get(_plain(token).lower())
+            if (
+                name is not None
+                and words[place - 1].upper() not in _NO_COLUMN_AFTER
+                and words[place + 1] != "("
+            ):
+                seen[name] = None
                 tokens[at] = f"{row}.{catalogue.quoted(name)}"
         return "".join(tokens).strip()
+
+    for number, part in enumerate(parts):
+        text = catalogue.quoted(part.column_name) if part.column_name else _ORDER.sub("", part_texts[number])
+        existing, new = (of_row(text, side) for side in ("gone", "NEW"))
+        sides.append(f"({existing}) = ({new}) COLLATE {catalogue.quoted(part.coll)}")
+    if condition:
+        sides += [f"({of_row(condition, side)})" for side in ("gone", "NEW")]
+    return UniqueConflict(" AND ".join(sides), tuple(seen), is_whole)
 
 
 def _split(sql: str) -> tuple[list[str], str]:
@@ -277,7 +272,11 @@ class SqliteDdl:
         note = ddl.columns_note(captured, digest_of(*self._bodies(captured).values(), *captured.made_by))
         digest = digest_of(note)
         bodies = self._bodies(captured, f"    {note}\n")
-        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+        return [
+            # AI, AU, AD; BI and BU for rows that REPLACE deletes.
+            _trigger(captured, "".join(word[0] for word in event.lower().split()[:2]), event, body, digest)
+            for event, body in bodies.items()
+        ]
 
     def image(self, columns: Sequence[Column], row: str) -> str:
         return image(columns, row)
@@ -294,17 +293,10 @@ class SqliteDdl:
         allowed = f"EXISTS (SELECT 1 FROM {self.mark} WHERE id = 0)"
         raised = f"SELECT RAISE(ABORT, {literal(ddl.refusal(captured.name))})"
         body = f" FOR EACH ROW WHEN NOT {allowed}\nBEGIN\n    {raised};\nEND"
-        digest, on = digest_of(body), catalogue.quoted(captured.table.real)
-        names = {
-            event: trigger_name(captured.name, f"{ddl.REFUSES}{event.lower()}", digest)
-            for event in ddl.EVENTS
-        }
+        digest = digest_of(body)
         return [
-            ddl.Trigger(
-                *(captured.name, name, digest, (f"CREATE TRIGGER {name} BEFORE {event} ON {on}{body}",)),
-                (f"DROP TRIGGER {name}",),
-            )
-            for event, name in names.items()
+            _trigger(captured, f"{ddl.REFUSES}{event.lower()}", f"BEFORE {event}", body, digest)
+            for event in ddl.EVENTS
         ]
 
     def _replaced(self, captured: Captured) -> dict[str, str]:
@@ -354,15 +346,10 @@ def _real(captured: Captured, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(column.real for column in columns_of(captured, names))
 
 
-def _trigger(captured: Captured, event: str, body: str, digest: str) -> ddl.Trigger:
-    timing, what = event.split(" ")[:2]
-    name = trigger_name(captured.name, (timing[:1] + what[:1]).lower(), digest)
+def _trigger(captured: Captured, part: str, event: str, body: str, digest: str) -> ddl.Trigger:
+    name = ddl.trigger_name(captured.name, part, digest)
     create = f"CREATE TRIGGER {name} {event} ON {catalogue.quoted(captured.table.real)}{body}"
     return ddl.Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",))
-
-
-def trigger_name(table: str, event: str, digest: str) -> str:
-    return f"migrator_{digest_of(table)}_{event}_{digest}"
 
 
 def literal(text: str) -> str:
@@ -463,10 +450,6 @@ def _autocommits(_: Any, driver: Any) -> bool:
 # ── values ──
 
 
-def _typed(column: Column, value: Any) -> base.Typed:
-    return "", _stored(column, value), ""
-
-
 def _stored(column: Column, value: Any) -> Any:
     """The value by the column's affinity. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
     declared = column.declared.upper()
@@ -553,7 +536,7 @@ OUTCOMES = base.Outcomes(
     locks_gaps=False,
     met=lambda *_: [],
     compares_types=False,
-    typed=_typed,
+    typed=lambda column, value: ("", _stored(column, value), ""),
     marks_at_once=False,
     returns_keys=False,
     rereads_returned=False,

@@ -24,7 +24,7 @@ from migrator.source.capture.log.postgresql.slot import (
     slot_of,
 )
 from migrator.source.capture.log.reader import LogPlace
-from migrator.source.engines.catalogue import quoted
+from migrator.source.engines.catalogue import qualified, quoted
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import literal
 from migrator.source.engines.postgresql.facts import QUERIES
@@ -278,7 +278,7 @@ def _publication_steps(
             yield Step(table.name, (_after_writers(table, add) if waits else add,))
     for extra in sorted(there - {table.name for table in tables}):
         schema, _, real = extra.partition(".")
-        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {quoted(schema)}.{quoted(real)}",))
+        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {qualified(schema, real)}",))
 
 
 def _after_writers(table: Captured, statement: str) -> str:
@@ -287,5 +287,4 @@ def _after_writers(table: Captured, statement: str) -> str:
 
 
 def _quoted(captured: Captured) -> str:
-    table = captured.table
-    return quoted(table.real) if table.schema is None else f"{quoted(table.schema)}.{quoted(table.real)}"
+    return qualified(captured.table.schema, captured.table.real)
