@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.live import SLOT_MEND, KeptMark, Mark, MarksState, SlotLag
@@ -216,7 +217,12 @@ class LogReader:
         self._try_at = self.clock() + LOOK_S
         place = self._refuse_lost()
         self.is_on = place is not None
-        if place is None or self._is_read(place):
+        if place is None:
+            return None
+        # A process that may not open a replication connection can wait for the log's reader.
+        if self.writing.look(
+            "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
+        ):
             return None
         try:
             stream = self.log.open(place)
@@ -238,12 +244,6 @@ class LogReader:
         self._opened = _Opened(stream, known, Passed(known.position, 0.0))
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
-
-    def _is_read(self, place: LogPlace) -> bool:
-        """A process that may not open a replication connection can wait for it."""
-        return self.writing.look(
-            "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
-        )
 
     def _refuse_lost(self) -> LogPlace | None:
         def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
@@ -300,7 +300,7 @@ class LogReader:
                 return None
             is_same = self.log.keep(connection, ddl, opened.stream, opened.place, passed)
             if is_same and marks:
-                connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), _rows(marks))
+                connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), list(map(asdict, marks)))
             return is_same
 
         is_stored = self.writing.write("copying the log", work)
@@ -324,14 +324,10 @@ class LogReader:
             raise _ChangedError
 
 
-_INSERT = "INSERT INTO {mark} (table_name, image_before, image_after, changed_at) VALUES (:table, :before, :after, :at)"
-
-
-def _rows(marks: Sequence[KeptMark]) -> list[dict[str, object]]:
-    return [
-        {"table": mark.table, "before": mark.before, "after": mark.after, "at": mark.changed_at}
-        for mark in marks
-    ]
+_INSERT = (
+    "INSERT INTO {mark} (table_name, image_before, image_after, changed_at)"
+    " VALUES (:table, :before, :after, :changed_at)"
+)
 
 
 # ── Marks of a source with a captured log: a reader copies the log before marks are taken ──

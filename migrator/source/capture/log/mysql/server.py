@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Captured, columns_of
-from migrator.mapping.model.live import SlotLag, Step, TableCapture
+from migrator.mapping.model.live import Step, TableCapture
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.source.capture.install import has_log
@@ -79,38 +78,11 @@ def create_log(ddl: Ddl) -> str:
 
 
 def first_place(connection: Connection, ddl: Ddl, tables: str) -> str:
-    file, place = _end_of_log(connection)
+    file, place = next(reversed(log_files(connection)), ("", 0))
     return (
         f"INSERT INTO {log_table(ddl)} (id, gtids, held, file, place, passed_at, tables, reader, asked)"
         f" VALUES (1, @@GLOBAL.gtid_executed, '', {literal(file)}, {place}, {ddl.now}, {literal(tables)}, '', 0)"
     )
-
-
-def place_of_log(connection: Connection, ddl: Ddl) -> LogPlace | None:
-    if not has_log(connection):
-        return None
-    chosen = f"SELECT gtids, held, file, place, passed_at, tables FROM {log_table(ddl)} WHERE id = 1"
-    row = connection.execute(sa.text(chosen)).first()
-    if row is None:
-        return None
-    held = (GtidSet.of(row.held),) if row.held else ()
-    position = BinlogPosition(GtidSet.of(row.gtids), held, row.file, row.place)
-    return LogPlace("", "", position, row.passed_at, row.tables)
-
-
-def loss(connection: Connection, place: LogPlace) -> str:
-    """Why changes may be missing from the rest of the log; '' if none is."""
-    executed, purged, mode = connection.exec_driver_sql(
-        "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, @@GLOBAL.gtid_mode"
-    ).one()
-    position: BinlogPosition = place.position
-    if mode != "ON":
-        return f"gtid_mode is {mode}, so transactions have no place in the binary log"
-    if not GtidSet.of(executed) >= position.received:
-        return "this server lacks transactions that were read (another server, a restore, RESET BINARY LOGS)"
-    if not position.read >= GtidSet.of(purged):
-        return "the server purged its binary log before it was read (binlog_expire_logs_seconds, PURGE BINARY LOGS)"
-    return ""
 
 
 # ── The files of the log ──
@@ -119,21 +91,7 @@ _RDS = "/rdsdbbin"
 _NEEDS_CLIENT = "this user may not see the binary logs; GRANT REPLICATION CLIENT ON *.* TO it"
 
 
-def binlog_lag(connection: Connection, place: LogPlace, now_s: float, *, has_reader: bool) -> SlotLag:
-    position: BinlogPosition = place.position
-    files = _files(connection)
-    names = [name for name, _ in files]
-    first = names.index(position.file) if position.file in names else 0
-    behind = sum(size for _, size in files[first:]) - (position.place if position.file in names else 0)
-    kept_bytes = sum(size for _, size in files)
-    seconds = max(0.0, now_s - place.passed_at)
-    lost = loss(connection, place)
-    return SlotLag(
-        "", max(0, behind), kept_bytes, None, seconds, has_reader, lost, keeps_s=keeps_s(settings(connection))
-    )
-
-
-def _files(connection: Connection) -> list[tuple[str, int]]:
+def log_files(connection: Connection) -> list[tuple[str, int]]:
     try:
         rows = connection.exec_driver_sql("SHOW BINARY LOGS")
         return [(str(row[0]), int(row[1])) for row in rows]
@@ -141,11 +99,6 @@ def _files(connection: Connection) -> list[tuple[str, int]]:
         if not is_denied(error):
             raise
     raise SourceError(_NEEDS_CLIENT)
-
-
-def _end_of_log(connection: Connection) -> tuple[str, int]:
-    files = _files(connection)
-    return files[-1] if files else ("", 0)
 
 
 # ── Settings of the server that the log requires ──
