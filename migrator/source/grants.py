@@ -53,7 +53,8 @@ class SqlGrants:
 
         def work(connection: Connection, ddl: Ddl) -> list[Grant]:
             own = SQL_ROLES[role]
-            places = [_place(connection, table) for table in self._tables()] if own.rows else []
+            read = [table for plan in self._plans for table in plan.tables] if own.rows else []
+            places = [_place(connection, table) for table in read]
             places += self._asked(connection) if own.asks else []
             captured = []
             if own.installs or own.looks:
@@ -62,7 +63,8 @@ class SqlGrants:
                 captured += [split(connection, trigger.table) for trigger in triggers]
             written = []
             if own.writes:
-                places += [_place(connection, table) for table in self._referring()]
+                referring = self._facts.referring({table.name for table in self._written})
+                places += [_place(connection, table) for table, _ in referring]
                 written = [_place(connection, table) for table in self._written]
             return sorted({*_of(connection).needed(connection, own, {*places}, {*captured}, {*written})})
 
@@ -87,14 +89,6 @@ class SqlGrants:
             _readable(grant): self.statements([grant], "USER")[0] if grant in missing else ""
             for grant in needed
         }
-
-    def _tables(self) -> Iterator[TableFacts]:
-        for plan in self._plans:
-            yield from plan.tables
-
-    def _referring(self) -> Iterator[TableFacts]:
-        found = self._facts.referring({table.name for table in self._written})
-        yield from dict.fromkeys(table for table, _ in found)
 
     def _asked(self, connection: Connection) -> list[tuple[str, str]]:
         dialect = connection.dialect.name

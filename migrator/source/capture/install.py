@@ -48,13 +48,10 @@ def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]
     return list(engine_at(connection).capturing.triggers(connection, ddl))
 
 
-def has_tables(connection: Connection, ddl: Ddl) -> bool:
-    return _has(connection, "ticket")
-
-
-def has_marks(connection: Connection, ddl: Ddl) -> bool:
-    """Whether the table of marks exists; it may have been dropped alone."""
-    return _has(connection, "mark")
+def has_tables(connection: Connection, name: str = "ticket") -> bool:
+    """Whether our table exists; that of marks may have been dropped alone."""
+    capturing = engine_at(connection).capturing
+    return sa.inspect(connection).has_table(f"{capturing.prefix}{name}", schema=capturing.schema)
 
 
 def has_log(connection: Connection) -> bool:
@@ -70,11 +67,6 @@ _HAS_TABLE = sa.text(
 )
 
 
-def _has(connection: Connection, name: str) -> bool:
-    capturing = engine_at(connection).capturing
-    return sa.inspect(connection).has_table(f"{capturing.prefix}{name}", schema=capturing.schema)
-
-
 # ── Reasons why a table's changes cannot be captured: kinds of tables, privileges, circles of foreign keys ──
 
 
@@ -84,16 +76,15 @@ def refusals(
     """All refusals at once. Without `by_triggers`, services leave the marks and refusals about triggers are
     omitted.
     """
-    faults = [what for table in tables if (what := _unseen(ddl, table))]
+    faults = []
+    for table in tables:
+        try:
+            ddl.triggers(table)
+        except SettingsError as error:
+            faults.append(str(error))
     engine_refusals = engine_at(connection).capturing.refusals(connection, ddl, tables)
-    return [
-        *faults,
-        *(refusal.text for refusal in engine_refusals if by_triggers or not refusal.triggers_only),
-    ]
-
-
-def views(connection: Connection, ddl: Ddl) -> set[str]:
-    return engine_at(connection).capturing.views(connection, ddl)
+    faults += [refusal.text for refusal in engine_refusals if by_triggers or not refusal.triggers_only]
+    return faults
 
 
 def _definitions(connection: Connection) -> dict[str, list[str]]:
@@ -101,14 +92,6 @@ def _definitions(connection: Connection) -> dict[str, list[str]]:
     for name, text in connection.execute(engine_at(connection).queries["definitions"]):
         found.setdefault(name.lower(), []).append(text or "")
     return {name: sorted(texts) for name, texts in found.items()}
-
-
-def _unseen(ddl: Ddl, captured: Captured) -> str:
-    try:
-        ddl.triggers(captured)
-    except SettingsError as error:
-        return str(error)
-    return ""
 
 
 # ── Installing and removing capture: `model.live.Capture` by SQL ──
@@ -140,7 +123,7 @@ class SqlCapture:
         tables = captured_tables(plans)
 
         def work(connection: Connection, ddl: Ddl) -> list[Captured]:
-            view_names = views(connection, ddl)
+            view_names = engine_at(connection).capturing.views(connection, ddl)
             is_defined = any(table.texts for table in tables.values())
             definitions = _definitions(connection) if is_defined else {}
             return [
@@ -201,7 +184,7 @@ class SqlCapture:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             steps = _drop_steps(existing_triggers(connection, ddl))
             leftovers = engine_at(connection).capturing.leftovers(connection)
-            last = (*leftovers, *(ddl.no_tables() if has_tables(connection, ddl) else ()))
+            last = (*leftovers, *(ddl.no_tables() if has_tables(connection) else ()))
             return [*steps, Step("", last)] if last else steps
 
         return self._writing.look("looking for triggers", work)
@@ -231,7 +214,10 @@ class SqlCapture:
             extra = dict.fromkeys(table.table for table in existing if table.table not in expected)
             compared_tables = [_compared(name, own, _of(existing, name)) for name, own in expected.items()]
             states = [*compared_tables, *(TableCapture(name, "extra") for name in extra)]
-            return [*(_by_services(state) if by_services else state for state in states), *refused]
+            if by_services:
+                left = ("missing", "partition")
+                states = [replace(one, state="services") if one.state in left else one for one in states]
+            return [*states, *refused]
 
         return self._writing.look("comparing triggers", work)
 
@@ -261,7 +247,7 @@ class _Existing(Struct, frozen=True):
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
-    return counter(connection, ddl) if has_tables(connection, ddl) else None
+    return counter(connection, ddl) if has_tables(connection) else None
 
 
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
@@ -279,9 +265,13 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
 
 
 def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
-    if not has_tables(connection, ddl):
+    if not has_tables(connection):
         return [_first_step(ddl, job, marked_by)]
-    return [] if has_marks(connection, ddl) else [_marks_step(ddl)]
+    if has_tables(connection, "mark"):
+        return []
+    # A new installation id: marks were lost, so items may be stale.
+    renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
+    return [Step("", (*ddl.tables(), renamed))]
 
 
 def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
@@ -301,7 +291,7 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 
 
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    kept = _kept_words(connection, ddl) if has_tables(connection, ddl) else {}
+    kept = _kept_words(connection, ddl) if has_tables(connection) else {}
     words = {table.name: spelling_of(table) for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
         return []
@@ -328,11 +318,8 @@ def _spelled(
 
 def _switch_step(ddl: Ddl) -> Step:
     """The last step: until every trigger exists, services leave their marks, and some are duplicates."""
-
-    def marked_by(origin: MarkedBy) -> tuple[str, ...]:
-        return (f"UPDATE {ddl.ticket} SET marked_by = '{origin}' WHERE id = 1",)
-
-    return Step("", marked_by("triggers"), marked_by("services"))
+    update = f"UPDATE {ddl.ticket} SET marked_by = '{{}}' WHERE id = 1"
+    return Step("", (update.format("triggers"),), (update.format("services"),))
 
 
 def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
@@ -342,12 +329,6 @@ def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
         f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job, marked_by, words) {row}"
     )
     return Step("", (*ddl.tables(), begin), tuple(ddl.no_tables()))
-
-
-def _marks_step(ddl: Ddl) -> Step:
-    """Create the table of marks again, with a new installation id: marks were lost, so items may be stale."""
-    renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
-    return Step("", (*ddl.tables(), renamed))
 
 
 def _expected_triggers(
@@ -396,10 +377,6 @@ def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[Existi
     new = columns_named(*(statement for trigger in expected for statement in trigger.create))
     old = columns_named(*(trigger.text for trigger in existing))
     return TableCapture(table, state, tuple(sorted(new - old)), tuple(sorted(old - new)))
-
-
-def _by_services(capture: TableCapture) -> TableCapture:
-    return replace(capture, state="services") if capture.state in ("missing", "partition") else capture
 
 
 def _state(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> CaptureState:

@@ -81,13 +81,17 @@ class SqlRowWriter:
         if self._rows.defer:
             connection.exec_driver_sql(self._rows.defer)
         row = _RowSql(connection, self._rows, self._facts, self._unchanging)
-        row.need_parents(changes)
+        written = [change for change in changes if change.values is not None]
+        if without := [change for change in written if not all(row.parents(change, written))]:
+            raise _Unready(without)
         gone = [change for change in changes if change.values is None]
         for change in gone:
             row.lock(change)
         for change in gone:
-            row.loosen(change.table, change.key)
-        row.need_no_children(gone)
+            row.set_null(change.table, change.key, sorted(_loose(change.table, change.key)))
+        # An ON DELETE CASCADE would delete other children.
+        if staying := [change for change in gone if row.has_children(change, gone=gone)]:
+            raise _Unready(staying)
         left = list(changes)
         while left:
             ready = [change for change in left if row.is_ready(change)]
@@ -100,9 +104,8 @@ class SqlRowWriter:
                     nothing = dict.fromkeys(_loose(change.table, change.key) & change.values.keys())
                     row.put(change.table, change.key, {**change.values, **nothing})
             left = [change for change in left if change not in ready]
-        for change in changes:
-            if change.values is not None:
-                row.put(change.table, change.key, change.values)
+        for change in written:
+            row.put(change.table, change.key, change.values or {})
         self._rows.end(connection)
 
     def _swapped(self, refused: list[RefusedChange], check: Check) -> list[RefusedChange]:
@@ -236,36 +239,28 @@ class _RowSql:
             columns = [column for name in unique if (column := _column(table, name))]
             names = [one.name for one in columns if one.nullable and not one.generated]
             freed |= dict.fromkeys([name for name in names if name not in {*key, *referred}][:1])
-        self._set_null(table, key, list(freed))
-
-    def need_parents(self, changes: Sequence[IntendedRow]) -> None:
-        """Raises: _Unready with the rows whose parent is neither in the table nor among them."""
-        written = [change for change in changes if change.values is not None]
-        if without := [change for change in written if not all(self._parents(change, written))]:
-            raise _Unready(without)
+        self.set_null(table, key, list(freed))
 
     def lock(self, change: IntendedRow) -> bool:
         """Return whether the row exists. Until the transaction ends no row that refers to it can be inserted."""
         return bool(self._found(change.table, change.key, always=True))
 
-    def need_no_children(self, gone: Sequence[IntendedRow]) -> None:
-        """Raises: _Unready with the rows that have other children than these, which an ON DELETE CASCADE would
-        delete.
-        """
-        if staying := [change for change in gone if self._has_children(change, gone=gone)]:
-            raise _Unready(staying)
-
     def is_ready(self, change: IntendedRow) -> bool:
         if change.values is None:
-            return not self._has_children(change, lambda key: not key.deferrable)
-        return all(self._parents(change, (), lambda key: not _is_loose(change.table, key, change.key)))
+            return not self.has_children(change, lambda key: not key.deferrable)
+        return all(
+            self.parents(
+                change, (), lambda key: not (key.deferrable or _loose(change.table, change.key, [key]))
+            )
+        )
 
-    def _parents(
+    def parents(
         self,
         change: IntendedRow,
         others: Sequence[IntendedRow],
         counts: Callable[[ForeignKey], bool] = lambda _: True,
     ) -> Iterator[bool]:
+        """Whether each parent is in the table or among the others."""
         values = change.values or {}
         for foreign in change.table.foreign_keys:
             wanted = [values.get(name) for name in foreign.columns]
@@ -282,10 +277,7 @@ class _RowSql:
         where, bound = self._where(table, values)
         return self._run(f"SELECT 1 FROM {self._table(table)} WHERE {where}", bound).first() is not None
 
-    def loosen(self, table: TableFacts, key: Row) -> None:
-        self._set_null(table, key, sorted(_loose(table, key)))
-
-    def _set_null(self, table: TableFacts, key: Row, names: Sequence[str]) -> None:
+    def set_null(self, table: TableFacts, key: Row, names: Sequence[str]) -> None:
         if names:
             where, bound = self._where(table, key)
             sets = ", ".join(f"{self._name(_real(table, name))} = NULL" for name in names)
@@ -298,7 +290,7 @@ class _RowSql:
         """
         if not self.lock(change):
             return
-        if self._has_children(change, gone=gone):
+        if self.has_children(change, gone=gone):
             raise _Refused("foreign key")
         where, bound = self._where(change.table, change.key)
         self._run(f"DELETE FROM {self._table(change.table)} WHERE {where}", bound)
@@ -326,7 +318,7 @@ class _RowSql:
             for column, there in zip(of_text, row, strict=False)
         )
 
-    def _has_children(
+    def has_children(
         self,
         change: IntendedRow,
         counts: Callable[[ForeignKey], bool] = lambda _: True,
@@ -393,21 +385,14 @@ class _RowSql:
         return self._connection.exec_driver_sql(statement, tuple(bound))
 
 
-def _loose(table: TableFacts, key: Row) -> set[str]:
+def _loose(table: TableFacts, key: Row, foreign_keys: Sequence[ForeignKey] = ()) -> set[str]:
     """Nullable columns of foreign keys: with NULL a row can precede its parent."""
     return {
         name
-        for foreign in table.foreign_keys
+        for foreign in foreign_keys or table.foreign_keys
         for name in foreign.columns
         if (column := _column(table, name)) and column.nullable and not column.generated and name not in key
     }
-
-
-def _is_loose(table: TableFacts, foreign: ForeignKey, key: Row) -> bool:
-    columns = [column for name in foreign.columns if (column := _column(table, name))]
-    return foreign.deferrable or any(
-        column.nullable and not column.generated and column.name not in key for column in columns
-    )
 
 
 def _quoted(dialect: Dialect, name: str) -> str:

@@ -97,7 +97,7 @@ class LogCapture(SqlCapture):
     def install_steps(
         self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
     ) -> list[Step]:
-        place, lost = self._placed()
+        place, lost = self._marks.reader.placed()
         if marked_by != "log":
             steps = super().install_steps(tables, job, marked_by)
             self.means = "triggers"
@@ -160,15 +160,6 @@ class LogCapture(SqlCapture):
         yield from (unlogged[name] for name in sorted(unlogged.keys() - own))
 
     # ── steps ──
-
-    def _placed(self) -> tuple[LogPlace | None, str]:
-        log = self._marks.reader.log
-
-        def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
-            place = log.place(connection, ddl)
-            return place, "" if place is None else log.loss(connection, place)
-
-        return self._writing.look("looking at the log's place", work)
 
     def _own_steps(self, connection: Connection, ddl: Ddl, job: str) -> list[Step]:
         table, drop = self.create_log(ddl), _drop_log(ddl)
@@ -248,7 +239,7 @@ def _renaming(ddl: Ddl, place: LogPlace | None, lost: str) -> Iterator[Step]:
 
 def _from_others(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[Step]:
     """Triggers or services, and the log, both leave marks for a moment: an extra mark is harmless."""
-    if not has_tables(connection, ddl):
+    if not has_tables(connection):
         return
     marked_by = connection.execute(sa.text(f"SELECT marked_by FROM {ddl.ticket} WHERE id = 1")).scalar()
     if marked_by != "log":

@@ -245,12 +245,17 @@ class LogReader:
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
 
-    def _refuse_lost(self) -> LogPlace | None:
+    def placed(self) -> tuple[LogPlace | None, str]:
+        """The place, and why the log after it is incomplete."""
+
         def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
             place = self.log.place(connection, ddl)
             return place, "" if place is None else self.log.loss(connection, place)
 
-        place, lost = self.writing.look("looking at the log's place", work)
+        return self.writing.look("looking at the log's place", work)
+
+    def _refuse_lost(self) -> LogPlace | None:
+        place, lost = self.placed()
         if lost:
             raise LostRecordsError(f"{self.writing.place}: {lost}, so changes may be missing; {SLOT_MEND}")
         return place
