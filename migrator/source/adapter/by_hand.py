@@ -25,11 +25,8 @@ Values = Mapping[str, Any]
 
 def driver_for(connection: Any) -> Driver:
     """Raises: UnmarkedError for an async connection, and for anything that is not a connection."""
-    if isinstance(connection, Session):
-        connection = connection.connection()
-    if isinstance(connection, Connection):
-        return driver_of(connection)
-    module = type(connection).__module__.partition(".")[0]
+    if (own := _sqlalchemys(connection)) is not None:
+        return driver_of(own)
     modules = {
         name: (engine.name, style) for engine in ENGINES for name, style in engine.sessions.modules.items()
     }

@@ -34,17 +34,10 @@ _BY_HAND = "_migrator_by_hand"
 
 def watch(driver_connection: Any, check: Check) -> None:
     """Make the connection's new cursors call `check` before they execute a statement that no event announced."""
-    name = next(
-        (
-            attribute
-            for attribute in ("cursor_factory", "cursorclass")
-            if hasattr(driver_connection, attribute)
-        ),
-        None,
-    )
-    factory: Any = getattr(driver_connection, name, None) if name else None
+    name = "cursor_factory" if hasattr(driver_connection, "cursor_factory") else "cursorclass"
+    factory: Any = getattr(driver_connection, name, None)
     bases = getattr(factory, "__mro__", ())
-    if name is None or not any(base.__module__.partition(".")[0] in _DRIVERS for base in bases):
+    if not any(base.__module__.partition(".")[0] in _DRIVERS for base in bases):
         return
     setattr(driver_connection, _CHECK, check)
     if not issubclass(factory, _Watched):
@@ -152,12 +145,8 @@ class SqlText:
     """A statement that grows with its parameters: `text` adds SQL, `value` a placeholder and its value."""
 
     paramstyle: str
-    parts: list[str]
-    values: list[Any]
-
-    @classmethod
-    def begun(cls, paramstyle: str, text: str) -> SqlText:
-        return cls(paramstyle, [escaped(text, paramstyle)], [])
+    parts: list[str] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
 
     def text(self, sql: str) -> SqlText:
         self.parts.append(escaped(sql, self.paramstyle))
@@ -218,7 +207,7 @@ class Driver:
         return str(self.rows(self.sql(text))[0][0])
 
     def sql(self, text: str) -> SqlText:
-        return SqlText.begun(self.paramstyle, text)
+        return SqlText(self.paramstyle).text(text)
 
     def cursor(self) -> Any:
         """A cursor that returns rows as sequences: a dict would lose columns of the same name."""

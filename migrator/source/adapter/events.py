@@ -148,7 +148,7 @@ class EventHooks:
         if (
             not may_write(statement, self.marking.tables.dialect)
             or connection.get_execution_options().get(BY_HAND)
-            or _option(context)
+            or (context is not None and context.execution_options.get(BY_HAND))
         ):
             return statement, parameters
         if not self.marking.concerns(statement):
@@ -256,10 +256,6 @@ def driver_of(connection: Connection) -> Driver:
 
 def _each(parameters: Any) -> list[Parameters]:
     return list(parameters) if isinstance(parameters, list) else [parameters or ()]
-
-
-def _option(context: Any) -> bool:
-    return bool(context is not None and context.execution_options.get(BY_HAND))
 
 
 def refuse_driver(dialect: sa.Dialect, *, is_strict: bool) -> None:
@@ -487,11 +483,8 @@ def connections_at_once(given: Any) -> int | None:
     if not pools or not all(isinstance(pool, QueuePool) for pool in pools):
         return None
     counts = [(pool.size(), pool._max_overflow) for pool in pools if isinstance(pool, QueuePool)]
-    return (
-        None
-        if any(overflow < 0 for _, overflow in counts)
-        else sum(size + overflow for size, overflow in counts)
-    )
+    is_open = any(overflow < 0 for _, overflow in counts)
+    return None if is_open else sum(map(sum, counts))
 
 
 def _sync(given: Any) -> Any:

@@ -38,11 +38,8 @@ class StatementKeys(Struct, frozen=True):
 
     @property
     def inserted(self) -> list[Key]:
-        return [self._inserted(row, parameters) for parameters in self.parameters for row in self.write.rows]
-
-    def _inserted(self, row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
-        cells = self._cells(row, self.table.key)
-        return key_of([None if given is None else given.of(parameters) for given in cells])
+        cells = [self._cells(row, self.table.key) for row in self.write.rows]
+        return [_values(row, parameters) for parameters in self.parameters for row in cells]
 
     def _cells(
         self, row: Sequence[StatementValue | None], names: Sequence[str]
@@ -84,24 +81,16 @@ class StatementKeys(Struct, frozen=True):
     def wanted(self) -> list[Key] | None:
         if any(self.fold(name) not in self.write.wanted for name in self.table.key):
             return None
-        all_keys: list[Key] = []
-        for parameters in self.parameters:
-            keys = self._wanted(parameters)
-            if keys is None:
-                return None
-            all_keys += keys
-        return all_keys
+        keys = [self._wanted(parameters) for parameters in self.parameters]
+        return None if None in keys else [key for some in keys for key in some or ()]
 
     def _wanted(self, parameters: Parameters) -> list[Key] | None:
-        columns_given = [
-            [given.each_of(parameters) for given in self.write.wanted[self.fold(name)]]
-            for name in self.table.key
-        ]
-        if any(values is None for column_given in columns_given for values in column_given):
-            return None
-        each = (
-            [value for values in column_given for value in values or ()] for column_given in columns_given
-        )
+        each: list[list[Any]] = []
+        for name in self.table.key:
+            lists = [given.each_of(parameters) for given in self.write.wanted[self.fold(name)]]
+            if None in lists:
+                return None
+            each.append([value for values in lists for value in values or ()])
         return [key_of(key) for key in product(*each)]
 
     @property
@@ -123,11 +112,9 @@ class StatementKeys(Struct, frozen=True):
             chosen = None if len(self.parameters) == 1 else self._wanted(parameters)
             for key, now in moved.items():
                 if chosen is None or now in chosen:
-                    moved[key] = self._with(now, new)
+                    named = zip(self.table.key, now, strict=True)
+                    moved[key] = key_of([new.get(name, value) for name, value in named])
         return moved
-
-    def _with(self, key: Key, new: Mapping[str, Any]) -> Key:
-        return key_of([new.get(name, value) for name, value in zip(self.table.key, key, strict=True)])
 
     @property
     def moves_keys(self) -> bool:
@@ -160,7 +147,7 @@ class StatementKeys(Struct, frozen=True):
 
 
 def _values(row: Sequence[StatementValue | None], parameters: Parameters) -> Key:
-    return key_of([given.of(parameters) for given in row if given is not None])
+    return key_of([None if given is None else given.of(parameters) for given in row])
 
 
 def refused(name: str, why: str) -> UnmarkedError:
@@ -202,16 +189,9 @@ def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def fits(names: Sequence[str]) -> str:
-    tests = [f"current_setting('{name}') {_test(name)}" for name in names]
-    return " AND ".join(tests) or "true"
-
-
-def _test(name: str) -> str:
-    if name == "DateStyle":
-        return "LIKE 'ISO%'"
-    if name == "extra_float_digits":
-        return "IN ('1', '2', '3')"
-    return f"= '{TEXTS[name]}'"
+    tests = {"DateStyle": "LIKE 'ISO%'", "extra_float_digits": "IN ('1', '2', '3')"}
+    wanted = [f"current_setting('{name}') {tests.get(name, f'= {TEXTS[name]!r}')}" for name in names]
+    return " AND ".join(wanted) or "true"
 
 
 @contextmanager

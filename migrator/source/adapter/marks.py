@@ -391,28 +391,23 @@ class TransactionStates:
 
     # ── events ──
 
-    def commits(self, connection: Connection, *_: object) -> None:
+    def commits(self, connection: Connection) -> None:
+        self.commits_twophase(connection, None, is_prepared=False)
+
+    def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
+        """Accept a prepared transaction: it was checked before, and its commit was promised."""
         work = self._works.pop(connection, None)
         self._savepoints.pop(connection, None)
         if work is None:
             return
         try:
-            _refuse_failed(work)
-            self._watcher.commits(connection, work)
+            if not is_prepared:
+                _refuse_failed(work)
+                self._watcher.commits(connection, work)
         except BaseException:
             _roll_back(connection)
             raise
         if work.changed:
-            self._committed[connection] = work
-
-    def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
-        """Accept: a prepared transaction was checked before, and its commit was promised."""
-        if not is_prepared:
-            self.commits(connection)
-            return
-        work = self._works.pop(connection, None)
-        self._savepoints.pop(connection, None)
-        if work is not None and work.changed:
             self._committed[connection] = work
 
     def prepares(self, connection: Connection, _: object) -> None:
@@ -615,8 +610,7 @@ class Marking(Struct, frozen=True):
             if named or not write.tables:
                 raise refused(", ".join(named) or "any table", write.reason)
             return None
-        table = None if write is None else self._table(driver, write)
-        if write is None or table is None:
+        if write is None or (table := self._table(driver, write)) is None:
             return None
         begins(driver)
         write = _by_key(write, table, driver)
@@ -674,7 +668,9 @@ class Marking(Struct, frozen=True):
             pending.own_keys = list(state)
             self._reach(driver, pending)
         elif not statement.says_inserted and not statement.returned:
-            pending.returning = self._returning(pending)
+            names = ", ".join(self.images.ddl.quoted(name) for name in statement.table.key)
+            # On a line of its own, since the statement may end in a comment.
+            pending.returning = f"\nRETURNING {names}"
 
     def _before_change(self, driver: Driver, pending: Pending) -> None:
         write, table = pending.statement.write, pending.statement.table
@@ -722,8 +718,3 @@ class Marking(Struct, frozen=True):
         if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
             return []
         return StatementOutcome(self.images, driver, pending).changed(cursor)
-
-    def _returning(self, pending: Pending) -> str:
-        names = ", ".join(self.images.ddl.quoted(name) for name in pending.statement.table.key)
-        # On a line of its own, since the statement may end in a comment.
-        return f"\nRETURNING {names}"

@@ -83,8 +83,9 @@ def numbered(text: str, spoken: StatementStyle) -> Numbered:
     pieces: list[str] = []
     places: list[int | str] = []
     last = 0
-    quoted = [] if spoken.formats else _quoted(text, spoken.engine)
-    for match in (_FORMATTED if spoken.formats else spoken.engine.statements.bound).finditer(text):
+    rules = spoken.engine.statements
+    quoted = [] if spoken.formats else [match.span() for match in rules.quotes.finditer(text)]
+    for match in (_FORMATTED if spoken.formats else rules.bound).finditer(text):
         if any(start <= match.start() < end for start, end in quoted):
             continue
         pieces.append(text[last : match.start()])
@@ -102,11 +103,6 @@ def _place(match: re.Match[str], number: int) -> int | str:
     if groups.get("name") is not None:
         return groups["name"]
     return int(groups["place"]) - 1 if groups.get("place") else number
-
-
-def _quoted(text: str, engine: Engine) -> list[tuple[int, int]]:
-    matches = engine.statements.quotes.finditer(text)
-    return [(match.start(), match.end()) for match in matches]
 
 
 def placeholder(paramstyle: str, number: int) -> str:
@@ -295,7 +291,6 @@ class TreeReader:
             return Opaque("it could not be understood", words_of(self.statement.text))
         if target.args.get("joins"):
             return Opaque("it names several tables", words_of(self.statement.text))
-        schema, table = self.place(target)
         assigned = {
             self.name(assignment.this): self.given(assignment.expression)
             for assignment in self.tree.expressions
@@ -304,18 +299,7 @@ class TreeReader:
         opaque = self.opaque(target, "from_")
         if len(assigned) < len(self.tree.expressions):
             opaque = opaque or "it sets more than single columns"
-        where = self.where()
-        return StatementWrite(
-            "update",
-            schema,
-            table,
-            assigned=assigned,
-            wanted=self.wanted(),
-            where=where,
-            alias=self.alias(target),
-            opaque=opaque,
-            returned=self.returned(),
-        )
+        return self._by_where("update", target, opaque, assigned)
 
     def delete(self) -> Written:
         target = self.tree.this
@@ -324,15 +308,20 @@ class TreeReader:
         )
         if not isinstance(target, exp.Table) or target.args.get("joins") or several:
             return Opaque("it names several tables", words_of(self.statement.text))
-        schema, table = self.place(target)
+        return self._by_where("delete", target, self.opaque(target, "using"), {})
+
+    def _by_where(
+        self, action: Action, target: exp.Table, opaque: str, assigned: Mapping[str, StatementValue | None]
+    ) -> StatementWrite:
+        has_where, alias = self.tree.args.get("where") is not None, target.args.get("alias")
         return StatementWrite(
-            "delete",
-            schema,
-            table,
+            action,
+            *self.place(target),
+            assigned=assigned,
             wanted=self.wanted(),
-            where=self.where(),
-            alias=self.alias(target),
-            opaque=self.opaque(target, "using"),
+            where=self.statement.where(self.spoken) if has_where else None,
+            alias="" if alias is None else str(alias.this.sql(dialect=self.spoken.read_as)),
+            opaque=opaque,
             returned=self.returned(),
         )
 
@@ -403,18 +392,9 @@ class TreeReader:
             return "it has a LIMIT"
         return "it has a sub-select" if self.tree.find(exp.Select) is not None else ""
 
-    def where(self) -> Fragment | None:
-        if self.tree.args.get("where") is None:
-            return None
-        return self.statement.where(self.spoken)
-
     def returned(self) -> tuple[str, ...]:
         returning = self.tree.args.get("returning")
-        return (
-            tuple(_returned(expression, self) for expression in returning.expressions)
-            if returning is not None
-            else ()
-        )
+        return tuple(_returned(one, self) for one in (returning.expressions if returning is not None else ()))
 
     def is_column(self, node: Node) -> bool:
         """Whether it is the table's column; if other tables are read, it must name its table."""
@@ -438,10 +418,6 @@ class TreeReader:
         if re.fullmatch(r"-?\d+", text):
             return int(text)
         return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
-
-    def alias(self, table: exp.Table) -> str:
-        alias = table.args.get("alias")
-        return str(alias.this.sql(dialect=self.spoken.read_as)) if alias is not None else ""
 
     def name(self, node: Node) -> str:
         """Return the name as the database resolves it: PostgreSQL folds unquoted names, the others ignore case."""
