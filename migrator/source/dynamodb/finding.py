@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from types import NoneType
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -79,8 +80,13 @@ def wire_value(value: Any, type_: str) -> Wire | None:
     return None
 
 
-def wired_key(table: TableFacts, values: Mapping[str, Any]) -> WiredItem | None:
-    wired = {name: wire_value(values.get(name), key_type_of(table, name)) for name in table.primary_key}
+def wired_key(
+    table: TableFacts, values: Mapping[str, Any], names: Sequence[str] | None = None
+) -> WiredItem | None:
+    """`names`: of attributes of an index; of the table's own key without them."""
+    wired = {
+        name: wire_value(values.get(name), key_type_of(table, name)) for name in names or table.primary_key
+    }
     return None if None in wired.values() else wired
 
 
@@ -140,11 +146,7 @@ def way_by(columns: Sequence[str], described: DescribedTable) -> AccessPath:
     for index in (None, *described.indexes):
         names = table_key if index is None else index.key
         if names[0] in columns:
-            key = tuple(
-                name
-                for number, name in enumerate(names)
-                if name in columns and (number == 0 or names[0] in columns)
-            )
+            key = tuple(name for name in names if name in columns)
             return AccessPath("query", key) if index is None else AccessPath("index", key, index)
     return AccessPath("scan")
 
@@ -215,7 +217,7 @@ class Finder:
         keys = {
             name_of(wired): wired
             for values in asked
-            if (wired := _key_part(table, way.key, dict(zip(columns, values, strict=True)))) is not None
+            if (wired := wired_key(table, dict(zip(columns, values, strict=True)), way.key)) is not None
         }
         real = self.real_name(table)
 
@@ -231,11 +233,6 @@ class Finder:
         return self.by_keys(
             table, ({name: item[name] for name in table.primary_key} for item in found)
         ).values()
-
-
-def _key_part(table: TableFacts, names: Sequence[str], values: Mapping[str, Any]) -> WiredItem | None:
-    wired = {name: wire_value(values[name], key_type_of(table, name)) for name in names}
-    return None if None in wired.values() else wired
 
 
 def _by_values(
@@ -257,13 +254,13 @@ def reader_of(table: TableFacts, columns: Sequence[str]) -> Callable[[WiredItem]
 
     def read(item: WiredItem) -> Values | None:
         values = tuple(value_of(item, column) for column in chosen)
-        return None if any(_is_no_name(value) for value in values) else values
+        return (
+            None
+            if any(isinstance(value, (NoneType, Undecodable, list, dict)) for value in values)
+            else values
+        )
 
     return read
-
-
-def _is_no_name(value: Any) -> bool:
-    return value is None or isinstance(value, (Undecodable, list, dict))
 
 
 def name_of(key: WiredItem) -> Values:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -83,21 +83,17 @@ class CapturedStream(Struct, frozen=True):
 
     def has_gap(self, begun: str) -> bool:
         known = self.checkpoints.read(begun)
-        old = [
-            shard
-            for shard in known.shards
-            if not shard.is_finished and known.now - shard.passed_at >= FRESH_S
-        ]
-        return not all(self._continues(begun, shard) for shard in old)
-
-    def _continues(self, stream: str, shard: Checkpoint) -> bool:
-        if not shard.sequence:
-            return False
-        try:
-            self.source.iterator(stream, shard.shard, StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence))
-        except LostRecordsError:
-            return False
-        return True
+        for shard in known.shards:
+            if shard.is_finished or known.now - shard.passed_at < FRESH_S:
+                continue
+            if not shard.sequence:
+                return True
+            position = StreamPosition("AFTER_SEQUENCE_NUMBER", shard.sequence)
+            try:
+                self.source.iterator(begun, shard.shard, position)
+            except LostRecordsError:
+                return True
+        return False
 
     def begin(self) -> None:
         """Begin; known shards count as pending until they are read."""
@@ -455,11 +451,8 @@ def sample_of(reader: TableReader, table: str, most_segments: int, number: int) 
     """At most `number` documents from the beginnings of segments; the same ones each time."""
     of = min(most_segments, _SAMPLED_SEGMENTS)
     each = -(-number // of)
-    found: list[WiredItem] = []
-    for segment in range(of):
-        page = next(reader.scan(table, segment, of, limit=each))
-        found += page.items
-    return found[:number]
+    pages = (next(reader.scan(table, segment, of, limit=each)) for segment in range(of))
+    return [item for page in pages for item in page.items][:number]
 
 
 def open_document_source(
@@ -484,12 +477,6 @@ AGAIN_AFTER_S = 60.0
 """An index of an old table usually follows it within a second; without an upper bound."""
 
 
-class _Where(TypedDict):
-    region: str | None
-    profile: str | None
-    endpoint: str | None
-
-
 class OldStreams(Struct, frozen=True, dict=True):
     job: str
     settings: DocumentSettings
@@ -498,11 +485,8 @@ class OldStreams(Struct, frozen=True, dict=True):
 
     @cached_property
     def _clients(self) -> tuple[Any, Any]:
-        where: _Where = {
-            "region": self.settings.region,
-            "profile": self.settings.profile,
-            "endpoint": endpoint_of(self.settings.endpoint),
-        }
+        settings, endpoint = self.settings, endpoint_of(self.settings.endpoint)
+        where: dict[str, Any] = {"region": settings.region, "profile": settings.profile, "endpoint": endpoint}
         return dynamodb_client(**where), service_client("dynamodbstreams", **where)
 
     def stream(self, table: str) -> DynamoStream:

@@ -93,13 +93,14 @@ class DocumentAnswers:
         except MissingNameError as error:
             return str(error)
         real = self.finder.real_name(asked.plan.table)
-        index = next((one for one in described.indexes if one.name == name), None)
-        if index is None:
-            there = ", ".join(one.name for one in described.indexes) or "none"
-            return f"table {real} has no index {name}; its indexes: {there}"
+        keys = {index.name: index.key for index in described.indexes}
+        if name not in keys:
+            return f"table {real} has no index {name}; its indexes: {', '.join(keys) or 'none'}"
         wanted = tuple(attribute.name for attribute in design.indexes[0].attributes)
-        if index.key[: len(wanted)] != wanted:
-            return f"index {name} of table {real} has the key {', '.join(index.key)}, not {', '.join(wanted)}"
+        if keys[name][: len(wanted)] != wanted:
+            return (
+                f"index {name} of table {real} has the key {', '.join(keys[name])}, not {', '.join(wanted)}"
+            )
         return ""
 
     def _asked(self, statement: Statement) -> _AskedQuestion:
@@ -195,15 +196,14 @@ class Stretch(Struct, frozen=True):
 def stretches(after: SourceKey | None, upto: SourceKey | None) -> list[Stretch]:
     """Raises: SourceError for positions of two orders."""
     begin, end = place_of(after), place_of(upto)
-    segments = [place for place in (begin, end) if isinstance(place, SegmentEnd)]
-    if not segments:
-        return [Stretch(start=after, stop=upto)]
-    of = segments[0].of
-    mixed = len(segments) < sum(place is not None for place in (begin, end))
-    if mixed or any(place.of != of for place in segments):
+    orders = {place.of if isinstance(place, SegmentEnd) else 0 for place in (begin, end) if place is not None}
+    if len(orders) > 1:
         raise SourceError(
             "a page of documents begins and ends in two different orders; start the run again (--restart)"
         )
+    if not any(orders):
+        return [Stretch(start=after, stop=upto)]
+    (of,) = orders
     first = begin.number + 1 if isinstance(begin, SegmentEnd) else 0
     last = end.number if isinstance(end, SegmentEnd) else of - 1
     return [Stretch(number, of) for number in range(first, last + 1)]
@@ -373,40 +373,21 @@ class DocumentSource(DocumentAnswers, WholeRows):
         of = min(self._most_segments, max(1, rows))
         drawn = sorted(chance.sample(range(of), min(of, _PLACES, number)))
         each = math.ceil(number / len(drawn))
-        keys: list[SourceKey] = []
-        for segment in drawn:
-            for count, item in enumerate(self._items(plan, Stretch(segment, of), each), start=1):
-                keys.append(self._key_text(plan, item))
-                if count == each:
-                    break
-        return keys[:number]
+        found = (islice(self._items(plan, Stretch(segment, of), each), each) for segment in drawn)
+        return [self._key_text(plan, item) for items in found for item in items][:number]
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        roots: list[WiredItem] = []
-        wrong: dict[int, Undecodable] = {}
         self.pace.rows.wait()
-        for stretch in stretches(after, upto):
-            for item in self._items(plan, stretch, limit):
-                holds = _holds(item, plan.where)
-                if holds is False:
-                    continue
-                if isinstance(holds, Undecodable):
-                    wrong[len(roots)] = holds
-                roots.append(item)
-                if len(roots) == limit:
-                    return self._trees(plan, roots, wrong, self._shared)
-        return self._trees(plan, roots, wrong, self._shared)
+        items = (item for part in stretches(after, upto) for item in self._items(plan, part, limit))
+        return self._trees(plan, islice(_chosen(plan, items), limit), self._shared)
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         self.pace.rows.wait()
         wired = [key_of_text(plan.table, key) for key in keys]
         items = self.finder.by_keys(plan.table, wired).values() if wired else ()
-        looked = [(item, _holds(item, plan.where)) for item in items]
-        roots = [(item, holds) for item, holds in looked if holds is not False]
-        wrong = {n: holds for n, (_, holds) in enumerate(roots) if isinstance(holds, Undecodable)}
-        return self._trees(plan, [item for item, _ in roots], wrong, None)
+        return self._trees(plan, _chosen(plan, items), None)
 
     def find_roots(
         self,
@@ -439,15 +420,15 @@ class DocumentSource(DocumentAnswers, WholeRows):
         return frozenset({stretch.stop, *(self._key_text(plan, item) for item in page.items)})
 
     def _trees(
-        self,
-        plan: EntityPlan,
-        roots: Sequence[WiredItem],
-        wrong: dict[int, Undecodable],
-        shared: SharedScans | None,
+        self, plan: EntityPlan, chosen: Iterable[_Chosen], shared: SharedScans | None
     ) -> list[RowTree]:
-        trees = Trees(plan, self.finder, shared).of(roots)
+        roots = list(chosen)
+        trees = Trees(plan, self.finder, shared).of([item for item, _ in roots])
         self.pace.rows.took(len(trees))
-        return [_refused(plan, tree, wrong[n]) if n in wrong else tree for n, tree in enumerate(trees)]
+        return [
+            _refused(plan, tree, holds) if isinstance(holds, Undecodable) else tree
+            for tree, (_, holds) in zip(trees, roots, strict=True)
+        ]
 
     def _key_text(self, plan: EntityPlan, item: WiredItem) -> SourceKey:
         return encode_key([value_of(item, column) for column in plan.key])
@@ -465,12 +446,9 @@ class DocumentSource(DocumentAnswers, WholeRows):
             design, link = collection.collection, collection.link
             side = 1 if design.kind == "climb" else 0
             way = self.finder.way(collection.table, [pair[side] for pair in link])
-            cost = (
-                f" ({self.scan_units(collection.table):,.0f} read units), kept in memory"
-                if way.kind == "scan"
-                else ""
-            )
-            line = f"{self.finder.real_name(collection.table)}: {way}{cost}"
+            line = f"{self.finder.real_name(collection.table)}: {way}"
+            if way.kind == "scan":
+                line += f" ({self.scan_units(collection.table):,.0f} read units), kept in memory"
             told.append(Explained(f"{design.kind} {design.alias}", (line,)))
         return told
 
@@ -567,19 +545,24 @@ def _found_by_joins(plan: EntityPlan | CollectionPlan) -> Iterator[tuple[TableFa
         yield tables[join.parent], [parent for parent, _ in join.on]
 
 
+_Chosen = tuple[WiredItem, "bool | Undecodable"]
+
+
+def _chosen(plan: EntityPlan, items: Iterable[WiredItem]) -> Iterator[_Chosen]:
+    """The items that fulfil the conditions, and those of which this cannot be known."""
+    looked = ((item, _holds(item, plan.where)) for item in items)
+    return ((item, holds) for item, holds in looked if holds is not False)
+
+
 def _holds(item: WiredItem, conditions: Conditions) -> bool | Undecodable:
     """An Undecodable if a value is of another type than declared."""
     for column, allowed in conditions:
         value = value_of(item, column)
         if isinstance(value, Undecodable):
             return value
-        if value is None if allowed is None else not any(_same(value, one) for one in allowed):
+        if value is None if allowed is None else value not in allowed:
             return False
     return True
-
-
-def _same(value: Any, allowed: Value) -> bool:
-    return value is None if allowed is None else type(value) is not type(None) and value == allowed
 
 
 def _refused(plan: EntityPlan, tree: RowTree, why: Undecodable) -> RowTree:

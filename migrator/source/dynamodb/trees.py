@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
+from functools import reduce
 from threading import Lock
 from typing import Any
 
@@ -89,7 +90,7 @@ class Trees(Struct, frozen=True):
             if collection.collection.is_list
             else self._aggregates(collection, found)
         )
-        none = () if collection.collection.is_list else _of_none(collection)
+        none = {"count": 0}.get(collection.collection.kind, () if collection.collection.is_list else None)
         return [
             _wrong(collection, values) if isinstance(values, Undecodable) else made.get(values, none)
             for values in wanted
@@ -200,9 +201,7 @@ def _aggregate(values: Sequence[Any], make: Callable[[Sequence[Any]], Any]) -> A
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    total = Decimal(0)
-    for value in values:
-        total = _EXACT.add(total, Decimal(value))
+    total = reduce(_EXACT.add, map(Decimal, values), Decimal(0))
     return int(total) if all(isinstance(value, int) for value in values) else total
 
 
@@ -217,10 +216,6 @@ def _wrong(collection: CollectionPlan, why: Undecodable) -> Any:
     return (tuple(why for _ in collection.slots),) if collection.collection.is_list else why
 
 
-def _of_none(collection: CollectionPlan) -> int | None:
-    return 0 if collection.collection.kind == "count" else None
-
-
 # ── Root documents that a changed document concerns: found the other way along joins, collections and climbs ──
 
 
@@ -231,17 +226,12 @@ def roots_of(
     if lookup.is_root:
         return _items(finder, plan.table, tuple(column.real for column in plan.key), wanted)
     if lookup.collection is not None:
-        return _of_children(finder, plan, lookup.collection, lookup, wanted)
+        table, link = lookup.collection.table, lookup.collection.link
+        children = _back(finder, table, lookup.collection.joins, lookup.parent, lookup.columns, wanted)
+        ours, theirs = zip(*link, strict=True)
+        return _items(finder, plan.table, theirs, _held(table, ours, children))
     found = _back(finder, plan.table, plan.joins, lookup.parent, lookup.columns, wanted)
     return found if lookup.climb is None else _below(finder, lookup.climb, found)
-
-
-def _of_children(
-    finder: Finder, plan: EntityPlan, collection: CollectionPlan, lookup: Lookup, wanted: Iterable[Values]
-) -> list[WiredItem]:
-    children = _back(finder, collection.table, collection.joins, lookup.parent, lookup.columns, wanted)
-    ours, theirs = zip(*collection.link, strict=True)
-    return _items(finder, plan.table, theirs, _held(collection.table, ours, children))
 
 
 def _back(
