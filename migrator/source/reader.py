@@ -500,8 +500,8 @@ class SqlSource(SqlTotals):
         """Plans of the first page. If it is the only page, reading a whole table is fine."""
         bound = next(self.page_bounds(plan, page_rows), None)
         chosen, root = KeyRange(None, _key(bound)), {"root": plan.table}
-        page_selects = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
-            PageSelect.of(
+        page_selects = [PageSelect("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
+            PageSelect(
                 f"{collection.collection.kind} {collection.collection.alias}",
                 _children_select(plan, collection, chosen),
                 {**root, "child": collection.table},

@@ -59,7 +59,9 @@ def refuse_inexact(column: Column, value: Any) -> None:
     """Raises: ValueError for a value that the column would round or cut."""
     kind = column.kind
     if isinstance(value, Decimal) and kind.name == "number":
-        _refuse_rounded(value, kind)
+        decimals = value.normalize().as_tuple().exponent
+        if kind.scale is not None and isinstance(decimals, int) and -decimals > kind.scale:
+            raise ValueError("the number has more decimals than the column")
     elif isinstance(value, Decimal) and kind.name == "float":
         if not (_of_single(value) if kind.single else decoder(kind)(float(value)) == value):
             raise ValueError("the number has more digits than the column holds")
@@ -74,12 +76,6 @@ def refuse_longer(column: Column, value: Any) -> None:
     length = column.kind.length if column.kind.name == "text" else None
     if isinstance(value, str) and length is not None and len(value) > length:
         raise ValueError("the text is longer than the column")
-
-
-def _refuse_rounded(value: Decimal, kind: Kind) -> None:
-    decimals = value.normalize().as_tuple().exponent
-    if kind.scale is not None and isinstance(decimals, int) and -decimals > kind.scale:
-        raise ValueError("the number has more decimals than the column")
 
 
 def single(value: Decimal) -> float:

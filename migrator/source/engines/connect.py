@@ -81,10 +81,12 @@ def source_url(text: str) -> URL:
     except (ArgumentError, ValueError):
         what = f"source: the URL cannot be read; write {SUPPORTED}"
         raise SettingsError(f"{what}, @ : / in a user name or password as %40 %3A %2F") from None
-    for engine in ENGINES:
-        if url.drivername in engine.connecting.schemes:
-            return engine.connecting.checked_url(url, SUPPORTED)
-    raise SettingsError(_unsupported(url.drivername))
+    engine = engine_for_scheme(url.drivername)
+    if engine is not None and url.drivername in engine.connecting.schemes:
+        return engine.connecting.checked_url(url, SUPPORTED)
+    if engine is not None and engine.connecting.driver:
+        raise SettingsError(f"source: {engine.connecting.driver}")
+    raise SettingsError(f"source: this kind of database is not supported; write {SUPPORTED}")
 
 
 def place_of(url: URL) -> str:
@@ -123,13 +125,6 @@ def url_identity(text: str) -> str:
 def _host(name: str) -> str:
     plain = name.lower().rstrip(".")
     return "localhost" if plain in _LOCAL or plain.startswith("/") else plain
-
-
-def _unsupported(drivername: str) -> str:
-    engine = engine_for_scheme(drivername)
-    if engine is not None and engine.connecting.driver:
-        return f"source: {engine.connecting.driver}"
-    return f"source: this kind of database is not supported; write {SUPPORTED}"
 
 
 # ── The database's URL: from the job, or from a secret provider on demand ──

@@ -17,7 +17,7 @@ from migrator.runtime.errors import SourceError
 from migrator.runtime.retry import Retry, nap
 from migrator.source.engines.base import Ask, Mark, Replication, Row, Verdict
 from migrator.source.engines.connect import SENT_ONCE, engine_at, engine_of
-from migrator.source.sql.selects import Statement, named
+from migrator.source.sql.selects import named
 
 # Minimum rows of a table by the catalogue's own statistics, which are independent of policies and view conditions.
 
@@ -77,17 +77,12 @@ def _session_of_login(driver_connection: Any) -> int:
 
 
 class PageSelect(Struct, frozen=True):
+    """`tables`: by alias, without those of joins, which selects.py calls j1, j2 and so on."""
+
     what: str
     select: sa.Executable
     tables: Mapping[str, TableFacts]
-
-    @classmethod
-    def of(
-        cls, what: str, select: sa.Executable, tables: Mapping[str, TableFacts], joins: Sequence[JoinPlan]
-    ) -> PageSelect:
-        """`tables`: by alias, without those of joins, which selects.py calls j1, j2 and so on."""
-        joined = {f"j{number}": join.table for number, join in enumerate(joins, 1)}
-        return cls(what, select, {**tables, **joined})
+    joins: Sequence[JoinPlan]
 
 
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
@@ -95,8 +90,9 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
     server = engine_at(connection).server
     names, rows = _answer_of(connection, statement.select)
     lines, whole = server.plan(names, rows, page_rows)
+    by_alias = {**statement.tables, **{f"j{n}": join.table for n, join in enumerate(statement.joins, 1)}}
     # PostgreSQL's plans contain table names, the others aliases.
-    tables_known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
+    tables_known = {table.real: table for table in by_alias.values()} | by_alias
     tables = {name: tables_known.get(name) for name in whole}
     large = (
         name if table is None else table.real
@@ -107,7 +103,11 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
 
 
 def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
-    return bool(connection.execute(_first_select(table, rows + 1)).scalar_one() > rows)
+    first: sa.Select[Any] = (
+        sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(rows + 1)
+    )
+    counted = sa.select(sa.func.count()).select_from(first.subquery("first_rows"))
+    return bool(connection.execute(counted).scalar_one() > rows)
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
@@ -117,9 +117,7 @@ def rows_expected(connection: Connection, statement: sa.Executable) -> int | Non
     return server.expected(*_answer_of(connection, statement))
 
 
-def _answer_of(
-    connection: Connection, select: sa.Executable, params: Mapping[str, Any] | None = None
-) -> tuple[list[str], list[Row]]:
+def _answer_of(connection: Connection, select: sa.Executable) -> tuple[list[str], list[Row]]:
     word = engine_at(connection).server.explain(connection.dialect)
 
     def put_in_front(*event_arguments: Any) -> tuple[str, Any]:
@@ -130,7 +128,7 @@ def _answer_of(
     # Only here do statement and parameters have the form for the driver.
     sa.event.listen(connection, "before_cursor_execute", put_in_front, retval=True)
     try:
-        with connection.execute(select, params) as result:
+        with connection.execute(select) as result:
             assert isinstance(result, sa.CursorResult)
             assert result.cursor is not None
             return [column[0] for column in result.cursor.description], list(result.cursor.fetchall())
@@ -252,8 +250,3 @@ def _of(dialect: sa.Dialect) -> Replication:
     if replication is None:
         raise SourceError(f"read_url: {engine.title} has no replicas; leave read_url out")
     return replication
-
-
-def _first_select(table: TableFacts, at_most: int) -> Statement:
-    first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
-    return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))

@@ -348,11 +348,7 @@ class Writing(Committing):
             write_engine(address, connection_options), place_of(address.url()), retry, of_the_source
         )
         self._owns_reading = reading_engine is None
-        engine = (
-            read_engine(address, replace(connection_options, pool_size=1))
-            if reading_engine is None
-            else reading_engine
-        )
+        engine = reading_engine or read_engine(address, replace(connection_options, pool_size=1))
         self._capture_reading = _CaptureReading(engine, self.place, retry, of_the_source)
         self._ddl: Ddl | None = None
 
@@ -365,17 +361,11 @@ class Writing(Committing):
 
     def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
         """Read only. Raises: as `write` does."""
-        try:
-            return self._capture_reading.read(doing, partial(self._with_ddl, work))
-        except MissingNameError:
-            raise self._not_installed(doing) from None
+        return self._with_ddl(self._capture_reading.read, doing, work)
 
     def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
         """Write and commit. Raises: SourceError, in our own words; Interrupted."""
-        try:
-            return super().read(doing, partial(self._with_ddl, work))
-        except MissingNameError:
-            raise self._not_installed(doing) from None
+        return self._with_ddl(super().read, doing, work)
 
     def at_once(self) -> Writing:
         other = copy(self)
@@ -396,12 +386,15 @@ class Writing(Committing):
             self._ddl = self.kind.capturing.ddl(connection)
         return self._ddl
 
-    def _with_ddl(self, work: Callable[[Connection, Ddl], Result], connection: Connection) -> Result:
-        return work(connection, self.ddl(connection))
-
-    def _not_installed(self, doing: str) -> SourceError:
-        what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
-        return SourceError(f"{what}; run `migrator capture install` with this job")
+    def _with_ddl(
+        self, read: Callable[..., Any], doing: str, work: Callable[[Connection, Ddl], Result]
+    ) -> Result:
+        try:
+            result: Result = read(doing, lambda connection: work(connection, self.ddl(connection)))
+            return result
+        except MissingNameError:
+            what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
+            raise SourceError(f"{what}; run `migrator capture install` with this job") from None
 
 
 class _CaptureReading(Reading):

@@ -280,9 +280,7 @@ def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int
     with connection.execute(statement) as result:
         cursor: Any = result.cursor
         types = [column.type_code for column in cursor.description]
-        if not all(types[place] in _RAW for place in raw):
-            return RawPage(cursor.fetchall())
-        if not raw:
+        if not raw or not all(types[place] in _RAW for place in raw):
             return RawPage(cursor.fetchall())
         # Loaders are psycopg's by type; of two columns of one type only one may be wanted as text.
         chosen = [_TEXT if place in raw else type_ for place, type_ in enumerate(types)]
@@ -309,7 +307,7 @@ def _in_place(connection: SqlConnection, cursor: Any, types: list[int]) -> Seque
         _native is None
         or functions is None
         or connection.info.get(_ANY_BYTES)
-        or _encoding(cursor) != "utf-8"
+        or cursor.connection.info.encoding != "utf-8"
     ):
         return None
     transformer = cursor._tx
@@ -318,10 +316,6 @@ def _in_place(connection: SqlConnection, cursor: Any, types: list[int]) -> Seque
     loads = tuple(None if type(loader) is of_text else loader.load for loader in loaders)
     rows = partial(transformer.load_rows, make_row=tuple)
     return _native.Result(cursor.pgresult, functions, loads, rows)
-
-
-def _encoding(cursor: Any) -> str:
-    return str(cursor.connection.info.encoding)
 
 
 @cache
