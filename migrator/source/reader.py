@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,13 @@ from migrator.mapping.model.facts import CollectionPlan, Column, EntityPlan, Loo
 from migrator.mapping.model.mapping import Statement
 from migrator.mapping.model.results import Explained
 from migrator.mapping.model.table import RowTree, SourceKey, decode_key, encode_key
-from migrator.runtime.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
+from migrator.runtime.errors import (
+    HiddenRowsError,
+    SettingsError,
+    SourceError,
+    TooSlowError,
+    TwinRowsError,
+)
 from migrator.runtime.retry import RateLimit, Retry
 from migrator.runtime.values import replace
 from migrator.source.engines.base import Address, ConnectionOptions, Mark
@@ -359,18 +365,11 @@ class SqlSource(SqlTotals):
 
     def hidden_faults(self, tables: Sequence[TableFacts]) -> list[str]:
         """Why rows may be hidden from this user, by table or view; '' for none."""
-        return [fault for some in _groups(tables) for fault in self._hidden(some)]
 
-    def _hidden(self, tables: Sequence[TableFacts]) -> list[str]:
-        try:
-            self._rows(f"table {tables[0].name}", no_rows_select(tables))
-        except SourceError as error:
-            if len(tables) > 1:
-                return [self._hidden([table])[0] for table in tables]
-            if not isinstance(error, HiddenRowsError):
-                raise
-            return [str(error)]
-        return [""] * len(tables)
+        def look(some: Sequence[TableFacts]) -> None:
+            self._rows(f"table {some[0].name}", no_rows_select(some))
+
+        return _faults(tables, look, HiddenRowsError)
 
     def volatile_parts(self, column: Column) -> list[str]:
         from migrator.source.sql.statements import volatile_parts  # only what parses SQL loads sqlglot
@@ -574,20 +573,16 @@ class SqlSource(SqlTotals):
         return rows
 
     def query_faults(self, calls: Sequence[QueryCall]) -> list[str]:
-        return [fault for some in _groups(calls) for fault in self._faults(some)]
-
-    def _faults(self, calls: Sequence[QueryCall]) -> list[str]:
         from migrator.source.sql.statements import checked_statement, examine
 
-        try:
+        def look(some: Sequence[QueryCall]) -> None:
             checked = [
                 (checked_statement(str(call.statement), self.dialect, call.schema), call.params)
-                for call in calls
+                for call in some
             ]
             self._reading.read("its SQL", partial(examine, checked))
-        except (SettingsError, SourceError) as error:
-            return [str(error)] if len(calls) == 1 else [self._faults([call])[0] for call in calls]
-        return [""] * len(calls)
+
+        return _faults(calls, look, SettingsError, SourceError)
 
     def pooling(self) -> Pooling:
         engine = self._reading.engine
@@ -595,27 +590,26 @@ class SqlSource(SqlTotals):
 
     def at_primary(self) -> SqlSource:
         """The source with pages also from the primary: a replica may lag a ticket drawn just now."""
-        same = copy.copy(self)
-        same._pages = self._reading
-        return same
+        return self._reading_from(self._reading, self.pace)
 
     def with_own_connections(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
         """The source without a rate limit; the schema that was read is shared."""
-        same = copy.copy(self)
-        same._reading = same._pages = reading_of(self._address, connection_options, retry)
-        same.pace = RateLimit()
-        return same
+        return self._reading_from(reading_of(self._address, connection_options, retry), RateLimit())
 
     @contextmanager
     def inside(self, connection: Connection) -> Iterator[SqlSource]:
         from migrator.source.adapter.in_transaction import within  # a service's, which loads the ORM
 
         with within(self._reading, connection) as reading:
-            same = copy.copy(self)
-            same._reading = same._pages = reading
+            same = self._reading_from(reading, RateLimit())
             same._is_inside = True
-            same.pace = RateLimit()
             yield same
+
+    def _reading_from(self, reading: Reading | InTransaction, pace: RateLimit) -> SqlSource:
+        same = copy.copy(self)
+        same._reading = same._pages = reading
+        same.pace = pace
+        return same
 
     def close(self) -> None:
         self._reading.close()
@@ -645,6 +639,22 @@ def _key(text: SourceKey | None) -> Key | None:
 def _children_select(plan: EntityPlan, collection: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
     climb = collection.collection.kind == "climb"
     return climb_select(plan, collection, chosen) if climb else collection_select(plan, collection, chosen)
+
+
+def _faults(
+    values: Sequence[Value], look: Callable[[Sequence[Value]], None], *kinds: type[Exception]
+) -> list[str]:
+    """The message about each value, '' for none; many at once, and one by one if there is one."""
+    faults = []
+    for some in _groups(values):
+        try:
+            look(some)
+            faults += [""] * len(some)
+        except (SettingsError, SourceError) as error:
+            if len(some) == 1 and not isinstance(error, kinds):
+                raise
+            faults += [str(error)] if len(some) == 1 else [_faults([one], look, *kinds)[0] for one in some]
+    return faults
 
 
 def _groups(values: Sequence[Value]) -> Iterator[Sequence[Value]]:

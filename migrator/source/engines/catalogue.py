@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from msgspec import Struct, convert
@@ -82,7 +82,8 @@ class Kinds(Struct, frozen=True, dict=True):
     @cached_property
     def _written(self) -> tuple[Sequence[TypeRule], Sequence[TypeRule]]:
         written = tomllib.loads((files(self.engine) / "types.toml").read_text(encoding="utf-8"))
-        return tuple(map(_rule, written["rules"])), tuple(map(_rule, written["shapes"]))
+        rules, shapes = (convert(written[name], tuple[TypeRule, ...]) for name in ("rules", "shapes"))
+        return rules, shapes
 
     @lru_cache(maxsize=1_000)  # noqa: B019 (one of each engine, which stays)
     def kind_of(self, declared: str) -> Kind:
@@ -100,19 +101,6 @@ class Kinds(Struct, frozen=True, dict=True):
         if kind.name == "timestamp" and kind.precision is not None:
             return replace(kind, precision=kind.precision if first is None else first)
         return kind
-
-
-def _rule(written: Mapping[str, Any]) -> TypeRule:
-    literal, item = written.get("example", ("", ""))
-    names, kind = tuple(written["names"]), _kind(written["kind"])
-    return TypeRule(names, kind, written["form"], written["rule"], (literal, item), written.get("no_key", ""))
-
-
-def _kind(written: Mapping[str, Any]) -> Kind:
-    words: dict[str, Any] = {
-        name: _kind(value) if name == "element" else value for name, value in written.items()
-    }
-    return Kind(**words)
 
 
 def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:

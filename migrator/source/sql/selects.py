@@ -275,8 +275,8 @@ def entity_words(plan: EntityPlan) -> str:
     return f"entity {plan.entity.name}" + ("" if plan.is_single else f" (table {plan.table.real})")
 
 
-def root_select(plan: EntityPlan, rows: Rows) -> Statement:
-    return RootSelect(plan).of(rows)
+def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
+    return RootSelect(plan).of(rows, limit)
 
 
 # ── tables and columns ──

@@ -97,9 +97,7 @@ def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_ParameterPlace
     texts, places, done = [], [], 0
     for match in _parameters(sql, dialect):
         before = _BEFORE_A_LIST.search(sql, 0, match.start())
-        is_negated, is_open = (
-            (False, False) if before is None else (bool(before["not"]), bool(before["open"]))
-        )
+        is_negated, is_open = (bool(before and before[word]) for word in ("not", "open"))
         texts.append(_escaped(sql[done : match.start()]))
         places.append(_ParameterPlace(match["name"], before is not None, is_negated, is_open))
         done = match.end()

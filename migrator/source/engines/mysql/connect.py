@@ -316,7 +316,7 @@ def arguments(password: str | None) -> dict[str, Any]:
             **converters.conversions,
             FIELD_TYPE.TIMESTAMP: _zoned,
             FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not an interval; text for an invalid one
-            FIELD_TYPE.BIT: _bits,
+            FIELD_TYPE.BIT: lambda data: int.from_bytes(data, "big"),
             datetime: _literal,
             HalfPairs: lambda text, _: f"_ucs2 X'{text.digits}'",
         },
@@ -395,10 +395,6 @@ def _zoned(text: str) -> Any:
     """Text if Python has no value for it, as from PyMySQL."""
     moment = converters.convert_datetime(text)
     return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
-
-
-def _bits(data: bytes) -> int:
-    return int.from_bytes(data, "big")
 
 
 def _literal(moment: datetime, mapping: Any = None) -> str:

@@ -66,16 +66,8 @@ def _met(alias: str, columns: Sequence[str]) -> list[str]:
 # ── tables ──
 
 
-def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
-    return Links(_acting(sa.inspect(connection), schemas))
-
-
 def _hidden(connection: Connection, schema: str | None, name: str) -> Sequence[str]:
     return connection.execute(QUERIES["hidden_columns"], {"schema": schema, "name": name}).scalars().all()
-
-
-def _folds_tables(connection: Connection) -> bool:
-    return bool(connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one())
 
 
 def _acting(inspector: sa.Inspector, schemas: Iterable[str | None]) -> list[tuple[Place, Below]]:
@@ -163,8 +155,10 @@ OUTCOMES = base.Outcomes(
     counts_twice=True,
     counts_late=False,
     locks_all=False,
-    folds_tables=_folds_tables,
-    links=_links,
+    folds_tables=lambda connection: bool(
+        connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one()
+    ),
+    links=lambda connection, schemas: Links(_acting(sa.inspect(connection), schemas)),
     hidden=_hidden,
     knows_heirs=False,
     has_conflict_rules=False,

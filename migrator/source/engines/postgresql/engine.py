@@ -168,7 +168,7 @@ def _needed(
         owners = {
             owner
             for schema, name in captured
-            for owner in connection.scalars(QUERIES["owners"], _named(schema, name))
+            for owner in connection.scalars(QUERIES["owners"], {"schema": schema, "name": name})
         }
         yield from (base.Grant("owner", "", str(owner), "MEMBER") for owner in owners)
     rights = [(*place, "SELECT") for place in read]
@@ -205,10 +205,6 @@ def _asked(grant: base.Grant) -> dict[str, str]:
         return {}
     named = {"name": grant.name, "right": grant.right}
     return {**named, "schema": grant.schema} if grant.schema else named
-
-
-def _named(schema: str, name: str) -> dict[str, str]:
-    return {"schema": schema, "name": name}
 
 
 def _statement(grants: Sequence[base.Grant], user: str) -> str:

@@ -25,19 +25,16 @@ from migrator.source.engines.postgresql.facts import QUERIES
 
 def _plan(names: Sequence[str], rows: Sequence[base.Row], page_rows: int) -> base.Plan:
     """A scan without a filter reads the estimated rows; one with a filter reads more."""
-    lines = [str(row[0]) for row in rows]
-    return lines, list(_sequential(lines, page_rows))
-
-
-_SEQ_SCAN = re.compile(r'Seq Scan on (?P<table>"(?:[^"]|"")+"|\S+).*? rows=(?P<rows>\d+)')
-
-
-def _sequential(lines: Sequence[str], page_rows: int) -> Iterator[str]:
+    lines, whole = [str(row[0]) for row in rows], []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         match = _SEQ_SCAN.search(line)
         filtered = "Filter:" in following and page_rows < sys.maxsize
         if match and (filtered or int(match["rows"]) > page_rows):
-            yield match["table"].strip('"')
+            whole.append(match["table"].strip('"'))
+    return lines, whole
+
+
+_SEQ_SCAN = re.compile(r'Seq Scan on (?P<table>"(?:[^"]|"")+"|\S+).*? rows=(?P<rows>\d+)')
 
 
 def _expected(_: Sequence[str], rows: Sequence[base.Row]) -> int | None:
