@@ -172,7 +172,7 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     if keyless:
         what = f"dual write: {', '.join(keyless)} has no primary key, so a changed row cannot be found again"
         raise SettingsError(f"{what}; {_ADVICE}")
-    by_place = {_place(table, home): table for table in captured}
+    by_place = {Place(table.table.schema or home, table.table.real): table for table in captured}
     links = engine.outcomes.links(connection, {place.schema for place in by_place})
     tables: dict[Place, CapturedTable] = {}
     places = _with_parents(by_place, links.acting)
@@ -251,10 +251,6 @@ def _views(connection: Connection, tables: Iterable[Place]) -> frozenset[str]:
     }:
         views_found |= new
     return frozenset(views_found)
-
-
-def _place(captured: Captured, home: str | None) -> Place:
-    return Place(captured.table.schema or home, captured.table.real)
 
 
 def _captured(engine: Engine, place: Place, captured: Captured, below: tuple[Below, ...]) -> CapturedTable:

@@ -358,11 +358,8 @@ def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
 def _words_gone(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> list[str]:
     words = noted_words(*(statement for trigger in expected for statement in trigger.create))
     noted = noted_words(*(trigger.text for trigger in existing)) or set()
-    return (
-        []
-        if words is None
-        else list(dict.fromkeys(shown_word(column, word) for column, word in sorted(noted - words)))
-    )
+    gone = set() if words is None else noted - words
+    return list(dict.fromkeys(shown_word(column, word) for column, word in sorted(gone)))
 
 
 def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> TableCapture:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -180,7 +180,9 @@ class StreamMarks:
         """The state; a lagging shard counts as a mark of that age, but not if no further relay will read it."""
         self._drain_where_asked()
         state = self.kept.state()
-        behind = [lag_s for stream in self.streams for lag_s in self._lags_s(stream) if lag_s > UNSEEN_S]
+        passed = map(self._passed, self.streams)
+        lags_s = [max(0.0, now - at) for now, shards in passed for at in shards.values()]
+        behind = [lag_s for lag_s in lags_s if lag_s > UNSEEN_S]
         if behind and self.is_over():
             return state
         oldest_s = max([state.oldest_age_s, *behind])
@@ -261,10 +263,6 @@ class StreamMarks:
             for stream, moment in zip(self.streams, moments, strict=True)
             for passed_at in self._passed(stream)[1].values()
         )
-
-    def _lags_s(self, stream: SourceStream) -> Iterator[float]:
-        now, shards = self._passed(stream)
-        yield from (max(0.0, now - passed_at) for passed_at in shards.values())
 
     def _passed(self, stream: SourceStream) -> tuple[float, dict[str, float]]:
         known = stream.checkpoints.read(stream.checkpoints.stream())

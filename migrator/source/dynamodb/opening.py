@@ -532,26 +532,20 @@ def open_document_live(
 
     Raises: MappingError.
     """
-    plans = _plans(job)
+    parsed = sound_mapping(job.mapping)
+    revised, transforms = load_transforms(parsed)
+    checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
+    plans = with_writes(checked, job.direct).plans
     tables = captured_tables(plans)
     images = RecordImages(tables, value_of)
     kept, tickets = JournalMarks(database, job.name, images.read), JournalTickets(database, job.name)
     streams = OldStreams(job.name, settings, database, retry)
-    late = _late(plans, source) if isinstance(source, DocumentSource) else tables
+    late: Collection[str] = tables
+    if isinstance(source, DocumentSource):
+        # An index may lack the latest write.
+        late = captured_tables([plan for plan in plans if source.goes_by_index(plan)])
     marking = [streams.marking(name, AGAIN_AFTER_S if name in late else 0.0) for name in tables]
     marks = StreamMarks(kept, images, marking, retry.wait, is_over=is_over)
     aws = AwsCalls(settings.aws_options, partial(endpoint_of, settings.endpoint))
     activity = StreamActivity(streams.captured, kept.by_table, settings.real_names, aws)
     return DocumentLive(StreamCapture(streams.captured, tickets, kept), marks, tickets, activity)
-
-
-def _plans(job: Job) -> list[EntityPlan]:
-    parsed = sound_mapping(job.mapping)
-    revised, transforms = load_transforms(parsed)
-    checked = check_mapping(revised, facts_of(parsed.mapping), transforms)
-    return list(with_writes(checked, job.direct).plans)
-
-
-def _late(plans: Sequence[EntityPlan], source: DocumentSource) -> Collection[str]:
-    """Tables with changes that affect rows found by an index, which may lack the latest write."""
-    return captured_tables([plan for plan in plans if source.goes_by_index(plan)]).keys()

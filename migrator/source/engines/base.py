@@ -149,6 +149,10 @@ class Mark(Struct, frozen=True):
     position: str
 
 
+def mark_by(query: str) -> Callable[[Ask], Mark]:
+    return lambda ask: Mark(*(str(part or "") for part in ask(query, {})))
+
+
 Verdict = Literal["ready", "behind"]
 """The state of a replica; a server that does not replicate from ours raises an error instead."""
 

@@ -39,10 +39,6 @@ BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--[^\r\n]*)*", re.DOTALL)
 """Blanks and comments, as standard SQL has them."""
 
 
-def lexer(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.DOTALL)
-
-
 CLOCKS = frozenset(
     {
         "current_timestamp",

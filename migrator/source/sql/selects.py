@@ -501,7 +501,7 @@ def roots_select(
     """
     rows = KeyRange(after)
     if lookup.climb is not None:
-        return _below(plan, lookup, values, rows).limit(limit)
+        return _below(plan, lookup.climb, lookup, values, rows).limit(limit)
     root = named(plan.table, "root")
     key = key_of(plan, root)
     conditions = [*with_key(plan, root), *within(key, rows)]
@@ -562,19 +562,13 @@ def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
 # ── trees ──
 
 
-def _below(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], rows: KeyRange) -> Statement:
+def _below(
+    plan: EntityPlan, climb: CollectionPlan, lookup: Lookup, values: Sequence[Sequence[Any]], rows: KeyRange
+) -> Statement:
     """The rows with the values, and all descendants.
 
     As deep as a line of ancestors may be: rows further down are refused.
     """
-    down = _levels(plan, lookup, values)
-    key = list(down.c)[: len(plan.key)]
-    return sa.select(*key).distinct().where(*within(key, rows)).order_by(*key)
-
-
-def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -> sa.CTE:
-    climb = lookup.climb
-    assert climb is not None
     start = named(climb.table, "start")
     linked = [theirs for _, theirs in climb.link]
     names = [f"r{number}" for number in range(len(plan.key))] + [
@@ -599,7 +593,9 @@ def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -
         .select_from(down.join(child, link))
         .where(*with_key(plan, child), down.c.level < CLIMB_LEVELS)
     )
-    return down.union_all(below)
+    levels = down.union_all(below)
+    key = list(levels.c)[: len(plan.key)]
+    return sa.select(*key).distinct().where(*within(key, rows)).order_by(*key)
 
 
 # ── The SELECT that reads rows with all their ancestors ──

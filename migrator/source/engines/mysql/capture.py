@@ -87,9 +87,9 @@ class MysqlDdl:
     def triggers(self, captured: Captured) -> list[Trigger]:
         bodies = [self._body(captured, event) for event in EVENTS]
         # An ALTER renames members of ENUM and SET, changes expressions and swaps names, and fires no trigger.
-        words = [
-            word for column in captured.table.columns if _is_read(captured, column) for word in column.words
-        ]
+        read = None if captured.watched is None else {*captured.columns, *captured.watched}
+        of_the_table = [column for column in captured.table.columns if column.sql is None]
+        words = [word for one in of_the_table if read is None or one.name in read for word in one.words]
         note = columns_note(captured, digest_of(*bodies, *words, *captured.made_by))
         digest = digest_of(note)
         bodies = [self._body(captured, event, f"{note}\n") for event in EVENTS]
@@ -125,13 +125,10 @@ class MysqlDdl:
         targets = ", ".join(["table_name", *(IMAGES[side] for side in sides), "changed_at"])
         values = ",\n    ".join([literal(captured.name), *(image(columns, side) for side in sides), self.now])
         insert = f"INSERT INTO {self.mark} ({targets})\n{note}VALUES ({values})"
-        condition = _condition(captured) if event == "UPDATE" else ""
-        return f"IF {condition}\nTHEN {insert}; END IF" if condition else insert
-
-
-def _is_read(captured: Captured, column: Column) -> bool:
-    read = captured.watched is None or column.name in (*captured.columns, *captured.watched)
-    return read and column.sql is None and bool(column.words)
+        if event != "UPDATE" or not captured.watched:
+            return insert
+        condition = "\n    OR ".join(map(_changed, columns_of(captured, captured.watched)))
+        return f"IF {condition}\nTHEN {insert}; END IF"
 
 
 def _trigger(table: str, place: Name, part: str, digest: str, event: str, body: str) -> Trigger:
@@ -154,13 +151,6 @@ def _value(column: Column, side: str) -> str:
     value = f"CONCAT('{word}:', {text.format(column_sql)})"
     # A zero date is not a time: MariaDB returns NULL, MySQL 0.
     return f"COALESCE({value}, CONCAT('TIMESTAMP:', {column_sql}))" if word == "EPOCH" else value
-
-
-def _condition(captured: Captured) -> str:
-    if captured.watched is None:
-        return ""
-    changed = (_changed(column) for column in columns_of(captured, captured.watched))
-    return "\n    OR ".join(changed)
 
 
 def _changed(column: Column) -> str:
@@ -273,14 +263,13 @@ def circles(
     ]
 
 
-def covers(all_cascades: Sequence[Cascade], tables: Sequence[Captured], ddl: MysqlDdl) -> list[Trigger]:
+def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDdl) -> Iterator[Trigger]:
+    all_cascades = cascades(connection)
     captured = {_name(table, ddl.home): table for table in tables}
-    return [
-        trigger
-        for parent in sorted({key.parent for key in all_cascades})
-        for kind in _KINDS
-        for trigger in _triggers(parent, kind, _reached(all_cascades, parent, captured, kind), ddl)
-    ]
+    for parent in sorted({key.parent for key in all_cascades}):
+        for kind in _KINDS:
+            if reached := _reached(all_cascades, parent, captured, kind):
+                yield _of_parent(parent, kind, reached, ddl)
 
 
 def _name(captured: Captured, home: str) -> Name:
@@ -351,11 +340,7 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def _triggers(
-    parent: Name, kind: str, reached: Sequence[tuple[Captured, Chain]], ddl: MysqlDdl
-) -> Iterator[Trigger]:
-    if not reached:
-        return
+def _of_parent(parent: Name, kind: str, reached: Sequence[tuple[Captured, Chain]], ddl: MysqlDdl) -> Trigger:
     event, side, column = _KINDS[kind]
     table = parent[1] if parent[0] == ddl.home else ".".join(parent)
     insert = f"INSERT INTO {ddl.mark} (table_name, {column}, changed_at)"
@@ -363,7 +348,7 @@ def _triggers(
         _marked(captured, chain, side, insert, ddl, if_changed=kind != "gone") for captured, chain in reached
     )
     body = f"BEGIN\n{''.join(blocks)}END"
-    yield _trigger(table, parent, kind, digest_of(body), event, body)
+    return _trigger(table, parent, kind, digest_of(body), event, body)
 
 
 def _marked(
@@ -445,10 +430,6 @@ def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTri
         table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
         drop = f"DROP TRIGGER {quoted(row.schema)}.{quoted(row.trigger)}"
         yield ExistingTrigger(table, row.trigger, ours[1], drop=(drop,), text=row.body)
-
-
-def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDdl) -> Iterator[Trigger]:
-    yield from covers(cascades(connection), tables, ddl)
 
 
 # ── refusals ──

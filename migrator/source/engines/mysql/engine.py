@@ -181,9 +181,10 @@ def _ansi_mysql() -> object:
     return AnsiMySQL()
 
 
-_PARAMETERS = shared.lexer(
+_PARAMETERS = re.compile(
     rf'{shared.BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
-    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{shared.PARAMETER}"
+    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{shared.PARAMETER}",
+    re.DOTALL,
 )
 _BETWEEN = re.compile(rf"(?:{shared.BLANK}|{shared.BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*", re.DOTALL)
 _UTC = "+00:00"

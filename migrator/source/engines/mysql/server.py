@@ -93,14 +93,10 @@ def replication(dialect: sa.Dialect) -> base.Replication:
     return _OF_MARIADB if getattr(dialect, "is_mariadb", False) else _OF_MYSQL
 
 
-def _mark_by(query: str) -> Callable[[base.Ask], base.Mark]:
-    return lambda ask: base.Mark(*(str(part or "") for part in ask(query, {})))
-
-
 _OF_MARIADB = base.Replication(
-    _mark_by(_MARIADB_MARK), f"SELECT {_MARIADB_SERVER}", _gtid_verdict(_MARIADB_STATE)
+    base.mark_by(_MARIADB_MARK), f"SELECT {_MARIADB_SERVER}", _gtid_verdict(_MARIADB_STATE)
 )
-_OF_MYSQL = base.Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_verdict(_MYSQL_STATE))
+_OF_MYSQL = base.Replication(base.mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_verdict(_MYSQL_STATE))
 
 
 def is_mariadb(version: str) -> bool:
@@ -216,11 +212,7 @@ def _reasons(cause: BaseException) -> Iterator[str]:
         yield from shared.by_sqlstate(cause)
 
 
-def _is_connecting(cause: BaseException) -> bool:
-    return mysql_number(cause) in _CANNOT_CONNECT
-
-
-ERRORS = base.Errors(_reasons, _is_connecting, lambda _: None)
+ERRORS = base.Errors(_reasons, lambda cause: mysql_number(cause) in _CANNOT_CONNECT, lambda _: None)
 
 
 # ── Rows written into MariaDB and MySQL: values in the form of the column, refusals by the server's numbers ──
@@ -261,10 +253,6 @@ _BY_NUMBER: dict[int, RefusalKind] = {
 """Source: MariaDB Knowledge Base, "MariaDB Error Code Reference"; MySQL Reference Manual, "Server Error Messages"."""
 
 
-def _refusal(error: BaseException) -> RefusalKind | None:
-    return _BY_NUMBER.get(mysql_number(error))
-
-
 def _move_counters(connection: Connection, table: TableFacts) -> None:
     """Move MariaDB's sequences: SETVAL only moves up. InnoDB moves AUTO_INCREMENT past each inserted number."""
     quote = connection.dialect.identifier_preparer.quote_identifier
@@ -287,7 +275,7 @@ ROWS = base.RowWriting(
     defer="",
     overriding="",
     locks=" FOR UPDATE",
-    refusal=_refusal,
+    refusal=lambda error: _BY_NUMBER.get(mysql_number(error)),
     move_counters=_move_counters,
     unchanging=lambda *_: frozenset(),
 )
@@ -334,19 +322,14 @@ def _needed(
     # MariaDB shows a table's triggers to users who may write it, MySQL only to users who may create some.
     rights = WRITES if getattr(connection.dialect, "is_mariadb", False) else (*WRITES, "TRIGGER")
     yield from (base.Grant("table", schema, name, right) for schema, name in written for right in rights)
-    for place in written:
-        # An INSERT needs both, even with an explicit number.
-        for schema, name in _sequences(connection, place):
-            yield from (base.Grant("table", schema, name, right) for right in ("SELECT", "INSERT"))
+    for schema, table in written:
+        for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
+            if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
+                quote = found["quote"]
+                sequence = [found[part].replace(quote * 2, quote) for part in ("schema", "name")]
+                # An INSERT needs both, even with an explicit number.
+                yield from (base.Grant("table", *sequence, right) for right in ("SELECT", "INSERT"))
     yield from (base.Grant("table", schema, name, "SELECT") for schema, name in read)
-
-
-def _sequences(connection: Connection, place: base.Place) -> Iterator[base.Place]:
-    schema, table = place
-    for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
-        if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
-            quote = found["quote"]
-            yield found["schema"].replace(quote * 2, quote), found["name"].replace(quote * 2, quote)
 
 
 def _missing(connection: Connection, grants: Sequence[base.Grant]) -> list[base.Grant]:

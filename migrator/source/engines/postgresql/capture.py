@@ -208,10 +208,6 @@ def _of_partitions(
             yield ddl.of_partition(table, row.schema, row.name)
 
 
-def _leftovers(connection: Connection) -> list[str]:
-    return [_function_drop(name) for name in connection.scalars(QUERIES["functions"])]
-
-
 def _function_drop(name: str) -> str:
     return f"DROP FUNCTION {SCHEMA}.{name}()"
 
@@ -292,7 +288,7 @@ CAPTURING = Capturing(
     prefix="",
     triggers=_our_triggers,
     more_triggers=_of_partitions,
-    leftovers=_leftovers,
+    leftovers=lambda connection: list(map(_function_drop, connection.scalars(QUERIES["functions"]))),
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(QUERIES["views"])),
     limits=(),

@@ -222,10 +222,11 @@ GRANTING = base.Granting(_needed, _missing, _statement)
 
 # ── PostgreSQL's SQL: parsing, refused functions, and the forms of values and columns in our statements ──
 
-_PARAMETERS = shared.lexer(
+_PARAMETERS = re.compile(
     rf"(?<!\w)[eE]{shared.BACKSLASHED}|{shared.ANSI_STRING}"
     r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
-    rf"|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}"
+    rf"|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}",
+    re.DOTALL,
 )
 
 

@@ -74,10 +74,6 @@ _STATE = (
 )
 
 
-def _mark(ask: base.Ask) -> base.Mark:
-    return base.Mark(*(str(part or "") for part in ask(_MARK, {})))
-
-
 def _verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
     """A promoted replica keeps its cluster's identifier, so only the primary itself may be out of recovery."""
     system, server, database, in_recovery, ahead_bytes = ask(_STATE, {"position": mark.position or None})
@@ -94,7 +90,9 @@ def _verdict(mark: base.Mark, ask: base.Ask) -> base.Verdict:
     return "ready" if ahead_bytes >= 0 else "behind"
 
 
-REPLICATION = base.Replication(_mark, "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict)
+REPLICATION = base.Replication(
+    base.mark_by(_MARK), "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict
+)
 
 # ── load ──
 

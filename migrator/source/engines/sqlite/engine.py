@@ -559,11 +559,6 @@ OUTCOMES = base.Outcomes(
 # ── Rows written into SQLite: values as the column's affinity stores them ──
 
 
-def _prepare(connection: Any) -> None:
-    """Enable foreign keys, which SQLite otherwise ignores."""
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
 def _bound(column: Column, value: Any) -> Any:
     if value is None or isinstance(value, (bytes, int)):
         return int(value) if isinstance(value, bool) else value
@@ -597,10 +592,6 @@ _BY_NAME: dict[str, RefusalKind] = {
 """Source: SQLite, "Result and Error Codes"."""
 
 
-def _refusal(error: BaseException) -> RefusalKind | None:
-    return _BY_NAME.get(str(getattr(error, "sqlite_errorname", "")))
-
-
 _HAS_MARKS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrator_mark'"
 
 
@@ -616,7 +607,8 @@ def _end(connection: Connection) -> None:
 
 
 ROWS = base.RowWriting(
-    prepare=_prepare,
+    # SQLite otherwise ignores them.
+    prepare=lambda connection: connection.execute("PRAGMA foreign_keys = ON"),
     begin=_begin_row,
     end=_end,
     bound=_bound,
@@ -624,7 +616,7 @@ ROWS = base.RowWriting(
     overriding="",
     # A transaction that writes is alone.
     locks="",
-    refusal=_refusal,
+    refusal=lambda error: _BY_NAME.get(str(getattr(error, "sqlite_errorname", ""))),
     # A number that is inserted moves the rowid, and AUTOINCREMENT's own counter.
     move_counters=lambda *_: None,
     unchanging=lambda *_: frozenset(),
@@ -647,8 +639,9 @@ ERRORS = base.Errors(_reasons, lambda _: False, lambda _: None)
 
 # ── SQLite's SQL: parsing, refused functions, and the forms of values in our statements ──
 
-_PARAMETERS = shared.lexer(
-    rf'{shared.ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}'
+_PARAMETERS = re.compile(
+    rf'{shared.ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{shared.COMMENTS})|{shared.PARAMETER}',
+    re.DOTALL,
 )
 
 

@@ -221,19 +221,18 @@ class SlotCapture(LogCapture):
         """Raises: SettingsError if a relay keeps reading it."""
         self._marks.leave()
         end = time.monotonic() + _RELEASE_S
-        while (pid := self._reader_pid()) is not None:
+        name = slot_of(self._job)
+
+        def look(connection: Connection, _: Ddl) -> int | None:
+            slot = slot_named(connection, name)
+            return None if slot is None else slot.active_pid
+
+        while (pid := self._writing.look("looking at the replication slot", look)) is not None:
             if time.monotonic() > end:
-                what = f"the replication slot {slot_of(self._job)} is read by the server's process {pid}"
+                what = f"the replication slot {name} is read by the server's process {pid}"
                 raise SettingsError(f"{what}; stop the job's relays, then run the same command again")
             self._wait(0.2)
         super().do(step)
-
-    def _reader_pid(self) -> int | None:
-        def work(connection: Connection, _: Ddl) -> int | None:
-            slot = slot_named(connection, slot_of(self._job))
-            return None if slot is None else slot.active_pid
-
-        return self._writing.look("looking at the replication slot", work)
 
 
 def _drop_slot_sql(name: str) -> str:
