@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
-from msgspec import Struct
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.items.changes import captured_name, captured_tables
@@ -163,7 +162,8 @@ class SqlCapture:
             before = _installation(connection, ddl)
             own = own_steps(connection, ddl, job, marked_by)
             if marked_by == "services":
-                in_the_way = _drop_steps(_Existing.of(connection, ddl, tables).in_the_way)
+                capturing, _ = _existing(connection, ddl, tables)
+                in_the_way = _drop_steps([trigger for trigger in capturing if trigger.refuses])
                 return [*own, *in_the_way, *_words_step(connection, ddl, tables)]
             steps = [*own, *_trigger_steps(connection, ddl, tables)]
             return [*steps, _switch_step(ddl)] if before and before.marked_by == "services" else steps
@@ -202,11 +202,8 @@ class SqlCapture:
 
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]:
         def work(connection: Connection, ddl: Ddl) -> list[TableCapture]:
-            of, here = _Existing.of(connection, ddl, tables), _installation(connection, ddl)
-            existing = of.capturing
-            refused = [
-                TableCapture(name, "refused") for name in dict.fromkeys(one.table for one in of.refusing)
-            ]
+            (existing, refusing), here = _existing(connection, ddl, tables), _installation(connection, ddl)
+            refused = [TableCapture(name, "refused") for name in dict.fromkeys(one.table for one in refusing)]
             by_services = here is not None and here.marked_by == "services"
             if by_services and not existing:
                 return [*_spelled(_kept_words(connection, ddl), tables), *refused]
@@ -225,25 +222,15 @@ class SqlCapture:
         self._writing.close()
 
 
-class _Existing(Struct, frozen=True):
-    """Our existing triggers.
-
-    `capturing`: those that an install compares, with refusing ones of a table that is captured (again).
-    `refusing`: those that stay, because their tables' rows follow items.
+def _existing(
+    connection: Connection, ddl: Ddl, tables: Sequence[Captured]
+) -> tuple[list[ExistingTrigger], list[ExistingTrigger]]:
+    """Our triggers that an install compares, with refusing ones of a table that is captured (again); and those
+    that stay, because their tables' rows follow items.
     """
-
-    capturing: list[ExistingTrigger]
-    refusing: list[ExistingTrigger]
-
-    @classmethod
-    def of(cls, connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> _Existing:
-        captured, existing = {table.name for table in tables}, existing_triggers(connection, ddl)
-        refusing = [trigger for trigger in existing if trigger.refuses and trigger.table not in captured]
-        return cls([trigger for trigger in existing if trigger not in refusing], refusing)
-
-    @property
-    def in_the_way(self) -> list[ExistingTrigger]:
-        return [trigger for trigger in self.capturing if trigger.refuses]
+    captured, existing = {table.name for table in tables}, existing_triggers(connection, ddl)
+    refusing = [trigger for trigger in existing if trigger.refuses and trigger.table not in captured]
+    return [trigger for trigger in existing if trigger not in refusing], refusing
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
@@ -275,16 +262,16 @@ def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -
 
 
 def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    of, expected = _Existing.of(connection, ddl, tables), _expected_triggers(connection, ddl, tables)
-    existing = of.capturing
+    existing, refusing = _existing(connection, ddl, tables)
+    expected = _expected_triggers(connection, ddl, tables)
     steps = [_table_step(triggers, _of(existing, name), name) for name, triggers in expected.items()]
     steps += [step for step in _drop_steps(existing) if step.table not in expected]
-    return [*(step for step in steps if step.statements), *_cleanup(connection, expected, of.refusing)]
+    return [*(step for step in steps if step.statements), *_cleanup(connection, expected, refusing)]
 
 
 def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    of = _Existing.of(connection, ddl, tables)
-    return [*_drop_steps(of.capturing), *_cleanup(connection, {}, of.refusing)]
+    existing, refusing = _existing(connection, ddl, tables)
+    return [*_drop_steps(existing), *_cleanup(connection, {}, refusing)]
 
 
 # ── The words of values, if services leave the marks and no trigger can store them ──

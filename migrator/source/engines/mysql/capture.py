@@ -57,13 +57,26 @@ _FORMS: dict[str, tuple[str, str]] = {
 """By declared type: the word before the colon, which selects the decoder of the text, and the SQL for the text."""
 
 
+def image(columns: Sequence[Column], side: str) -> str:
+    """JSON of written name -> type, a colon and the value's text; CONCAT of a NULL is NULL."""
+    pairs = [f"{literal(column.name)}, {_value(column, side)}" for column in columns]
+    return "JSON_OBJECT(" + ",\n        ".join(pairs) + ")"
+
+
+def _value(column: Column, side: str) -> str:
+    others = _UCS2 if column.declared.endswith(UCS2) else _TEXT
+    word, text = _FORMS.get(declared_word(column), others)
+    column_sql = f"{side}.{quoted(column.real)}"
+    value = f"CONCAT('{word}:', {text.format(column_sql)})"
+    # A zero date is not a time: MariaDB returns NULL, MySQL 0.
+    return f"COALESCE({value}, CONCAT('TIMESTAMP:', {column_sql}))" if word == "EPOCH" else value
+
+
 class MysqlDdl:
     # Exact for any session time zone, unlike UNIX_TIMESTAMP(NOW(6)).
     now = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6)"
     quoted = staticmethod(quoted)
-
-    def image(self, columns: Sequence[Column], row: str) -> str:
-        return image(columns, row)
+    image = staticmethod(image)
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -136,21 +149,6 @@ def _trigger(table: str, place: Name, part: str, digest: str, event: str, body: 
     own = qualified(place[0], name, "`")
     create = f"CREATE TRIGGER {own} {event} ON {qualified(*place, '`')} FOR EACH ROW\n{body}"
     return Trigger(table, name, digest, (create,), (f"DROP TRIGGER {own}",))
-
-
-def image(columns: Sequence[Column], side: str) -> str:
-    """JSON of written name -> type, a colon and the value's text; CONCAT of a NULL is NULL."""
-    pairs = [f"{literal(column.name)}, {_value(column, side)}" for column in columns]
-    return "JSON_OBJECT(" + ",\n        ".join(pairs) + ")"
-
-
-def _value(column: Column, side: str) -> str:
-    others = _UCS2 if column.declared.endswith(UCS2) else _TEXT
-    word, text = _FORMS.get(declared_word(column), others)
-    column_sql = f"{side}.{quoted(column.real)}"
-    value = f"CONCAT('{word}:', {text.format(column_sql)})"
-    # A zero date is not a time: MariaDB returns NULL, MySQL 0.
-    return f"COALESCE({value}, CONCAT('TIMESTAMP:', {column_sql}))" if word == "EPOCH" else value
 
 
 def _changed(column: Column) -> str:

@@ -326,9 +326,9 @@ def _needed(
         for row in connection.execute(QUERIES["sequences"], {"table": table, "schema": schema}):
             if found := _SEQUENCE.fullmatch(row.COLUMN_DEFAULT):
                 quote = found["quote"]
-                sequence = [found[part].replace(quote * 2, quote) for part in ("schema", "name")]
+                owner, sequence = (found[part].replace(quote * 2, quote) for part in ("schema", "name"))
                 # An INSERT needs both, even with an explicit number.
-                yield from (base.Grant("table", *sequence, right) for right in ("SELECT", "INSERT"))
+                yield from (base.Grant("table", owner, sequence, right) for right in ("SELECT", "INSERT"))
     yield from (base.Grant("table", schema, name, "SELECT") for schema, name in read)
 
 

@@ -44,11 +44,37 @@ _REFUSED = {
 }
 
 
+def literal(text: str) -> str:
+    # The form with E keeps a backslash with any standard_conforming_strings.
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def image(columns: Sequence[Column], row: str) -> str:
+    """JSON of written name -> the type's oid, a colon and the value's text; NULL is null."""
+    names = ", ".join(literal(column.name) for column in columns)
+    values = ",\n            ".join(_value(column, row) for column in columns)
+    return f"json_object(ARRAY[{names}]::text[], ARRAY[\n            {values}]::text[])::text"
+
+
+def _value(column: Column, row: str) -> str:
+    # concat() takes the type's output, as a SELECT does; a cast to text would trim char(n) and widen an inet.
+    column_sql = f"{row}.{quoted(column.real)}"
+    if column.virtual and row in ("OLD", "NEW"):
+        # In a trigger's rows such a column is NULL.
+        column_sql = f"(SELECT {column.virtual} FROM (SELECT {row}.*) AS made)"
+    if column.kind.read_as:
+        column_sql = f"CAST({column_sql} AS {column.kind.read_as})"
+    if column.kind.name in ("list", "map"):
+        column_sql = f"to_json({column_sql})"
+    return f"CASE WHEN {column_sql} IS DISTINCT FROM NULL THEN concat(pg_typeof({column_sql})::oid, ':', {column_sql}) END"
+
+
 class PostgresqlDdl:
     mark = f"{SCHEMA}.mark"
     ticket = f"{SCHEMA}.ticket"
     now = "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
     quoted = staticmethod(quoted)
+    image = staticmethod(image)
 
     def tables(self) -> list[str]:
         ticket = (
@@ -114,9 +140,6 @@ class PostgresqlDdl:
         event = f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT"
         return _trigger(f"{schema}.{partition}", PARTS["truncate"], digest, table, event, function)
 
-    def image(self, columns: Sequence[Column], row: str) -> str:
-        return image(columns, row)
-
     def _body(self, captured: Captured) -> str:
         columns = columns_of(captured, captured.columns)
         name = literal(captured.name)
@@ -144,31 +167,6 @@ def _trigger(of: str, name: str, digest: str, table: str, event: str, function: 
 
 def function_name(table: str, digest: str) -> str:
     return f"capture_{digest_of(table)}_{digest}"
-
-
-def literal(text: str) -> str:
-    # The form with E keeps a backslash with any standard_conforming_strings.
-    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def image(columns: Sequence[Column], row: str) -> str:
-    """JSON of written name -> the type's oid, a colon and the value's text; NULL is null."""
-    names = ", ".join(literal(column.name) for column in columns)
-    values = ",\n            ".join(_value(column, row) for column in columns)
-    return f"json_object(ARRAY[{names}]::text[], ARRAY[\n            {values}]::text[])::text"
-
-
-def _value(column: Column, row: str) -> str:
-    # concat() takes the type's output, as a SELECT does; a cast to text would trim char(n) and widen an inet.
-    column_sql = f"{row}.{quoted(column.real)}"
-    if column.virtual and row in ("OLD", "NEW"):
-        # In a trigger's rows such a column is NULL.
-        column_sql = f"(SELECT {column.virtual} FROM (SELECT {row}.*) AS made)"
-    if column.kind.read_as:
-        column_sql = f"CAST({column_sql} AS {column.kind.read_as})"
-    if column.kind.name in ("list", "map"):
-        column_sql = f"to_json({column_sql})"
-    return f"CASE WHEN {column_sql} IS DISTINCT FROM NULL THEN concat(pg_typeof({column_sql})::oid, ':', {column_sql}) END"
 
 
 def _when(captured: Captured) -> str:
