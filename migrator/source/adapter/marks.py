@@ -657,7 +657,8 @@ class Marking(Struct, frozen=True):
                 raise refused(statement.table.name, _COUNTS)
             if statement.write.opaque and statement.times > 1:
                 raise refused(statement.table.name, statement.write.opaque)
-            if statement.write.replaces and statement.table.meets_unseen:
+            captured = statement.table.captured
+            if statement.write.replaces and captured is not None and captured.table.unique_conflicts:
                 raise refused(
                     statement.table.name,
                     "may replace rows by an index with an expression, a condition or a COLLATE",

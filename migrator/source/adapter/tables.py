@@ -71,10 +71,6 @@ class CapturedTable(Struct, frozen=True):
     """Real names of columns for which an INSERT without names of columns has no value."""
 
     @property
-    def meets_unseen(self) -> bool:
-        return self.captured is not None and bool(self.captured.table.unique_conflicts)
-
-    @property
     def name(self) -> str:
         return (
             self.captured.name

@@ -348,7 +348,7 @@ def _is_large(name: str, behind: Sequence[Token], sized: Mapping[str, int]) -> b
     if name in sized:
         return _size(behind, sized[name]) * _largest(behind, sized) > _MOST_CHARACTERS
     if name in _SPREADS:
-        return _product(behind, sized) > _MOST_CHARACTERS
+        return math.prod(size for size, _ in _sizes(behind, sized)) > _MOST_CHARACTERS
     return name == "format" and any(_WIDE.search(one.text) for one in _argument(behind, 0))
 
 
@@ -374,10 +374,6 @@ def _sizes(tokens: Sequence[Token], sized: Mapping[str, int]) -> Iterator[tuple[
 
 def _largest(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
     return max((size * _largest(behind, sized) for size, behind in _sizes(tokens, sized)), default=1.0)
-
-
-def _product(tokens: Sequence[Token], sized: Mapping[str, int]) -> float:
-    return math.prod(size for size, _ in _sizes(tokens, sized))
 
 
 def _inside(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -554,7 +550,8 @@ def volatile_parts(connection: Connection, sql: str) -> list[str]:
     found = {}
     for call in _calls(tokens):
         called = call.name.lower()
-        if not call.schema and (called in known or _is_by_now(called, call.arguments, by_now=by_now)):
+        reads_clock = called in _BY_NOW and (by_now or call.arguments < _BY_NOW[called])
+        if not call.schema and (called in known or reads_clock):
             found[called] = "the same row gives another value at another time"
         elif why := _declared(connection, call):
             found[called] = why
@@ -576,10 +573,6 @@ def _calls(tokens: Sequence[Token]) -> Iterator[_Call]:
 
 def _is_word(token: Token) -> bool:
     return token.text.lower() in CLOCKS and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
-
-
-def _is_by_now(name: str, arguments: int, *, by_now: bool) -> bool:
-    return name in _BY_NOW and (by_now or arguments < _BY_NOW[name])
 
 
 def _arguments(tokens: Sequence[Token]) -> int:

@@ -441,7 +441,7 @@ class LogMarks(SqlMarks):
     def _drains_within(self, limit_s: float) -> bool:
         begun_at = self._clock()
         until = None if self.reader.place() is None else self.reader.ask()
-        while until is not None and not self._has_passed(until):
+        while until is not None and (place := self.reader.place()) and not place.position >= until:
             # Another thread may be copying, like another process.
             if not self._copy(until):
                 self._wait(_PAUSE_S)
@@ -457,10 +457,6 @@ class LogMarks(SqlMarks):
     def close(self) -> None:
         self.leave()
         super().close()
-
-    def _has_passed(self, until: Position) -> bool:
-        place = self.reader.place()
-        return place is None or bool(place.position >= until)
 
     def _drain_where_asked(self) -> None:
         if self._drained_at < self._drain_asked_at:

@@ -59,9 +59,6 @@ class BinlogPosition(Struct, frozen=True):
             received = received.plus(held)
         return received
 
-    def held_text(self) -> str:
-        return ",".join(held.text() for held in self.held)
-
     def behind(self, gtid: GtidSet) -> BinlogPosition:
         return replace(self, read=self.read.plus(gtid))
 
@@ -167,13 +164,6 @@ def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
             yield advice.replace("{value}", here) if advice != "{}" else usual
 
 
-def logs_cascades(found: Mapping[str, str]) -> bool:
-    """Whether the log contains rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is
-    set.
-    """
-    return found.get("innodb_native_foreign_keys", "ON") == "OFF"
-
-
 def right_faults(connection: Connection, home: str) -> Iterator[str]:
     may, user = (
         rights_of_user(connection),
@@ -216,7 +206,8 @@ def table_faults(
 def cascaded(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> dict[str, str]:
-    if logs_cascades(found):
+    # From MySQL 9.6 on, unless the option is set, the log contains rows that cascading foreign keys change.
+    if found.get("innodb_native_foreign_keys", "ON") == "OFF":
         return {}
     by_name = {(table.table.schema or home, table.table.real): table.name for table in tables}
     return {

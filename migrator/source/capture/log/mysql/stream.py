@@ -303,7 +303,7 @@ class Binlog:
         executed = BinlogPosition(_executed(connection))
         values = {
             "gtids": position.read.text(),
-            "held": position.held_text(),
+            "held": ",".join(held.text() for held in position.held),
             "file": position.file,
             "place": position.place,
             "at": now if position >= executed else passed.at,
