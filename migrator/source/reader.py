@@ -121,22 +121,14 @@ def twins_select(plan: EntityPlan, limit: int) -> selects.Statement:
     root = named(plan.table, "root")
     key, many = key_of(plan, root), sa.func.count()
     conditions = [*with_key(plan, root), *where_of(root, plan.where)]
-    return (
-        sa.select(*key, many)
-        .select_from(root)
-        .where(*conditions)
-        .group_by(*key)
-        .having(many > 1)
-        .limit(limit)
-    )
+    grouped = sa.select(*key, many).select_from(root).where(*conditions).group_by(*key)
+    return grouped.having(many > 1).limit(limit)
 
 
 def computed_select(table: TableFacts, column: Column) -> selects.Statement:
     """A SELECT without rows that raises the database's errors in the column's SQL."""
-    plain = replace(
-        table, columns=tuple(other for other in table.columns if other.sql is None or other == column)
-    )
-    return sa.select(named(plain, "root").c[column.real]).limit(0)
+    columns = tuple(other for other in table.columns if other.sql is None or other == column)
+    return sa.select(named(replace(table, columns=columns), "root").c[column.real]).limit(0)
 
 
 def no_rows_select(tables: Sequence[TableFacts]) -> selects.Statement:
@@ -212,11 +204,8 @@ class SqlTotals:
         return int(self._first_row(plan, without_key_select(plan))[0])
 
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        statements = (
-            keys_select(plan, distinct=False),
-            keys_select(plan),
-            keys_select(plan, as_text=True),
-        )
+        every, unlike = keys_select(plan, distinct=False), keys_select(plan)
+        statements = every, unlike, keys_select(plan, as_text=True)
 
         def work(connection: Connection) -> KeyCounts:
             return KeyCounts(*(int(connection.execute(statement).scalar_one()) for statement in statements))

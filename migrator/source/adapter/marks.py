@@ -615,11 +615,8 @@ class Marking(Struct, frozen=True):
         begins(driver)
         write = _by_key(write, table, driver)
         pending = Pending(StatementKeys(write, table, list(parameters), driver.dialect))
-        if (
-            table.replaces
-            and not write.is_upsert
-            and (write.action == "insert" or pending.statement.moves_keys)
-        ):
+        may_meet = write.action == "insert" or pending.statement.moves_keys
+        if table.replaces and not write.is_upsert and may_meet:
             raise refused(table.name, "the table itself replaces rows (ON CONFLICT REPLACE)")
         driver.hold()
         if write.action == "insert":

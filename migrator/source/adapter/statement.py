@@ -582,11 +582,8 @@ def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]
 
 
 def _hidden(word: str, words: frozenset[str]) -> Written:
-    if (
-        _only_explains(word, words)
-        or words.isdisjoint(_VERBS)
-        or (word == "SET" and "statement" not in words)
-    ):
+    sets_variables = word == "SET" and "statement" not in words
+    if _only_explains(word, words) or words.isdisjoint(_VERBS) or sets_variables:
         return None
     return Opaque("it is a statement in another one", words)
 
@@ -610,8 +607,7 @@ def _of_tree(reader: TreeReader, word: str, *, ignores: bool) -> Written:
         return reader.update()
     if isinstance(tree, exp.Delete):
         return reader.delete()
-    if isinstance(tree, exp.Copy) and not tree.args.get("kind"):
-        return None  # COPY … TO
-    if _writes_inside(tree):
-        return Opaque(f"its rows cannot be known before it ran ({word})", words)
-    return None
+    is_copy_to = isinstance(tree, exp.Copy) and not tree.args.get("kind")
+    if is_copy_to or not _writes_inside(tree):
+        return None
+    return Opaque(f"its rows cannot be known before it ran ({word})", words)

@@ -254,11 +254,8 @@ def reader_of(table: TableFacts, columns: Sequence[str]) -> Callable[[WiredItem]
 
     def read(item: WiredItem) -> Values | None:
         values = tuple(value_of(item, column) for column in chosen)
-        return (
-            None
-            if any(isinstance(value, (NoneType, Undecodable, list, dict)) for value in values)
-            else values
-        )
+        unsearchable = any(isinstance(value, (NoneType, Undecodable, list, dict)) for value in values)
+        return None if unsearchable else values
 
     return read
 

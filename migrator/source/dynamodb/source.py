@@ -142,12 +142,9 @@ class DocumentAnswers:
 
 
 def _wired_values(sent: Mapping[str, Any]) -> dict[str, Any]:
-    given = sent["ExpressionAttributeValues"]
-    return {
-        "ExpressionAttributeValues": {
-            name: {"B": value} if isinstance(value, bytes) else encode(value) for name, value in given.items()
-        }
-    }
+    given = sent["ExpressionAttributeValues"].items()
+    wired = {name: {"B": value} if isinstance(value, bytes) else encode(value) for name, value in given}
+    return {"ExpressionAttributeValues": wired}
 
 
 def _in_order(keys: Iterable[WiredItem], items: Iterable[WiredItem]) -> Iterator[WiredItem]:

@@ -155,12 +155,8 @@ def _written(operation: str, body: Mapping[str, Any]) -> Iterator[tuple[str, Wir
     elif operation == "BatchWriteItem":
         for table, requests in body["RequestItems"].items():
             for request in requests:
-                yield (
-                    table,
-                    request["PutRequest"]["Item"]
-                    if "PutRequest" in request
-                    else request["DeleteRequest"]["Key"],
-                )
+                put = request.get("PutRequest")
+                yield table, put["Item"] if put else request["DeleteRequest"]["Key"]
     elif operation == "TransactWriteItems":
         for action in body["TransactItems"]:
             for word, one in action.items():

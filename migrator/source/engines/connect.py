@@ -350,11 +350,7 @@ class _Schema(Struct, frozen=True):
         for key in self.reflected.foreign_keys.get(name, ()):
             # PostgreSQL leaves out a schema on its search path; MySQL, whose default has no name here, its own.
             referred_schema = key["referred_schema"] or schemas[0].reflected.schema or self.reflected.schema
-            other = (
-                self
-                if referred_schema == self.reflected.schema
-                else next((s for s in schemas if s.reflected.schema == referred_schema), None)
-            )
+            other = next((s for s in (self, *schemas) if s.reflected.schema == referred_schema), None)
             table = _any_case(other.reflected.columns, key["referred_table"]) if other else None
             if other is None or table is None:
                 continue

@@ -117,9 +117,9 @@ def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
     kind = kind_of(column)
     if kind is not None and kind.read_as:
         return Where("casts to read", column, sa.cast(column, _Named(kind.read_as)))
-    return (
-        Where("rounds floats", column, column + sa.literal_column("0e0")) if _is(column, "float") else column
-    )
+    if _is(column, "float"):
+        return Where("rounds floats", column, column + sa.literal_column("0e0"))
+    return column
 
 
 def read(column: ColumnElement[Any]) -> ColumnElement[Any]:

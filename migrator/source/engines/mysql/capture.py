@@ -254,11 +254,8 @@ def circles(
             circle_by_table |= {
                 chain[0].child: circle for chain in chains if chain[0].child not in circle_by_table
             }
-    return [
-        (table.name, circle_by_table[_name(table, home)])
-        for table in tables
-        if _name(table, home) in circle_by_table
-    ]
+    found = ((table.name, circle_by_table.get(_name(table, home))) for table in tables)
+    return [(name, circle) for name, circle in found if circle]
 
 
 def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDdl) -> Iterator[Trigger]:

@@ -257,9 +257,8 @@ def _move_counters(connection: Connection, table: TableFacts) -> None:
     """Move MariaDB's sequences: SETVAL only moves up. InnoDB moves AUTO_INCREMENT past each inserted number."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
-    for name, default in connection.execute(
-        QUERIES["sequences"], {"table": table.real, "schema": table.schema}
-    ).all():
+    named_in = {"table": table.real, "schema": table.schema}
+    for name, default in connection.execute(QUERIES["sequences"], named_in).all():
         highest = connection.exec_driver_sql(f"SELECT max({quote(name)}) FROM {place}").scalar()
         if isinstance(highest, (int, Decimal)):
             sequence = default[len("nextval(") : -1]

@@ -55,9 +55,8 @@ def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
 
 def has_blocks(connection: Connection, table: TableFacts) -> bool:
     """Whether the table can be sampled: views and foreign tables cannot."""
-    return bool(
-        connection.execute(QUERIES["has_blocks"], {"schema": table.schema, "name": table.real}).scalar()
-    )
+    place = {"schema": table.schema, "name": table.real}
+    return bool(connection.execute(QUERIES["has_blocks"], place).scalar())
 
 
 # ── replicas ──
@@ -143,16 +142,14 @@ def _changes(connection: Connection, tables: Sequence[str]) -> base.Changes:
 def _open(connection: Connection) -> base.Open:
     """Writers' locks until their transaction ends, including prepared ones; every user may see them."""
     rows = connection.execute(QUERIES["open_transactions"])
-    return {
-        f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
-    }, ""
+    tables = ((holder, f"{schema}.{name}", str(who)) for holder, schema, name, who in rows)
+    return {f"{holder} {table}": (table, who) for holder, table, who in tables}, ""
 
 
 def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Sequence[str]]:
     roles: dict[str, set[str]] = {}
-    for schema, table, _, _, role, *_ in connection.execute(
-        QUERIES["rights_to_write"], named(connection, tables)
-    ):
+    rows = connection.execute(QUERIES["rights_to_write"], named(connection, tables))
+    for schema, table, _, _, role, *_ in rows:
         roles.setdefault(f"{schema}.{table}", set()).add(PUBLIC if role is None else str(role))
     return {name: sorted(roles[name]) for name in tables if name in roles}
 
@@ -309,9 +306,8 @@ def _refusal(error: BaseException) -> RefusalKind | None:
 def _move_counters(connection: Connection, table: TableFacts) -> None:
     quote = connection.dialect.identifier_preparer.quote_identifier
     place = quote(table.real) if table.schema is None else f"{quote(table.schema)}.{quote(table.real)}"
-    for row in connection.execute(
-        QUERIES["sequences"], {"table": table.real, "schema": table.schema or ""}
-    ).all():
+    named_in = {"table": table.real, "schema": table.schema or ""}
+    for row in connection.execute(QUERIES["sequences"], named_in).all():
         highest = connection.exec_driver_sql(f"SELECT max({quote(row.column)}) FROM {place}").scalar()
         sequence = f"{quote(row.schema)}.{quote(row.name)}"
         last, is_called = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence}").one()

@@ -165,11 +165,8 @@ def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
 
 
 def right_faults(connection: Connection, home: str) -> Iterator[str]:
-    may, user = (
-        rights_of_user(connection),
-        str(connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()),
-    )
-    user = "@".join(literal(part) for part in user.rsplit("@", 1))
+    may, user = rights_of_user(connection), connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()
+    user = "@".join(literal(part) for part in str(user).rsplit("@", 1))
     if missing := [right for right in ("REPLICATION SLAVE", "REPLICATION CLIENT") if not may(right, "")]:
         yield f"this user may not read the log; GRANT {', '.join(missing)} ON *.* TO {user}"
     needed = [] if has_log(connection) else ["CREATE"]

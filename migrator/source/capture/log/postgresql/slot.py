@@ -232,15 +232,11 @@ class SlotChanges:
         """Marks of the tables that it is, or is a partition of; a dropped partition may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
-            rows = connection.execute(
-                LOG_QUERIES["ancestors"], {"oid": relation.oid, "slot": self._slot}
-            ).all()
+            place = {"oid": relation.oid, "slot": self._slot}
+            rows = connection.execute(LOG_QUERIES["ancestors"], place).all()
             is_published = any(row.is_published for row in rows)
-            return (
-                {row.name for row in rows},
-                is_published,
-                set(connection.scalars(LOG_QUERIES["partitioned"])),
-            )
+            partitioned = set(connection.scalars(LOG_QUERIES["partitioned"]))
+            return {row.name for row in rows}, is_published, partitioned
 
         names, is_published, partitioned = self._writing.look("looking at a partition", work)
         known = (names | {f"{relation.schema}.{relation.name}"}) & self._tables.keys()
