@@ -47,7 +47,7 @@ def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]
     return list(engine_at(connection).capturing.triggers(connection, ddl))
 
 
-def has_tables(connection: Connection, name: str = "ticket") -> bool:
+def has_table(connection: Connection, name: str = "ticket") -> bool:
     """Whether our table exists; that of marks may have been dropped alone."""
     capturing = engine_at(connection).capturing
     return sa.inspect(connection).has_table(f"{capturing.prefix}{name}", schema=capturing.schema)
@@ -184,7 +184,7 @@ class SqlCapture:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             steps = _drop_steps(existing_triggers(connection, ddl))
             leftovers = engine_at(connection).capturing.leftovers(connection)
-            last = (*leftovers, *(ddl.no_tables() if has_tables(connection) else ()))
+            last = (*leftovers, *(ddl.no_tables() if has_table(connection) else ()))
             return [*steps, Step("", last)] if last else steps
 
         return self._writing.look("looking for triggers", work)
@@ -234,7 +234,7 @@ def _existing(
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
-    return counter(connection, ddl) if has_tables(connection) else None
+    return counter(connection, ddl) if has_table(connection) else None
 
 
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
@@ -252,9 +252,9 @@ def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
 
 
 def own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
-    if not has_tables(connection):
+    if not has_table(connection):
         return [_first_step(ddl, job, marked_by)]
-    if has_tables(connection, "mark"):
+    if has_table(connection, "mark"):
         return []
     # A new installation id: marks were lost, so items may be stale.
     renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
@@ -278,7 +278,7 @@ def trigger_drop_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captur
 
 
 def _words_step(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    kept = _kept_words(connection, ddl) if has_tables(connection) else {}
+    kept = _kept_words(connection, ddl) if has_table(connection) else {}
     words = {table.name: spelling_of(table) for table in tables}
     if kept == {name: {column: list(of) for column, of in found.items()} for name, found in words.items()}:
         return []
@@ -305,8 +305,8 @@ def _spelled(
 
 def _switch_step(ddl: Ddl) -> Step:
     """The last step: until every trigger exists, services leave their marks, and some are duplicates."""
-    update = f"UPDATE {ddl.ticket} SET marked_by = '{{}}' WHERE id = 1"
-    return Step("", (update.format("triggers"),), (update.format("services"),))
+    do, undo = (f"UPDATE {ddl.ticket} SET marked_by = '{by}' WHERE id = 1" for by in ("triggers", "services"))
+    return Step("", (do,), (undo,))
 
 
 def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:

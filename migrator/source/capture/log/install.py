@@ -18,7 +18,7 @@ from migrator.source.capture.install import (
     SqlCapture,
     existing_triggers,
     has_log,
-    has_tables,
+    has_table,
     own_steps,
     refusals,
     trigger_drop_steps,
@@ -239,7 +239,7 @@ def _renaming(ddl: Ddl, place: LogPlace | None, lost: str) -> Iterator[Step]:
 
 def _from_others(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> Iterator[Step]:
     """Triggers or services, and the log, both leave marks for a moment: an extra mark is harmless."""
-    if not has_tables(connection):
+    if not has_table(connection):
         return
     marked_by = connection.execute(sa.text(f"SELECT marked_by FROM {ddl.ticket} WHERE id = 1")).scalar()
     if marked_by != "log":

@@ -105,7 +105,8 @@ class Log(Protocol):
     def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
         """Return None if the log is not captured."""
 
-    def loss(self, connection: Connection, place: LogPlace) -> str: ...
+    def loss(self, connection: Connection, place: LogPlace) -> str:
+        """Why changes may be missing from the rest of the log; '' if none is."""
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag: ...
 
