@@ -97,7 +97,7 @@ class LogCapture(SqlCapture):
     def install_steps(
         self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
     ) -> list[Step]:
-        place, lost = self._marks.reader.placed()
+        place, lost = self._placed()
         if marked_by != "log":
             steps = super().install_steps(tables, job, marked_by)
             self.means = "triggers"
@@ -160,6 +160,15 @@ class LogCapture(SqlCapture):
         yield from (unlogged[name] for name in sorted(unlogged.keys() - own))
 
     # ── steps ──
+
+    def _placed(self) -> tuple[LogPlace | None, str]:
+        log = self._marks.reader.log
+
+        def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
+            place = log.place(connection, ddl)
+            return place, "" if place is None else log.loss(connection, place)
+
+        return self._writing.look("looking at the log's place", work)
 
     def _own_steps(self, connection: Connection, ddl: Ddl, job: str) -> list[Step]:
         table, drop = self.create_log(ddl), _drop_log(ddl)

@@ -24,21 +24,32 @@ def open_captured(
     """Open capture, marks and activity; closing the marks closes all. `name`: of connections. `is_over`: whether
     no relay needs to read the log.
     """
-    # Each log needs its driver, an extra that other sources do without.
-    log: Log
-    capture: type[LogCapture]
-    if writing.kind.capturing.log == "slot":
-        from migrator.source.capture.log.postgresql.install import SlotCapture
-        from migrator.source.capture.log.postgresql.protocol import open_stream
-        from migrator.source.capture.log.postgresql.slot import SlotLog
-
-        log, capture = SlotLog(writing, partial(open_stream, writing, address, name)), SlotCapture
-    elif writing.kind.capturing.log == "binlog":
-        from migrator.source.capture.log.mysql.server import BinlogCapture
-        from migrator.source.capture.log.mysql.stream import Binlog
-
-        log, capture = Binlog(writing, address, name), BinlogCapture
-    else:
+    if not writing.kind.capturing.log:
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
-    marks = LogMarks(writing, LogReader(writing, log), wait, is_over)
+    opened, capture = _OPENED[writing.kind.capturing.log](writing, address, name)
+    marks = LogMarks(writing, LogReader(writing, opened), wait, is_over)
     return capture(job=job, writing=writing, marks=marks, wait=wait), marks, LogActivity(writing, marks)
+
+
+# Each needs its driver, an extra that other sources do without.
+
+
+def _slot_log(writing: Writing, address: Address, name: str) -> tuple[Log, type[LogCapture]]:
+    from migrator.source.capture.log.postgresql.install import SlotCapture
+    from migrator.source.capture.log.postgresql.protocol import open_stream
+    from migrator.source.capture.log.postgresql.slot import SlotLog
+
+    return SlotLog(writing, partial(open_stream, writing, address, name)), SlotCapture
+
+
+def _binlog(writing: Writing, address: Address, name: str) -> tuple[Log, type[LogCapture]]:
+    from migrator.source.capture.log.mysql.server import BinlogCapture
+    from migrator.source.capture.log.mysql.stream import Binlog
+
+    return Binlog(writing, address, name), BinlogCapture
+
+
+_OPENED: dict[str, Callable[[Writing, Address, str], tuple[Log, type[LogCapture]]]] = {
+    "slot": _slot_log,
+    "binlog": _binlog,
+}

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from msgspec import Struct
-from msgspec.structs import asdict
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.model.live import SLOT_MEND, KeptMark, Mark, MarksState, SlotLag
@@ -105,8 +104,7 @@ class Log(Protocol):
     def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
         """Return None if the log is not captured."""
 
-    def loss(self, connection: Connection, place: LogPlace) -> str:
-        """Why changes may be missing from the rest of the log; '' if none is."""
+    def loss(self, connection: Connection, place: LogPlace) -> str: ...
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag: ...
 
@@ -218,12 +216,7 @@ class LogReader:
         self._try_at = self.clock() + LOOK_S
         place = self._refuse_lost()
         self.is_on = place is not None
-        if place is None:
-            return None
-        # A process that may not open a replication connection can wait for the log's reader.
-        if self.writing.look(
-            "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
-        ):
+        if place is None or self._is_read(place):
             return None
         try:
             stream = self.log.open(place)
@@ -246,17 +239,18 @@ class LogReader:
         _log.info("log_stream_opened", slot=place.slot)
         return self._opened
 
-    def placed(self) -> tuple[LogPlace | None, str]:
-        """The place, and why the log after it is incomplete."""
+    def _is_read(self, place: LogPlace) -> bool:
+        """A process that may not open a replication connection can wait for it."""
+        return self.writing.look(
+            "looking for the log's reader", lambda connection, _: self.log.is_read(connection, place)
+        )
 
+    def _refuse_lost(self) -> LogPlace | None:
         def work(connection: Connection, ddl: Ddl) -> tuple[LogPlace | None, str]:
             place = self.log.place(connection, ddl)
             return place, "" if place is None else self.log.loss(connection, place)
 
-        return self.writing.look("looking at the log's place", work)
-
-    def _refuse_lost(self) -> LogPlace | None:
-        place, lost = self.placed()
+        place, lost = self.writing.look("looking at the log's place", work)
         if lost:
             raise LostRecordsError(f"{self.writing.place}: {lost}, so changes may be missing; {SLOT_MEND}")
         return place
@@ -306,7 +300,7 @@ class LogReader:
                 return None
             is_same = self.log.keep(connection, ddl, opened.stream, opened.place, passed)
             if is_same and marks:
-                connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), list(map(asdict, marks)))
+                connection.execute(sa.text(_INSERT.format(mark=ddl.mark)), _rows(marks))
             return is_same
 
         is_stored = self.writing.write("copying the log", work)
@@ -330,10 +324,14 @@ class LogReader:
             raise _ChangedError
 
 
-_INSERT = (
-    "INSERT INTO {mark} (table_name, image_before, image_after, changed_at)"
-    " VALUES (:table, :before, :after, :changed_at)"
-)
+_INSERT = "INSERT INTO {mark} (table_name, image_before, image_after, changed_at) VALUES (:table, :before, :after, :at)"
+
+
+def _rows(marks: Sequence[KeptMark]) -> list[dict[str, object]]:
+    return [
+        {"table": mark.table, "before": mark.before, "after": mark.after, "at": mark.changed_at}
+        for mark in marks
+    ]
 
 
 # ── Marks of a source with a captured log: a reader copies the log before marks are taken ──
@@ -442,7 +440,7 @@ class LogMarks(SqlMarks):
     def _drains_within(self, limit_s: float) -> bool:
         begun_at = self._clock()
         until = None if self.reader.place() is None else self.reader.ask()
-        while until is not None and (place := self.reader.place()) and not place.position >= until:
+        while until is not None and not self._has_passed(until):
             # Another thread may be copying, like another process.
             if not self._copy(until):
                 self._wait(_PAUSE_S)
@@ -458,6 +456,10 @@ class LogMarks(SqlMarks):
     def close(self) -> None:
         self.leave()
         super().close()
+
+    def _has_passed(self, until: Position) -> bool:
+        place = self.reader.place()
+        return place is None or bool(place.position >= until)
 
     def _drain_where_asked(self) -> None:
         if self._drained_at < self._drain_asked_at:

@@ -14,7 +14,7 @@ KEY = (LogColumn("id", 23, True), LogColumn("owner", 23, False), LogColumn("name
 
 def marks(columns: tuple[LogColumn, ...], watched: frozenset[str] | None = None) -> RelationMarks:
     table = MarkedTable("public.pet", (("id", "id"), ("owner_id", "owner")), watched, {})
-    return RelationMarks(table, Relation(1, "public", "pet", columns))
+    return RelationMarks(table, Relation(1, "public", "pet", "f", columns))
 
 
 def images(made: RelationMarks, change: RowChange) -> tuple[object, object] | None:

@@ -103,9 +103,7 @@ class LogColumn(Struct, frozen=True):
             return self._text(value)
         if self.code in LISTED:
             return f"TEXT:{self._listed(int.from_bytes(value, 'little'))}"
-        if self.code not in _WRITTEN:
-            raise ValueError(f"type {self.code}")
-        word, write = _WRITTEN[self.code]
+        word, write = _WRITTEN.get(self.code, ("", _unwritten))
         return f"{word}:{write(self, value)}"
 
     def _text(self, value: bytes) -> str:
@@ -126,12 +124,24 @@ class LogColumn(Struct, frozen=True):
         return ",".join(self.convert(self.charset, member) for member in chosen)
 
 
+def _unwritten(column: LogColumn, _: bytes) -> str:
+    raise ValueError(f"type {column.code}")
+
+
 def _integer(column: LogColumn, value: bytes) -> str:
     return str(int.from_bytes(value, "little", signed=not column.unsigned))
 
 
 def _float(_: LogColumn, value: bytes) -> str:
     return repr(struct.unpack("<f" if len(value) == 4 else "<d", value)[0])
+
+
+def _year(_: LogColumn, value: bytes) -> str:
+    return str(1900 + value[0]) if value[0] else "0000"
+
+
+def _bit_text(_: LogColumn, value: bytes) -> str:
+    return str(int.from_bytes(value, "big"))
 
 
 def _group_bytes(digits: int) -> int:
@@ -200,9 +210,10 @@ def _clock(number: int) -> str:
 
 _WRITTEN: dict[int, tuple[str, Callable[[LogColumn, bytes], str]]] = {
     **dict.fromkeys((TINY, SHORT, INT24, LONG, LONGLONG), ("LONGLONG", _integer)),
-    YEAR: ("LONGLONG", lambda _, value: str(1900 + value[0]) if value[0] else "0000"),
-    BIT: ("LONGLONG", lambda _, value: str(int.from_bytes(value, "big"))),
-    **dict.fromkeys((FLOAT, DOUBLE), ("DOUBLE", _float)),
+    YEAR: ("LONGLONG", _year),
+    BIT: ("LONGLONG", _bit_text),
+    FLOAT: ("DOUBLE", _float),
+    DOUBLE: ("DOUBLE", _float),
     NEWDECIMAL: ("NEWDECIMAL", _decimal),
     DATE: ("DATE", _date),
     TIME2: ("TIME", _time),
@@ -349,6 +360,12 @@ class Decoder:
     def _rotate(self, buffer: _Buffer, _: int) -> Rotate:
         buffer.at = 8
         return Rotate(buffer.rest().decode())
+
+    def _incident(self, _: _Buffer, __: int) -> Incident:
+        return Incident()
+
+    def _partial(self, buffer: _Buffer, _: int) -> Rows:
+        return Rows(buffer.number(6), None)
 
     # ── tables ──
 
@@ -529,12 +546,12 @@ _KINDS: Mapping[int, Callable[[Decoder, _Buffer, int], Event]] = {
     16: Decoder._end,
     _LOAD: Decoder._query,
     19: Decoder._table,
-    26: lambda *_: Incident(),
+    26: Decoder._incident,
     _WRITE: Decoder._rows,
     _UPDATE: Decoder._rows,
     32: Decoder._rows,
     33: Decoder._begin,
     _XA_PREPARE: Decoder._end,
-    39: lambda _, buffer, __: Rows(buffer.number(6), None),  # a part of a document
+    39: Decoder._partial,
     42: Decoder._begin_tagged,
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import sqlalchemy as sa
 from msgspec import Struct
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from migrator.mapping.model.facts import Captured, columns_of
-from migrator.mapping.model.live import Step, TableCapture
+from migrator.mapping.model.live import SlotLag, Step, TableCapture
 from migrator.runtime.errors import SourceError
 from migrator.runtime.values import replace
 from migrator.source.capture.install import has_log
@@ -59,6 +60,9 @@ class BinlogPosition(Struct, frozen=True):
             received = received.plus(held)
         return received
 
+    def held_text(self) -> str:
+        return ",".join(held.text() for held in self.held)
+
     def behind(self, gtid: GtidSet) -> BinlogPosition:
         return replace(self, read=self.read.plus(gtid))
 
@@ -75,11 +79,38 @@ def create_log(ddl: Ddl) -> str:
 
 
 def first_place(connection: Connection, ddl: Ddl, tables: str) -> str:
-    file, place = next(reversed(log_files(connection)), ("", 0))
+    file, place = _end_of_log(connection)
     return (
         f"INSERT INTO {log_table(ddl)} (id, gtids, held, file, place, passed_at, tables, reader, asked)"
         f" VALUES (1, @@GLOBAL.gtid_executed, '', {literal(file)}, {place}, {ddl.now}, {literal(tables)}, '', 0)"
     )
+
+
+def place_of_log(connection: Connection, ddl: Ddl) -> LogPlace | None:
+    if not has_log(connection):
+        return None
+    chosen = f"SELECT gtids, held, file, place, passed_at, tables FROM {log_table(ddl)} WHERE id = 1"
+    row = connection.execute(sa.text(chosen)).first()
+    if row is None:
+        return None
+    held = (GtidSet.of(row.held),) if row.held else ()
+    position = BinlogPosition(GtidSet.of(row.gtids), held, row.file, row.place)
+    return LogPlace("", "", position, row.passed_at, row.tables)
+
+
+def loss(connection: Connection, place: LogPlace) -> str:
+    """Why changes may be missing from the rest of the log; '' if none is."""
+    executed, purged, mode = connection.exec_driver_sql(
+        "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, @@GLOBAL.gtid_mode"
+    ).one()
+    position: BinlogPosition = place.position
+    if mode != "ON":
+        return f"gtid_mode is {mode}, so transactions have no place in the binary log"
+    if not GtidSet.of(executed) >= position.received:
+        return "this server lacks transactions that were read (another server, a restore, RESET BINARY LOGS)"
+    if not position.read >= GtidSet.of(purged):
+        return "the server purged its binary log before it was read (binlog_expire_logs_seconds, PURGE BINARY LOGS)"
+    return ""
 
 
 # ── The files of the log ──
@@ -88,7 +119,21 @@ _RDS = "/rdsdbbin"
 _NEEDS_CLIENT = "this user may not see the binary logs; GRANT REPLICATION CLIENT ON *.* TO it"
 
 
-def log_files(connection: Connection) -> list[tuple[str, int]]:
+def binlog_lag(connection: Connection, place: LogPlace, now_s: float, *, has_reader: bool) -> SlotLag:
+    position: BinlogPosition = place.position
+    files = _files(connection)
+    names = [name for name, _ in files]
+    first = names.index(position.file) if position.file in names else 0
+    behind = sum(size for _, size in files[first:]) - (position.place if position.file in names else 0)
+    kept_bytes = sum(size for _, size in files)
+    seconds = max(0.0, now_s - place.passed_at)
+    lost = loss(connection, place)
+    return SlotLag(
+        "", max(0, behind), kept_bytes, None, seconds, has_reader, lost, keeps_s=keeps_s(settings(connection))
+    )
+
+
+def _files(connection: Connection) -> list[tuple[str, int]]:
     try:
         rows = connection.exec_driver_sql("SHOW BINARY LOGS")
         return [(str(row[0]), int(row[1])) for row in rows]
@@ -96,6 +141,11 @@ def log_files(connection: Connection) -> list[tuple[str, int]]:
         if not is_denied(error):
             raise
     raise SourceError(_NEEDS_CLIENT)
+
+
+def _end_of_log(connection: Connection) -> tuple[str, int]:
+    files = _files(connection)
+    return files[-1] if files else ("", 0)
 
 
 # ── Settings of the server that the log requires ──
@@ -164,9 +214,19 @@ def setting_faults(found: Mapping[str, str]) -> Iterator[str]:
             yield advice.replace("{value}", here) if advice != "{}" else usual
 
 
+def logs_cascades(found: Mapping[str, str]) -> bool:
+    """Whether the log contains rows that cascading foreign keys change: from MySQL 9.6 on, unless the option is
+    set.
+    """
+    return found.get("innodb_native_foreign_keys", "ON") == "OFF"
+
+
 def right_faults(connection: Connection, home: str) -> Iterator[str]:
-    may, user = rights_of_user(connection), connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()
-    user = "@".join(literal(part) for part in str(user).rsplit("@", 1))
+    may, user = (
+        rights_of_user(connection),
+        str(connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()),
+    )
+    user = "@".join(literal(part) for part in user.rsplit("@", 1))
     if missing := [right for right in ("REPLICATION SLAVE", "REPLICATION CLIENT") if not may(right, "")]:
         yield f"this user may not read the log; GRANT {', '.join(missing)} ON *.* TO {user}"
     needed = [] if has_log(connection) else ["CREATE"]
@@ -203,8 +263,7 @@ def table_faults(
 def cascaded(
     connection: Connection, found: Mapping[str, str], tables: Sequence[Captured], home: str
 ) -> dict[str, str]:
-    # From MySQL 9.6 on, unless the option is set, the log contains rows that cascading foreign keys change.
-    if found.get("innodb_native_foreign_keys", "ON") == "OFF":
+    if logs_cascades(found):
         return {}
     by_name = {(table.table.schema or home, table.table.real): table.name for table in tables}
     return {

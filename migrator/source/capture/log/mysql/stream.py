@@ -26,11 +26,10 @@ from migrator.mapping.model.live import KeptMark, SlotLag
 from migrator.runtime.errors import SourceError
 from migrator.runtime.logs import get_logger
 from migrator.runtime.values import replace
-from migrator.source.capture.install import has_log
 from migrator.source.capture.log.changes import MarkedTable, RelationMarks, tables_of, whole_table
 from migrator.source.capture.log.mysql import events
 from migrator.source.capture.log.mysql.gtids import GtidSet
-from migrator.source.capture.log.mysql.server import BinlogPosition, keeps_s, log_files, settings
+from migrator.source.capture.log.mysql.server import BinlogPosition, binlog_lag, loss, place_of_log
 from migrator.source.capture.log.reader import (
     Changed,
     LogInUseError,
@@ -226,41 +225,13 @@ class Binlog:
         self._name = name
 
     def place(self, connection: Connection, ddl: Ddl) -> LogPlace | None:
-        if not has_log(connection):
-            return None
-        chosen = f"SELECT gtids, held, file, place, passed_at, tables FROM {log_table(ddl)} WHERE id = 1"
-        row = connection.execute(sa.text(chosen)).first()
-        if row is None:
-            return None
-        held = (GtidSet.of(row.held),) if row.held else ()
-        position = BinlogPosition(GtidSet.of(row.gtids), held, row.file, row.place)
-        return LogPlace("", "", position, row.passed_at, row.tables)
+        return place_of_log(connection, ddl)
 
     def loss(self, connection: Connection, place: LogPlace) -> str:
-        variables = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged, @@GLOBAL.gtid_mode"
-        executed, purged, mode = connection.exec_driver_sql(variables).one()
-        position: BinlogPosition = place.position
-        if mode != "ON":
-            return f"gtid_mode is {mode}, so transactions have no place in the binary log"
-        if not GtidSet.of(executed) >= position.received:
-            return (
-                "this server lacks transactions that were read (another server, a restore, RESET BINARY LOGS)"
-            )
-        if not position.read >= GtidSet.of(purged):
-            why = "binlog_expire_logs_seconds, PURGE BINARY LOGS"
-            return f"the server purged its binary log before it was read ({why})"
-        return ""
+        return loss(connection, place)
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
-        position: BinlogPosition = place.position
-        files = log_files(connection)
-        names = [name for name, _ in files]
-        first = names.index(position.file) if position.file in names else 0
-        behind = sum(size for _, size in files[first:]) - (position.place if position.file in names else 0)
-        kept_bytes, seconds = sum(size for _, size in files), max(0.0, now_s - place.passed_at)
-        reads, lost = self.is_read(connection, place), self.loss(connection, place)
-        kept_s = keeps_s(settings(connection))
-        return SlotLag("", max(0, behind), kept_bytes, None, seconds, reads, lost, keeps_s=kept_s)
+        return binlog_lag(connection, place, now_s, has_reader=self.is_read(connection, place))
 
     def is_read(self, connection: Connection, _: LogPlace) -> bool:
         lock = lock_of(self._writing.ddl(connection))
@@ -303,7 +274,7 @@ class Binlog:
         executed = BinlogPosition(_executed(connection))
         values = {
             "gtids": position.read.text(),
-            "held": ",".join(held.text() for held in position.held),
+            "held": position.held_text(),
             "file": position.file,
             "place": position.place,
             "at": now if position >= executed else passed.at,
@@ -418,6 +389,8 @@ class BinlogChanges:
                 self._asked_place.clear()
             case events.Incident():
                 self._leave_blind(self._tables.values(), "log_has_a_gap")
+            case events.Ignored():
+                pass
 
     # ── rows ──
 

@@ -24,7 +24,7 @@ from migrator.source.capture.log.postgresql.slot import (
     slot_of,
 )
 from migrator.source.capture.log.reader import LogPlace
-from migrator.source.engines.catalogue import qualified, quoted
+from migrator.source.engines.catalogue import quoted
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.postgresql.capture import literal
 from migrator.source.engines.postgresql.facts import QUERIES
@@ -221,18 +221,19 @@ class SlotCapture(LogCapture):
         """Raises: SettingsError if a relay keeps reading it."""
         self._marks.leave()
         end = time.monotonic() + _RELEASE_S
-        name = slot_of(self._job)
-
-        def look(connection: Connection, _: Ddl) -> int | None:
-            slot = slot_named(connection, name)
-            return None if slot is None else slot.active_pid
-
-        while (pid := self._writing.look("looking at the replication slot", look)) is not None:
+        while (pid := self._reader_pid()) is not None:
             if time.monotonic() > end:
-                what = f"the replication slot {name} is read by the server's process {pid}"
+                what = f"the replication slot {slot_of(self._job)} is read by the server's process {pid}"
                 raise SettingsError(f"{what}; stop the job's relays, then run the same command again")
             self._wait(0.2)
         super().do(step)
+
+    def _reader_pid(self) -> int | None:
+        def work(connection: Connection, _: Ddl) -> int | None:
+            slot = slot_named(connection, slot_of(self._job))
+            return None if slot is None else slot.active_pid
+
+        return self._writing.look("looking at the replication slot", work)
 
 
 def _drop_slot_sql(name: str) -> str:
@@ -277,7 +278,7 @@ def _publication_steps(
             yield Step(table.name, (_after_writers(table, add) if waits else add,))
     for extra in sorted(there - {table.name for table in tables}):
         schema, _, real = extra.partition(".")
-        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {qualified(schema, real)}",))
+        yield Step(extra, (f"ALTER PUBLICATION {publication} DROP TABLE {quoted(schema)}.{quoted(real)}",))
 
 
 def _after_writers(table: Captured, statement: str) -> str:
@@ -286,4 +287,5 @@ def _after_writers(table: Captured, statement: str) -> str:
 
 
 def _quoted(captured: Captured) -> str:
-    return qualified(captured.table.schema, captured.table.real)
+    table = captured.table
+    return quoted(table.real) if table.schema is None else f"{quoted(table.schema)}.{quoted(table.real)}"

@@ -37,10 +37,12 @@ EPOCH_S = 946_684_800
 
 
 class Begin(Struct, frozen=True):
-    """`at`: commit time, seconds since 1970.
+    """`commit_lsn`: of the commit record.
+    `at`: commit time, seconds since 1970.
     `xid`: without its epoch.
     """
 
+    commit_lsn: int
     at: float
     xid: int
 
@@ -61,9 +63,12 @@ class LogColumn(Struct, frozen=True):
 
 
 class Relation(Struct, frozen=True):
+    """`identity`: as in the catalogue: d (default), n (nothing), f (full), i (index)."""
+
     oid: int
     schema: str
     name: str
+    identity: str
     columns: tuple[LogColumn, ...]
 
 
@@ -73,6 +78,8 @@ class Truncate(Struct, frozen=True):
 
 class Emitted(Struct, frozen=True):
     prefix: str
+    is_transactional: bool
+    lsn: int
 
 
 class Ignored(Struct, frozen=True):
@@ -132,8 +139,8 @@ _SIZE = struct.Struct(">i")
 
 
 def _begin(buffer: _Buffer) -> Begin:
-    buffer.take(_INT64)
-    return Begin(EPOCH_S + buffer.take(_TIME) / 1_000_000, buffer.take(_INT32))
+    lsn, at = buffer.take(_INT64), buffer.take(_TIME)
+    return Begin(lsn, EPOCH_S + at / 1_000_000, buffer.take(_INT32))
 
 
 def _commit(buffer: _Buffer) -> Commit:
@@ -146,10 +153,10 @@ def _commit(buffer: _Buffer) -> Commit:
 
 def _relation(buffer: _Buffer) -> Relation:
     oid, schema, name = buffer.take(_INT32), buffer.text(), buffer.text()
-    buffer.raw(1)
+    identity = buffer.raw(1).decode()
     columns = tuple(_column(buffer) for _ in range(buffer.take(_INT16)))
     # The schema pg_catalog is sent as an empty name.
-    return Relation(oid, schema or "pg_catalog", name, columns)
+    return Relation(oid, schema or "pg_catalog", name, identity, columns)
 
 
 def _column(buffer: _Buffer) -> LogColumn:
@@ -205,11 +212,13 @@ def _truncate(buffer: _Buffer) -> Truncate:
 
 
 def _emitted(buffer: _Buffer) -> Emitted:
-    buffer.take(_INT8)
-    buffer.take(_INT64)
-    prefix = buffer.text()
+    flags, lsn, prefix = buffer.take(_INT8), buffer.take(_INT64), buffer.text()
     buffer.raw(buffer.take(_SIZE))
-    return Emitted(prefix)
+    return Emitted(prefix, bool(flags & 1), lsn)
+
+
+def _ignored(_: _Buffer) -> Ignored:
+    return Ignored()
 
 
 def _expect(part: bytes, *expected: bytes) -> None:
@@ -226,7 +235,8 @@ _KINDS: Mapping[bytes, Callable[[_Buffer], Message]] = {
     b"D": _delete,
     b"T": _truncate,
     b"M": _emitted,
-    **dict.fromkeys((b"O", b"Y"), lambda _: Ignored()),
+    b"O": _ignored,
+    b"Y": _ignored,
 }
 
 

@@ -56,8 +56,8 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.pubname = :name A
 -- name: slot
 SELECT plugin, coalesce(database, '') AS database, active_pid, coalesce(wal_status, 'reserved') AS wal_status,
     coalesce(confirmed_flush_lsn, '0/0')::text AS confirmed,
-    coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), restart_lsn), 0)::bigint AS kept,
-    coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), 0)::bigint AS behind,
+    coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), restart_lsn), 0) AS kept,
+    coalesce(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn), 0) AS behind,
     safe_wal_size AS room
 FROM pg_catalog.pg_replication_slots WHERE slot_name = :slot
 

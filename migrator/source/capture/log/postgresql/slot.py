@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from msgspec import Struct
@@ -80,11 +81,54 @@ _HERE = sa.text(
 )
 
 
+def place_of_log(connection: Connection) -> LogPlace | None:
+    if not connection.exec_driver_sql(_HAS_LOG).scalar_one():
+        return None
+    row = connection.execute(_PLACE).first()
+    return None if row is None else LogPlace(row.slot, row.system, lsn_of(row.lsn), row.passed_at, row.tables)
+
+
 def slot_named(connection: Connection, name: str) -> ReplicationSlot | None:
     row = connection.execute(LOG_QUERIES["slot"], {"slot": name}).first()
-    if row is None:
-        return None
-    return ReplicationSlot(**{**row._mapping, "confirmed": lsn_of(row.confirmed)})
+    return (
+        None
+        if row is None
+        else ReplicationSlot(**_whole({**row._mapping, "confirmed": lsn_of(row.confirmed)}))
+    )
+
+
+def _whole(values: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = ("kept", "behind", "room")
+    return {
+        name: int(value) if name in numbers and value is not None else value for name, value in values.items()
+    }
+
+
+def loss(connection: Connection, place: LogPlace) -> str:
+    here = connection.execute(_HERE, {"slot": place.slot}).one()
+    slot = slot_named(connection, place.slot)
+    if here.server != place.system.partition("/")[0]:
+        return "this is another server than the one that capture was installed on"
+    if slot is None or slot.database != here.database:
+        return f"the replication slot {place.slot} is gone (dropped, or lost in a restore or a fail-over)"
+    if slot.wal_status == "lost":
+        return f"the replication slot {place.slot} was invalidated (max_slot_wal_keep_size, idle_replication_slot_timeout)"
+    if here.published is None:
+        return f"the publication {place.slot} is gone"
+    if here.published != place.system:
+        return f"the publication {place.slot} was made again, and changes of before are not published"
+    if slot.confirmed > place.position:
+        return f"the replication slot {place.slot} was made again, or another program read from it"
+    return ""
+
+
+def slot_lag(connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
+    slot, lost = slot_named(connection, place.slot), loss(connection, place)
+    seconds = max(0.0, now_s - place.passed_at)
+    if slot is None:
+        return SlotLag(place.slot, 0, 0, None, seconds, has_reader=False, lost=lost)
+    reads = slot.active_pid is not None
+    return SlotLag(place.slot, slot.behind, slot.kept, slot.room, seconds, reads, lost)
 
 
 # ── The log, for its reader ──
@@ -101,38 +145,13 @@ class SlotLog:
         self._connect = connect
 
     def place(self, connection: Connection, _: Ddl) -> LogPlace | None:
-        if not connection.exec_driver_sql(_HAS_LOG).scalar_one():
-            return None
-        row = connection.execute(_PLACE).first()
-        if row is None:
-            return None
-        return LogPlace(row.slot, row.system, lsn_of(row.lsn), row.passed_at, row.tables)
+        return place_of_log(connection)
 
     def loss(self, connection: Connection, place: LogPlace) -> str:
-        here = connection.execute(_HERE, {"slot": place.slot}).one()
-        slot = slot_named(connection, place.slot)
-        if here.server != place.system.partition("/")[0]:
-            return "this is another server than the one that capture was installed on"
-        if slot is None or slot.database != here.database:
-            return f"the replication slot {place.slot} is gone (dropped, or lost in a restore or a fail-over)"
-        if slot.wal_status == "lost":
-            why = "max_slot_wal_keep_size, idle_replication_slot_timeout"
-            return f"the replication slot {place.slot} was invalidated ({why})"
-        if here.published is None:
-            return f"the publication {place.slot} is gone"
-        if here.published != place.system:
-            return f"the publication {place.slot} was made again, and changes of before are not published"
-        if slot.confirmed > place.position:
-            return f"the replication slot {place.slot} was made again, or another program read from it"
-        return ""
+        return loss(connection, place)
 
     def lag(self, connection: Connection, place: LogPlace, now_s: float) -> SlotLag:
-        slot, lost = slot_named(connection, place.slot), self.loss(connection, place)
-        seconds = max(0.0, now_s - place.passed_at)
-        if slot is None:
-            return SlotLag(place.slot, 0, 0, None, seconds, has_reader=False, lost=lost)
-        reads = slot.active_pid is not None
-        return SlotLag(place.slot, slot.behind, slot.kept, slot.room, seconds, reads, lost)
+        return slot_lag(connection, place, now_s)
 
     def is_read(self, connection: Connection, place: LogPlace) -> bool:
         slot = slot_named(connection, place.slot)
@@ -226,17 +245,23 @@ class SlotChanges:
                 return Changed([whole_table(table, self._at) for table in tables.values()], self._xid)
             case protocol.Emitted(prefix=prefix):
                 self._is_asked |= prefix == PREFIX
+            case protocol.Ignored():
+                pass
         return Changed()
 
     def _marks_of(self, relation: protocol.Relation) -> list[RelationMarks]:
         """Marks of the tables that it is, or is a partition of; a dropped partition may have been any table's."""
 
         def work(connection: Connection, _: Ddl) -> tuple[set[str], bool, set[str]]:
-            place = {"oid": relation.oid, "slot": self._slot}
-            rows = connection.execute(LOG_QUERIES["ancestors"], place).all()
+            rows = connection.execute(
+                LOG_QUERIES["ancestors"], {"oid": relation.oid, "slot": self._slot}
+            ).all()
             is_published = any(row.is_published for row in rows)
-            partitioned = set(connection.scalars(LOG_QUERIES["partitioned"]))
-            return {row.name for row in rows}, is_published, partitioned
+            return (
+                {row.name for row in rows},
+                is_published,
+                set(connection.scalars(LOG_QUERIES["partitioned"])),
+            )
 
         names, is_published, partitioned = self._writing.look("looking at a partition", work)
         known = (names | {f"{relation.schema}.{relation.name}"}) & self._tables.keys()
