@@ -33,9 +33,9 @@ entities:
       Resident: {key: ["PLACE#{place.name}", "{mail}"], when: place.name}
   seat: {items: {Seat: {key: ["HALL#{hall}", "{number:04}"], keep: [mail]}}}
 """
-RIPE_S = 6.1
+RIPE_S = 301.1
 """Ten times as long as a request may last, and the second that a tombstone's time is rounded to."""
-TUNING = "request_life_s: 0.5, silent_s: 5, lease_s: 1, page_rows: 1000"
+TUNING = "request_life_s: 30, silent_s: 5, lease_s: 1, page_rows: 1000"
 
 
 def people(folder: Path, endpoint: str) -> Project:
