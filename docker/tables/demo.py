@@ -86,7 +86,7 @@ class Demo(Story):
     def follow(self) -> None:
         chapter(
             "3. Follow changes: a customer gets a new name, and so do her orders",
-            "Note: nobody wrote these orders; the relay found them by an index of their table.",
+            "Note: the shop wrote only the customer; the relay found her orders by an index.",
         )
         self.asked("PATCH", f"/users/{CUSTOMER}", {"name": "Ada Lovelace"})
         self.migrator("relay", JOB, "--once")
