@@ -101,8 +101,8 @@ def test_init_names_what_it_leaves_out(sqlite: Capturing, tmp_path: Path) -> Non
         ("--leave-out audit_*", {"orders", "order_lines", "users", "weird[x]"}),
         ("--leave-out *s --leave-out audit_?", {"weird[x]"}),
         ("--leave-out weird[x]", {"audit_a", "audit_b", "orders", "order_lines", "users"}),
-        ("--entity order*", {"orders", "order_lines"}),
-        ("--entity order* --entity users --leave-out *_lines", {"orders", "users"}),
+        ("--only order*", {"orders", "order_lines"}),
+        ("--only order* --only users --leave-out *_lines", {"orders", "users"}),
     ],
 )
 def test_init_takes_patterns_of_tables(words: str, kept: set[str], sqlite: Capturing, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_init_takes_patterns_of_tables(words: str, kept: set[str], sqlite: Captu
     assert ended.code == 0, ended.err
     sheet = out.with_name("shop.patterns.md").read_text()
     assert {name for name in tables if f"| {name} | --" in sheet} == tables - kept
-    ended = run_here([*common, "--force", "--entity", "ordr*", "--leave-out", "x*"], tmp_path, {})
+    ended = run_here([*common, "--force", "--only", "ordr*", "--leave-out", "x*"], tmp_path, {})
     assert ended.err.count("the source has no table") == 2
 
 

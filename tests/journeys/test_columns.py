@@ -35,7 +35,7 @@ status shop.yaml --findings
 report shop.yaml
 reverse check shop.yaml
 decommission check shop.yaml
-decommission check shop.yaml --steps
+decommission check shop.yaml --explain
 migrate-mapping shop.yaml
 table check shop.yaml
 clean shop.yaml --all-items --dry-run
@@ -52,7 +52,7 @@ VERDICTS = {
     "shadow replay shop.yaml --sample 5 --settle 1": "clean",
     "report shop.yaml": "not proven",
     "reverse check shop.yaml": "not ready",
-    "decommission check shop.yaml --steps": "not yet",
+    "decommission check shop.yaml --explain": "not yet",
     "table check shop.yaml": "table ",
 }
 """How the last line of a command that judges begins."""

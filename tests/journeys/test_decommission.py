@@ -96,7 +96,7 @@ def test_the_steps_are_printed_in_order_and_none_is_run(shop: Project) -> None:
     before = shop.items()
     told = shop.run("decommission", "check", str(shop.job))
     assert (told.code, "DROP TABLE" in told.out) == (1, False)
-    told = shop.run("decommission", "check", str(shop.job), "--steps")
+    told = shop.run("decommission", "check", str(shop.job), "--explain")
     assert told.code == 1
     assert told.out.splitlines()[-1].startswith("not yet: `migrator cutover advance --dry-run ")
     steps = told.out[told.out.index("1. ") :]
@@ -167,7 +167,7 @@ def test_reader_through_migrator_blocks_the_end_and_not_complete(shop: Project) 
         assert late["confirmed"][1].endswith(f"({PATTERN}, {OTHER})")
         obey(session, one)
         assert {name for name, (verdict, _) in lines(shop).items() if verdict != "ok"} == {"services"}
-    told = shop.run("decommission", "check", str(shop.job), "--steps").out
+    told = shop.run("decommission", "check", str(shop.job), "--explain").out
     assert "without `Migration`, which needs the source" in told
     assert "relay" not in told[told.index("1. ") :]
 

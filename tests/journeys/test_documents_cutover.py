@@ -99,7 +99,7 @@ def test_end_lists_the_aws_calls_and_a_late_write_is_detected(shop: Shop) -> Non
     for words in (["advance"], ["ramp", "100"], ["advance"]):
         moved(shop, *words)
     made.done("cutover", "advance", job, "profile", "--one-way", "--yes", "--override", "another test's")
-    quiet = made.done("decommission", "check", job, "--steps")
+    quiet = made.done("decommission", "check", job, "--explain")
     assert "nothing depends on SQL" in quiet.out
     orders = shop.real["Orders"]
     for call in (

@@ -81,7 +81,7 @@ def test_unread_change_keeps_its_entity_from_going_direct(shop: Shop) -> None:
     shop.tables.put(shop.real["Lines"], [{"order_id": "o0", "line": 1, "sku": "stray"}])
     made.done("relay", job, "--once")
     assert item(shop, "ORDER#o0", "LINE#001")["sku"] == "last"
-    end = made.run("decommission", "check", job, "--steps").out
+    end = made.run("decommission", "check", job, "--explain").out
     assert "written to the table by the service itself: line" in end
     assert f"delete-table --endpoint-url {made.endpoint} --table-name {shop.real['Lines']}" in end
     assert checked(shop)["marks"]["verdict"] == "ok"

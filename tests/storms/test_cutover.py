@@ -200,7 +200,7 @@ def test_patterns_complete_under_load_and_roll_back_at_any_phase(shop: Project) 
     assert callers.wrong == []
     assert min(faults.counts[kind] for kind in ("throttle", "errors", "cut_before", "cut_after", "late")) > 0
     only_by_evidence(shop)
-    checked = shop.run("decommission", "check", job, "--steps")
+    checked = shop.run("decommission", "check", job, "--explain")
     assert checked.code == 0, checked.out
     for text in (
         "nothing depends on SQL",

@@ -49,7 +49,7 @@ class _Url(click.types.StringParamType):
     show_default=True,
 )
 @cli.option(
-    "--entity PATTERN",
+    "--only PATTERN",
     "Tables to make entities of, by name or shell pattern ('order*'); default: all. Repeat it for more.",
     "only",
     multiple=True,

@@ -507,7 +507,7 @@ class _Asking(Struct, frozen=True):
 
         Raises: SettingsError for patterns without a match.
         """
-        tables, options = self.facts.tables.values(), {"--entity": only, "--leave-out": leave_out}
+        tables, options = self.facts.tables.values(), {"--only": only, "--leave-out": leave_out}
         known = {name for table in tables for name in _names(table)} | set(self.facts.left_out)
         unknown = {
             option: [repr(pattern) for pattern in patterns if not _are_named(known, [pattern])]
@@ -520,7 +520,7 @@ class _Asking(Struct, frozen=True):
             raise SettingsError("\n".join(faults))
         others = [table.name for table in tables if not _are_named(_names(table), only)] if only else []
         named = [table.name for table in tables if _are_named(_names(table), leave_out)]
-        return self._without(others, "--entity")._without(named)
+        return self._without(others, "--only")._without(named)
 
     def _without(self, names: Sequence[str], *why: str) -> _Asking:
         return replace(self, workload=replace(self.workload, facts=self.facts.without(names, *why)))

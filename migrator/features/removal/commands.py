@@ -14,7 +14,7 @@ def decommission() -> None:
 
 @decommission.command(example="jobs/shop.yaml")
 @cli.job_argument
-@cli.flag("--steps", "Also print the steps that end the migration, in order.")
+@cli.flag("--explain", "Also print the steps that end the migration, in order.")
 @cli.json_option
 def check() -> cli.Work:
     """Check what still depends on SQL. Nothing is run or changed.

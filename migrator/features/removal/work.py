@@ -47,7 +47,7 @@ from migrator.stages.session.session import JobSession
 
 
 @cli.belonging()
-def check(session: JobSession, steps: bool, as_json: bool) -> int:
+def check(session: JobSession, explain: bool, as_json: bool) -> int:
     read = session.job
     with (
         cli.stop_on_signals(session.stop),
@@ -71,10 +71,10 @@ def check(session: JobSession, steps: bool, as_json: bool) -> int:
         cli.print_evidence(lines, every=True)
         if read.direct:
             cli.print_folded(direct_line(read.direct))
-        if steps:
+        if explain:
             for text in texts.step_lines(ending):
                 cli.print_folded(text)
-        advice = "" if steps else "; --steps prints how to end it"
+        advice = "" if explain else "; --explain prints how to end it"
         cli.print_folded(f"nothing depends on SQL{advice}" if is_green else f"not yet: {_first_fix(lines)}")
     return CLEAN if is_green else DIFFERENT
 
