@@ -1,4 +1,4 @@
-"""docs/scale.md, docs/spark.md and the definitions of jobs/spark: figures follow from their formulas, and named things exist."""
+"""docs/speed.md, fill.md, spark.md and the definitions of jobs/spark: figures follow from their formulas, and named things exist."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from migrator.settings.transforms import price_of
 from tests.outside.cloudformation import template_of
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-SPARK_PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+SPARK_PAGE = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("fill", "spark"))
 SPARK = ROOT / "jobs" / "spark"
 ITEMS_OF_SLOT = 2_500
 DPU_HOUR = 0.44

@@ -207,7 +207,7 @@ def _begun(pyspark: Any, name: str, master: str) -> Any:
         context = pyspark.SparkContext.getOrCreate(conf)
     except Exception as error:  # of py4j and of Spark, which share no class
         why = reason_of(str(error))
-        raise SettingsError(f"--spark: Spark does not start ({why}); see docs/spark.md") from error
+        raise SettingsError(f"--spark: Spark does not start ({why}); see docs/fill.md") from error
     # A killed process is not a fault, but the JVM would print a stack trace.
     context.setLogLevel("FATAL")
     return context

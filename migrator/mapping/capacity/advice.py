@@ -30,7 +30,7 @@ PLAIN_US, JOINED_US = 16, 24
 docs/speed.md, the longest of three engines, rounded up."""
 EXPORT_US = 50
 """CPU of an item in an export, in microseconds, which packs and shuffles: 39 of plain rows, 48 with joins. Measured:
-docs/plan.md."""
+docs/fill.md."""
 WORKER_VCPUS = 4
 """vCPUs of a Spark worker with 16 GB. Source: AWS Glue Developer Guide, "AWS Glue worker types", G.1X."""
 MOST_WORKERS = 100
