@@ -138,7 +138,7 @@ def test_two_installations_leave_each_mark_once(shop: Capturing) -> None:
     assert images(shop.left()) == [("customer", (1,), (1,))]
 
 
-# PostgreSQL's lastval() sees our sequence; docs/schema-changes.md names it.
+# PostgreSQL's lastval() sees our sequence; docs/triggers.md names it.
 @pytest.mark.parametrize("each", ["sqlite", "mariadb"], indirect=True)
 def test_the_last_id_of_the_service_is_its_own(shop: Capturing) -> None:
     key = "INTEGER PRIMARY KEY" if shop.engine == "sqlite" else "integer PRIMARY KEY AUTO_INCREMENT"
@@ -303,7 +303,7 @@ WRITES = (
 def test_alter_unknown_to_capture_fails_the_documented_writes(
     shop: Capturing, change: str, held: str, failing: dict[str, set[str] | None]
 ) -> None:
-    """docs/schema-changes.md has the table. None: the ALTER itself is refused."""
+    """docs/triggers.md has the table. None: the ALTER itself is refused."""
     expected = failing.get(shop.engine, set())
     if expected is None:
         with pytest.raises((psycopg.Error, sqlite3.Error)):

@@ -48,7 +48,7 @@ def cities(shop: Project) -> set[object]:
 
 
 def go_on(shop: Project) -> None:
-    """What docs/change-columns.md says of a column that comes, but for the relays."""
+    """What docs/schema-changes.md says of a column that comes, but for the relays."""
     (shop.folder / "mapping.yaml").write_text(AFTER)
     shop.done("capture", "install", str(shop.job))
 

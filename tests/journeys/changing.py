@@ -19,7 +19,7 @@ from tests.journeys.command import ROOT, STOPPED, Project, project
 from tests.journeys.in_process import Ended
 from tests.support_capture import connect, new_sqlite
 
-PAGES = [ROOT / "docs" / f"change-{what}.md" for what in ("columns", "tables")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("schema-changes", "triggers")]
 Edits: TypeAlias = Sequence[tuple[str, str]]
 TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, backoff_cap_s: 0.1"
 MAPPING = """\

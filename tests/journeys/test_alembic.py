@@ -1,4 +1,4 @@
-"""Recipes of docs/change-columns.md as revisions of Alembic, run by its own command while a service writes."""
+"""Recipes of docs/schema-changes.md and triggers.md as revisions of Alembic, run by its own command while a service writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A migration between containers, as docs/service-tests.md shows it: PostgreSQL to DynamoDB Local."""
+"""A migration between containers, as docs/reads.md names it: PostgreSQL to DynamoDB Local."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every driver that docs/dual-writes.md names leaves marks; dual_write refuses others."""
+"""Every driver that docs/adapter.md names leaves marks; dual_write refuses others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/service.md and docs/service-tests.md run as they are there."""
+"""The examples of docs/service.md and docs/reads.md run as they are there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.fixture
 def page(tmp_path: Path) -> str:
     """Both pages; their files are written."""
-    text = "".join((HOUSE / "docs" / f"{name}.md").read_text() for name in ("service", "service-tests"))
+    text = "".join((HOUSE / "docs" / f"{name}.md").read_text() for name in ("service", "reads"))
     for found in _FILE.finditer(text):
         (tmp_path / found["name"]).write_text(found["text"])
     assert {"mapping.yaml", "notes.yaml", "service.py"} <= {one.name for one in tmp_path.iterdir()}

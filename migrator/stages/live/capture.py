@@ -35,7 +35,7 @@ MEANINGS = {
     "unidentified": "its replica identity changed, and the log lacks columns that keys and links are made of; its"
     " owner can run ALTER TABLE … REPLICA IDENTITY FULL, then run `migrator verify --repair`",
 }
-"""Meaning of each state of a table, and what to do; docs/schema-changes.md describes them."""
+"""Meaning of each state of a table, and what to do; docs/triggers.md describes them."""
 
 
 CAPTURED = frozenset({"captured", "services", "refused"})
