@@ -57,6 +57,35 @@ def test_statements_are_served_as_sql_answers_or_refused(
     assert not any("also matches longer names" in fault["what"] for fault in checked.data)
 
 
+# Types that refuse a text which is none of their values, or cut it.
+STRICT = {
+    "postgresql": {
+        "mood": "'sad'", "inet": "'10.1.2.3'", "cidr": "'10.0.0.0/8'", "macaddr8": "'08:00:2b:01:02:03:04:05'",
+        "int4range": "'[1,5)'", "interval": "'1 day'", "pg_lsn": "'16/B374D848'", "tid": "'(0,1)'",
+        '"char"': "'a'", "name": "'a'", "int4multirange": "'{[1,2)}'",
+    },
+    "mariadb": {"enum('a','b')": "'b'", "inet6": "'2001:db8::1'", "inet4": "'10.1.2.3'"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", STRICT)
+def test_values_of_a_strict_type_are_compared(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    source: Capturing = request.getfixturevalue(engine)
+    asked = []
+    if engine == "postgresql":
+        source.run("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+    for number, (declared, value) in enumerate(STRICT[engine].items()):
+        source.run(f"CREATE TABLE t{number} (id int PRIMARY KEY, v {declared} NOT NULL)")
+        source.run(f"INSERT INTO t{number} VALUES (1, {value})")
+        asked.append(f"-- p{number}: 1/s\nSELECT * FROM t{number} WHERE v = :v;\n")
+    (tmp_path / "asked.sql").write_text("".join(asked), encoding="utf-8")
+    ended = run_here(["init", source.url, "--out", "shop.yaml", "--statements", "asked.sql"], tmp_path, {})
+    assert ended.code == 0, ended.out
+    assert "any length" not in ended.out
+
+
 def test_three_of_four_statements_of_applications_are_served() -> None:
     sent = [sent for application in APPLICATIONS.values() for sent in application.statements]
     assert len(sent) >= 200

@@ -385,7 +385,8 @@ def _of_texts(asked: ProposalInput, design: PlacedTables) -> Iterator[str]:
         pieces = {piece.path for entry in entries for piece in entry.partition[1] if not piece.path[0]}
         for _, column_name in sorted(pieces):
             column = table.column(column_name)
-            if column is not None and column.kind.name == "text" and column.kind.length is None:
+            kind = column.kind if column is not None else None
+            if kind is not None and kind.name == "text" and not (kind.length or kind.strict):
                 yield f"{name}.{column_name} is a key of any length: a row with more than 2,048 bytes of it is refused"
 
 

@@ -66,6 +66,7 @@ class Kind:
     `instead`: of an unknown kind, SQL that returns a text, with {column} in place of the column.
     `no_key`: why a column of it cannot identify rows.
     `sorts_as_text`: the source sorts the values of a uuid as their texts in lower case.
+    `strict`: the source refuses texts that are none of its values, or changes them.
     """
 
     name: KindName
@@ -81,6 +82,7 @@ class Kind:
     instead: str = field(default="", compare=False)
     no_key: str = field(default="", compare=False)
     sorts_as_text: bool = field(default=False, compare=False)
+    strict: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,8 @@ class _Drawing:
         self.rng = rng
         self.refused = ""
         self._params = {param.name: param for param in pattern.params}
+        columns = {name: column_of(origin.path, origins.plan) for name, origin in origins.of.items()}
+        self._strict = {name for name, column in columns.items() if column and column.kind.strict}
         self._alike = {name: alike for name in origins.of if (alike := self._alike_of(name))}
         places = places_of(origins.plan, FilterContext.of(mapping))
         self._getters: dict[str, Callable[[Row], Any]] = {
@@ -301,6 +303,8 @@ class _Drawing:
     def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
         if param.name == self.pattern.schema and self.origins.plan.entity.schema is not None:
             return self.origins.plan.entity.schema
+        if param.name in self._strict:
+            raise RowError("the source refuses a value of no row")
         begun = self._bucket()
         if begun is not None and anchor is not None and param.type in ("timestamp", "date"):
             return bucket_text(self._value(begun, anchor), self.origins.of[begun].unit, param, after=True)
@@ -313,7 +317,7 @@ class _Drawing:
         """Replace a value compared for equality by one that no row has; False if there is none."""
         near = self.pattern.near.origin if self.pattern.near else ()
         names = sorted(n for n, origin in self.origins.of.items() if origin.role == "equal" and n in texts)
-        names = [name for name in names if name not in near and name != self.pattern.schema]
+        names = [n for n in names if n not in (*near, *self._strict) and n != self.pattern.schema]
         if not names or not self.rows:
             return False
         name = self.rng.choice(names)

@@ -100,7 +100,7 @@ class Types(Struct, frozen=True):
         if row.form == "c":
             return self._composite(oid)
         if row.form in ("e", "r", "m"):
-            return Kind("text")
+            return Kind("text", strict=True)
         if row.element is not None:
             return self._array(self.kind(row.element, modifier))
         return KINDS.kind_of(_with_arguments(row.name, modifier))

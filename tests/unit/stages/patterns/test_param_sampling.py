@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.model.facts import Alike, SchemaFacts
+from migrator.mapping.model.facts import Alike, Kind, SchemaFacts
 from migrator.mapping.patterns.requests import request_for
 from migrator.runtime.values import replace
 from migrator.stages.patterns.param_sampling import (
@@ -84,15 +84,29 @@ def test_all_of_a_key_comes_from_one_row() -> None:
     assert found.origins == {"tenant": "events.tenant", "id": "events.id"}
 
 
-def test_texts_equal_in_the_source_are_sometimes_respelled() -> None:
+def drawn_of_tenant(rows: int, **changes: Any) -> SampledParams:
+    """Parameters of ONE where the column `tenant` has `changes`."""
     made = checked(ONE)
-    ways: tuple[Alike, ...] = ("case", "trailing spaces")
     events_table = SCHEMA.tables["events"]
-    columns = tuple(replace(one, alike=ways if one.name == "tenant" else ()) for one in events_table.columns)
+    columns = tuple(replace(one, **changes) if one.name == "tenant" else one for one in events_table.columns)
     schema = replace(SCHEMA, tables={**SCHEMA.tables, "events": replace(events_table, columns=columns)})
     context = heart.check(text(ONE), schema, HEAD)
-    pool = RowSample(events(60), context.entities, 1)
-    found = draw(made.mapping, made.mapping.patterns["p"], pool, 200, 1)
+    pool = RowSample(events(rows), context.entities, 1)
+    return draw(made.mapping, made.mapping.patterns["p"], pool, 200, 1)
+
+
+def test_no_text_is_made_up_for_a_type_that_refuses_it() -> None:
+    strict = Kind("text", strict=True)
+    found = drawn_of_tenant(60, kind=strict)
+    assert {one.values["tenant"] for one in found.draws} == {"t0", "t1", "t2"}
+    assert any(one.absent for one in found.draws)
+    assert not drawn_of_tenant(0, kind=strict).draws
+    assert drawn_of_tenant(0).draws
+
+
+def test_texts_equal_in_the_source_are_sometimes_respelled() -> None:
+    ways: tuple[Alike, ...] = ("case", "trailing spaces")
+    found = drawn_of_tenant(60, alike=ways)
     spelled = {one.values["tenant"] for one in real(found)}
     assert {"t0", "T0", "t0 "} <= spelled
     assert {one.strip().lower() for one in spelled} == {"t0", "t1", "t2"}
