@@ -25,7 +25,7 @@ _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 _LISTED = re.compile(r"^- \[(.+)\]\((.+)\)$", re.MULTILINE)
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
 _SECTION = re.compile(
-    r"^## (Tutorial|How to|Reference|Explanation)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL
+    r"^## (Tutorial|How to|Reference|Explanation|Records)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL
 )
 
 
