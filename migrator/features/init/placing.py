@@ -14,7 +14,7 @@ from msgspec import Struct
 from migrator.mapping.items.changes import captured_name
 from migrator.mapping.items.templates import name_in_template
 from migrator.mapping.items.values import text
-from migrator.mapping.model.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.mapping.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.model.mapping import Operation, Order
 from migrator.mapping.model.questions import (
     NULLS_MOVED,
@@ -37,10 +37,10 @@ from migrator.mapping.model.table import OWN_TYPES
 from migrator.runtime.errors import amount
 from migrator.runtime.values import replace
 
+_WIDTHS = (10, 20)
+"""Digits of a number without a declared precision: every 32-bit integer fits the first, every 64-bit integer the second."""
 _SPARE_DIGITS = 2
 """A number that grows by so many digits still fits its width; then rows are refused, not sorted wrongly."""
-_LEAST_DIGITS = 6
-_MOST_DIGITS = 20
 
 PLAIN = frozenset({"integer", "boolean", "date", "time", "uuid"})
 
@@ -79,7 +79,7 @@ def equal_form(
     if kind == "binary":
         return "|hash"
     if kind == "number" and column.kind.scale is not None:
-        return "" if column.kind.scale == 0 else _padded(column.kind.scale, span)
+        return "" if column.kind.scale == 0 else _padded(column.kind, span)
     return "" if kind in PLAIN else None
 
 
@@ -94,7 +94,7 @@ def sort_form(column: Column, span: NumberSpan | None, *, reverse: bool = False)
     if kind == "uuid":
         return "" if column.kind.sorts_as_text and not reverse else None
     if kind == "integer" or (kind == "number" and column.kind.scale is not None):
-        padded = _padded(column.kind.scale or 0, span)
+        padded = _padded(column.kind, span)
         return None if padded is None else padded + backwards
     return None
 
@@ -107,11 +107,14 @@ def key_form(column: Column, span: NumberSpan | None) -> str:
     return "|escape" if form is None else form
 
 
-def _padded(scale: int, span: NumberSpan | None) -> str | None:
+def _padded(kind: Kind, span: NumberSpan | None) -> str | None:
     """None if a number is negative: its text would sort wrongly, and its row would be refused."""
     if span is None or (span.least or 0) < 0:
         return None
-    digits = min(max(len(str(span.most or 0)) + _SPARE_DIGITS, _LEAST_DIGITS), _MOST_DIGITS)
+    scale, most = kind.scale or 0, len(str(span.most or 0))
+    digits = next((width for width in _WIDTHS if most + _SPARE_DIGITS <= width), _WIDTHS[-1])
+    if kind.precision is not None and kind.precision - scale >= most:
+        digits = min(kind.precision - scale, _WIDTHS[-1])
     return f":0{digits + 1 + scale}.{scale}f" if scale else f":0{digits}"
 
 
@@ -396,10 +399,13 @@ class Needs(Struct, frozen=True):
         total = question.total
         assert total is not None
         if total.kind == "count":
-            return _padded(0, NumberSpan(0, self.figures.rows.get(total.table)))
+            return _padded(Kind("integer"), NumberSpan(0, self.figures.rows.get(total.table)))
         column = self.facts.tables[total.table].column(total.column)
         span = self.figures.totals.get((total.table, total.column, tuple(own for own, _ in total.on)))
-        return None if column is None else sort_form(column, span)
+        if column is None:
+            return None
+        # A sum may be longer than the column's numbers.
+        return sort_form(replace(column, kind=replace(column.kind, precision=None)), span)
 
     # ── columns ──
 

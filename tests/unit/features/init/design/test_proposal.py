@@ -427,10 +427,10 @@ ADDED = "INSERT INTO reply (id, thread_id, at, text) VALUES (?, ?, ?, ?);\n"
 @pytest.mark.parametrize(
     ("sql", "sort"),
     [
-        pytest.param(REPLIES + ADDED, "REPLY#{at|iso}#{id:06}", id="in its order"),
+        pytest.param(REPLIES + ADDED, "REPLY#{at|iso}#{id:010}", id="in its order"),
         pytest.param(
             REPLIES + ADDED + "UPDATE reply SET text = ? WHERE id = ?",
-            "REPLY#{at|iso}#{id:06}",
+            "REPLY#{at|iso}#{id:010}",
             id="another column changes",
         ),
         pytest.param(REPLIES + ADDED + "UPDATE reply SET at = ? WHERE id = ?", None, id="the order changes"),
@@ -500,13 +500,13 @@ def test_a_range_before_a_text_ends_above_every_text(tmp_path: Path) -> None:
     with source_with(tmp_path, f"{table}; INSERT INTO page VALUES ('a', 7, '日本');") as source:
         made = proposed(source, "SELECT uid, box FROM page WHERE site = :s AND uid > :a ORDER BY uid")
         assert all_faults(made.text, source.facts()) == ()
-    assert only(made).condition == ("between", ("PAGE#{a:06}$", "PAGE#~"))
+    assert only(made).condition == ("between", ("PAGE#{a:010}$", "PAGE#~"))
 
 
 def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
     made = proposed(shop, "SELECT id FROM orders WHERE status = :s AND id < :a")
-    assert only(made).condition == ("between", ("ORDER#", "ORDER#{a:06}"))
-    assert '"ORDER#{id:06}#"' in made.text
+    assert only(made).condition == ("between", ("ORDER#", "ORDER#{a:010}"))
+    assert '"ORDER#{id:010}#"' in made.text
 
 
 @pytest.mark.parametrize(
