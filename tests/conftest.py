@@ -16,6 +16,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from migrator.runtime import logs
 from tests import support_mysql
 from tests import support_services as services
 from tests.support_database_pool import DatabasePool
@@ -121,7 +122,7 @@ def logs_as_new() -> Iterator[None]:
     """What a test sets up for log lines, and the stream that it caught them with, ends with it."""
     yield
     structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
+    logs._run.set(None)
 
 
 # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────

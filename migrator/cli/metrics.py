@@ -21,10 +21,10 @@ from migrator.mapping.model.instances import Advance
 from migrator.mapping.model.journal import Progress, Tally
 from migrator.runtime.measures import Answers, Counts, Histogram, Labels
 from migrator.stages.core.presence import Pace
-from migrator.stages.reads.metrics import ReadTotals
-from migrator.stages.reads.reads import MappedReads
 
 if TYPE_CHECKING:
+    from migrator.stages.reads.metrics import ReadTotals
+    from migrator.stages.reads.reads import MappedReads
     from migrator.stages.session.service import Service
 
 # ── Measurements as the metrics see them ──

@@ -19,7 +19,7 @@ from migrator.mapping.items.wire import Estimate, Price
 from migrator.mapping.language.redaction import integers_of, json_text, masked_keys
 from migrator.mapping.model.facts import CollectionPlan, EntityPlan, Slot
 from migrator.mapping.model.journal import Finding
-from migrator.mapping.model.live import Step
+from migrator.mapping.model.live import Step, Unkept
 from migrator.mapping.model.mapping import Template
 from migrator.mapping.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.mapping.model.table import Item, RowTree
@@ -412,3 +412,25 @@ def _ended(statement: str) -> str:
     if statement.startswith("CREATE TRIGGER `") and ";" in statement:
         return f"DELIMITER {_END}\n{statement}\n{_END}\nDELIMITER ;\n"
     return f"{statement};\n"
+
+
+def unkept_lines(unkept: Unkept) -> Iterator[str]:
+    """Lines by name and number, never a value."""
+    for (type_, attribute), number in sorted(unkept.extra.items()):
+        has = f"{amount(number, 'item', 'have')} it, and no column does"
+        yield plain(f"no row keeps {type_}.{attribute}: {has}")
+    for (type_, attribute), number in sorted(unkept.forms.items()):
+        has = f"in {amount(number, 'item')} it has another type or form"
+        yield plain(f"no row keeps {type_}.{attribute} as it is: {has}")
+    if unkept.extra:
+        names = ", ".join(sorted({attribute for _, attribute in unkept.extra}))
+        keep = f"`writes: {{keep: [{names}]}}`"
+        yield plain(f"name what services set themselves in the job, and it stays: {keep}")
+
+
+def unkept_data(unkept: Unkept) -> list[dict[str, Any]]:
+    return [
+        {"type": type_, "attribute": attribute, "items": number, "why": why}
+        for why, counts in (("no column", unkept.extra), ("other form", unkept.forms))
+        for (type_, attribute), number in sorted(counts.items())
+    ]

@@ -12,7 +12,7 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.inert import plain
 from migrator.cli.options import belonging, print_folded, print_result, progress, say, stop_on_signals
-from migrator.cli.text import SHOWN
+from migrator.cli.text import SHOWN, unkept_data, unkept_lines
 from migrator.commands.mapping_source import inverse_data, inverse_lines
 from migrator.mapping.language.redaction import key_templates, masked_keys
 from migrator.mapping.model.live import (
@@ -38,7 +38,7 @@ from migrator.stages.reverse.daemon import (
 from migrator.stages.reverse.stage import Reverse
 from migrator.stages.reverse.verify import RowVerify
 from migrator.stages.session.job import ONCE
-from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of, unkept_of
+from migrator.stages.session.reverse import ReverseEdges, remembered_of, shards_of
 from migrator.stages.session.session import Held, JobSession
 
 # ── What `migrator reverse verify` came to: lines for people ──
@@ -76,28 +76,6 @@ def rows_lines(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> I
         yield "not clean; `migrator reverse verify JOB --repair` writes rows by their items"
         if result.of_kinds("no item"):
             yield "with --delete-rows it also deletes rows that no item contains"
-
-
-def unkept_lines(unkept: Unkept) -> Iterator[str]:
-    """Lines by name and number, never a value."""
-    for (type_, attribute), number in sorted(unkept.extra.items()):
-        has = f"{amount(number, 'item', 'have')} it, and no column does"
-        yield plain(f"no row keeps {type_}.{attribute}: {has}")
-    for (type_, attribute), number in sorted(unkept.forms.items()):
-        has = f"in {amount(number, 'item')} it has another type or form"
-        yield plain(f"no row keeps {type_}.{attribute} as it is: {has}")
-    if unkept.extra:
-        names = ", ".join(sorted({attribute for _, attribute in unkept.extra}))
-        keep = f"`writes: {{keep: [{names}]}}`"
-        yield plain(f"name what services set themselves in the job, and it stays: {keep}")
-
-
-def unkept_data(unkept: Unkept) -> list[dict[str, Any]]:
-    return [
-        {"type": type_, "attribute": attribute, "items": number, "why": why}
-        for why, counts in (("no column", unkept.extra), ("other form", unkept.forms))
-        for (type_, attribute), number in sorted(counts.items())
-    ]
 
 
 def rows_data(result: RowsVerified, mapping: Mapping, *, whole_keys: bool) -> dict[str, Any]:
@@ -157,7 +135,7 @@ def _unkept(session: JobSession) -> Unkept:
     edges = ReverseEdges(session, direct)
     with edges.stage() as stage, progress() as shown:
         unkept = edges.verify(stage, shown, 0.0).unkept()
-    unkept_of(session).save(unkept)
+    session.unkept.save(unkept)
     return unkept
 
 
@@ -253,7 +231,7 @@ def verify(
                     say(line)
                 result = edges.verify(stage, shown, settle_s).run()
         if direct and not result.is_cut:
-            unkept_of(session).save(result.unkept)
+            session.unkept.save(result.unkept)
         data, lines = (of(result, session.mapping, whole_keys=whole_keys) for of in (rows_data, rows_lines))
         print_result(data, lines, as_json=as_json)
     return CLEAN if result.is_clean and not result.unkept else DIFFERENT

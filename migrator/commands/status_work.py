@@ -24,8 +24,7 @@ from migrator.cli.cutover_text import instances_data
 from migrator.cli.inert import plain
 from migrator.cli.lag import Lag, lag_line, lag_of
 from migrator.cli.runs import known_revision, print_findings, print_instances
-from migrator.cli.text import table_of
-from migrator.commands.reverse_work import unkept_data, unkept_lines
+from migrator.cli.text import table_of, unkept_data, unkept_lines
 from migrator.mapping.model.durations import age_text, moment
 from migrator.mapping.model.instances import Failure, Operations, ProcessState, ServiceRegistry, Throttle
 from migrator.mapping.model.journal import SCANS, Run
@@ -35,7 +34,6 @@ from migrator.runtime.system import has_ended
 from migrator.runtime.values import asdict, picked, replace
 from migrator.stages.live.capture import CAPTURED
 from migrator.stages.session.job import ONCE
-from migrator.stages.session.reverse import unkept_of
 from migrator.stages.session.session import JobSession
 
 Standing = Literal["works", "idle", "slow", "stalled", "tries again", "held", "silent", "dead"]
@@ -393,7 +391,7 @@ def status_of(session: JobSession, table_away: str = "") -> JobStatus:
     runs = [_run_data(session, run) for run in session.runs_as_they_stand(relays_work=relays_work)]
     revision = known_revision(job) if instances.known or look.lag.newest is not None else None
     # Without direct entities rows are the truth, and each item is made from its row.
-    unkept = unkept_of(session).last() if session.on_record().direct else (Unkept(), 0.0)
+    unkept = session.unkept.last() if session.on_record().direct else (Unkept(), 0.0)
     return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away, *unkept)
 
 

@@ -1,22 +1,23 @@
-"""boto3 clients for DynamoDB and S3: credentials, roles, secrets. Retries are ours."""
+"""botocore clients for DynamoDB and S3: credentials, roles, secrets. Retries are ours."""
 
 from __future__ import annotations
 
 import functools
 import ipaddress
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
 
-import boto3
-import botocore.loaders
-import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
-from msgspec import Struct
+from botocore.loaders import JSONFileLoader, Loader
+from botocore.session import Session
+from msgspec import Raw, Struct
+from msgspec.json import decode
 
 from migrator.dynamodb.answers import WholeAnswers, watch_requests
 from migrator.dynamodb.exchange import (
@@ -57,7 +58,7 @@ class AssumedRole(Struct, frozen=True):
     policy: str = ""
 
 
-def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str | None) -> boto3.Session:
+def assume(session: Session, role: AssumedRole, region: str, endpoint: str | None) -> Session:
     """A session that acts as the role. `endpoint`: of STS; None is AWS.
 
     Sends no request yet; a client's first request raises botocore's error if STS denies the role.
@@ -72,18 +73,18 @@ def assume(session: boto3.Session, role: AssumedRole, region: str, endpoint: str
         # Unchecked, as in our other clients: STS itself rejects invalid parameters.
         config = Config(parameter_validation=False)
         with _OPENING:
-            return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
+            return session.create_client(service, region, endpoint_url=endpoint, config=config, **keys)
 
     fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
     acting = _open_session(None, region)
-    # boto3 has no public way to pass refreshing credentials; botocore's own providers put them here.
-    acting._session._credentials = DeferredRefreshableCredentials(
+    # No public way to pass refreshing credentials; botocore's own providers put them here.
+    acting._credentials = DeferredRefreshableCredentials(
         refresh_using=fetcher.fetch_credentials, method="assume-role"
     )
     return acting
 
 
-# ── A boto3 client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours ──
+# ── A client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours ──
 
 _LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 _LOCAL_REGION = "us-east-1"
@@ -110,7 +111,12 @@ def service_client(
     local = endpoint is not None and is_loopback(endpoint)
     session = _session(profile)
     credentials = session.get_credentials()
-    where = region or _region_of_environment() or session.region_name or (_LOCAL_REGION if local else None)
+    where = (
+        region
+        or _region_of_environment()
+        or session.get_config_variable("region")
+        or (_LOCAL_REGION if local else None)
+    )
     if where is None:
         raise TargetError(
             "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
@@ -153,8 +159,8 @@ class _ClosedInChild(Forked):
             self.client.close()
 
 
-def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
-    client = session.client(service, **words)
+def _guarded(session: Session, service: str, **words: Any) -> Any:
+    client = session.create_client(service, **words)
     if "@" in client.meta.endpoint_url:
         # The environment may also set one (AWS_ENDPOINT_URL); a job's endpoint is validated when the job is read.
         raise TargetError(
@@ -173,7 +179,7 @@ _OPENING = RLock()
 """
 
 
-def _session(profile: str | None) -> boto3.Session:
+def _session(profile: str | None) -> Session:
     """Shared by this process: opening a session takes as long as two clients."""
     try:
         with _OPENING:
@@ -200,39 +206,81 @@ def _settings() -> frozenset[tuple[str, object]]:
 
 
 @functools.lru_cache(maxsize=8)
-def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) -> boto3.Session:
+def _session_of(profile: str | None, settings: frozenset[tuple[str, object]]) -> Session:
     return _open_session(profile)
 
 
-def _open_session(profile: str | None, region: str | None = None) -> boto3.Session:
+def _open_session(profile: str | None, region: str | None = None) -> Session:
     """Its DynamoDB clients send through an exchange and reject incomplete answers. Reuses models of services and
     endpoints (2 MB of JSON).
     """
-    core = botocore.session.Session()
-    models = _models(core.get_config_variable("data_path"))
-    core.register_component("data_loader", models)
+    session = Session(profile=profile)
+    session.set_config_variable("region", region)
+    session.register_component("data_loader", models(session.get_config_variable("data_path")))
     # No public API; the session keeps its own where botocore looks it up.
-    core.register_component("response_parser_factory", WholeAnswers())
-    session = boto3.Session(botocore_session=core, profile_name=profile, region_name=region)
-    session.events.register("creating-client-class.dynamodb", with_exchange)
-    # Each boto3 session adds the same folder again.
-    models.search_paths[:] = dict.fromkeys(models.search_paths)
+    session.register_component("response_parser_factory", WholeAnswers())
+    session.register("creating-client-class.dynamodb", with_exchange)
     return session
 
 
-_models = functools.cache(botocore.loaders.create_loader)
+@functools.cache
+def models(data_path: str | None) -> Loader:
+    folders = (data_path or "").split(os.pathsep)
+    expanded = [os.path.expanduser(os.path.expandvars(folder)) for folder in folders if folder]
+    return Loader(extra_search_paths=expanded, file_loader=_ModelFiles())
+
+
+class _ModelFiles(JSONFileLoader):  # type: ignore[misc]
+    """Models as plain dicts with their large parts unread: a client needs 1 of 400 services, and few shapes.
+
+    botocore's own takes three times the memory.
+    """
+
+    def _load_file(self, full_path: str, open_method: Callable[..., Any]) -> Any:
+        if not os.path.isfile(full_path):
+            return None
+        with open_method(full_path, "rb") as file:
+            return _model(file.read())
+
+
+class _Unread(dict[str, Any]):
+    """Objects by name, each read at first use."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if isinstance(value, Raw):
+            value = self[name] = decode(value)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+def _model(text: bytes | Raw) -> dict[str, Any]:
+    return {name: _part(name, part) for name, part in decode(text, type=dict[str, Raw]).items()}
+
+
+def _part(name: str, text: Raw) -> Any:
+    if name in ("services", "operations", "shapes"):
+        return _Unread(decode(text, type=dict[str, Raw]))
+    if name == "partitions":
+        return [_model(partition) for partition in decode(text, type=list[Raw])]
+    return decode(text)
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:
     try:
-        found = region or _region_of_environment() or boto3.Session(profile_name=profile).region_name
+        found = region or _region_of_environment() or _open_session(profile).get_config_variable("region")
     except BotoCoreError:
         return None
     return None if found is None else str(found)
 
 
 def _region_of_environment() -> str | None:
-    """AWS_REGION, which ECS sets and other SDKs read; boto3 reads AWS_DEFAULT_REGION only."""
+    """AWS_REGION, which ECS sets and other SDKs read; botocore reads AWS_DEFAULT_REGION only."""
     return os.environ.get("AWS_REGION") or None
 
 
@@ -306,8 +354,8 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
     config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
     try:
         where = _region_of(name) or region or _region_of_environment()
-        session = boto3.Session(profile_name=profile, region_name=where)
-        answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
+        client = _open_session(profile).create_client("secretsmanager", where, config=config)
+        answer = client.get_secret_value(SecretId=name)
     except ProfileNotFound:
         raise SettingsError(f"{secret}: AWS profile {profile} not found") from None
     except ClientError as error:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache, update_wrapper
+from importlib import import_module
 from importlib.metadata import version as package_version
 from pathlib import Path
 from threading import RLock, local
@@ -34,7 +35,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import Pool, StaticPool
@@ -275,12 +275,12 @@ TEST_CLOCK = "MIGRATOR_TEST_CLOCK"
 
 
 def insert_or_ignore(connection: Connection, table: Table) -> Insert:
+    insertion = _insertion(connection.dialect.name, table)
     if connection.dialect.name == "mysql":
         # Not INSERT IGNORE: it also hides other errors, and two that find the same deleted row would deadlock.
         any_column = next(column for column in table.columns if column is not table.autoincrement_column)
-        return mysql.insert(table).on_duplicate_key_update({any_column.name: any_column})
-    dialect: Any = _postgresql() if connection.dialect.name == "postgresql" else sqlite
-    return cast(Insert, dialect.insert(table).on_conflict_do_nothing())
+        return cast(Insert, insertion.on_duplicate_key_update({any_column.name: any_column}))
+    return cast(Insert, insertion.on_conflict_do_nothing())
 
 
 def insert_or_replace(connection: Connection, table: Table) -> Insert:
@@ -295,20 +295,16 @@ def _put_into(dialect: str, table: Table) -> Insert:
 
 
 def upsert(dialect: str, table: Table, changes: Callable[[Any], dict[str, Any]]) -> Insert:
+    insertion = _insertion(dialect, table)
     if dialect == "mysql":
-        insertion = mysql.insert(table)
-        return insertion.on_duplicate_key_update(changes(insertion.inserted))
-    put: Any = _postgresql().insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    return cast(
-        Insert,
-        put.on_conflict_do_update(index_elements=list(table.primary_key), set_=changes(put.excluded)),
-    )
+        return cast(Insert, insertion.on_duplicate_key_update(changes(insertion.inserted)))
+    columns, changed = list(table.primary_key), changes(insertion.excluded)
+    return cast(Insert, insertion.on_conflict_do_update(index_elements=columns, set_=changed))
 
 
-def _postgresql() -> Any:
-    from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does not need it
-
-    return postgresql
+def _insertion(dialect: str, table: Table) -> Any:
+    """INSERT with the dialect's own clauses. The other dialects, which load slowly, are not needed."""
+    return import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
 
 
 CHUNK = 400
@@ -383,7 +379,7 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
             )
         # All names at once; SQLAlchemy would query each.
         there = inspector.get_table_names()
-        if missing := [table for table in schema.metadata.sorted_tables if table.name not in there]:
+        if missing := [table for table in schema.tables_on(engine.dialect.name) if table.name not in there]:
             schema.metadata.create_all(connection, missing)
         if version is None:
             connection.execute(insert(schema.meta).values(version=schema.VERSION))

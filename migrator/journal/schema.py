@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BINARY,
     BigInteger,
     Column,
     Double,
@@ -15,14 +16,23 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.dialects import mysql
 
 VERSION = 1
 """Version of the tables. A missing table is created when a journal is opened."""
 
+
+# MySQL's own types. Its dialect has them as well, and loads slowly.
+class _LongText(Text):
+    __visit_name__ = "LONGTEXT"
+
+
+class _LongBlob(LargeBinary):
+    __visit_name__ = "LONGBLOB"
+
+
 # MySQL takes no BLOB in a key and no more than 64 KB in a TEXT.
-DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
-LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql")
+DIGEST = LargeBinary(16).with_variant(BINARY(16), "mysql")
+LONG_TEXT = Text().with_variant(_LongText(), "mysql")
 
 metadata = MetaData()
 
@@ -239,11 +249,6 @@ sample = Table(
 )
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
 
-for table in metadata.tables.values():
-    # Names that differ by case or accent are different names.
-    table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
-
-
 # ── Tables of processes at work ──
 
 
@@ -268,7 +273,7 @@ page_part = Table(
     Column("entity", String(255), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("part", Integer, primary_key=True, autoincrement=False),
-    Column("data", LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"), nullable=False),
+    Column("data", LargeBinary().with_variant(_LongBlob(), "mysql", "mariadb"), nullable=False),
 )
 
 # ── streams of DynamoDB tables that a job reads ──
@@ -343,3 +348,13 @@ reverse_row = Table(
     Column("looks", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
 )
+
+
+def tables_on(dialect: str) -> list[Table]:
+    """All tables, in the order in which they are created."""
+    if dialect == "mysql":
+        for table in metadata.tables.values():
+            # Names that differ by case or accent are different names.
+            options = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+            table.dialect_kwargs.update(options)
+    return metadata.sorted_tables

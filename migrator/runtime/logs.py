@@ -1,6 +1,6 @@
 """Loggers whose lines name the logging package, as JSON or plain text, without passwords.
 
-structlog, which imports rich and asyncio, is imported with the first line.
+structlog, which imports rich and asyncio, is imported with the first line that is written.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -27,6 +28,8 @@ _settings: dict[str, Any] = {}
 _look: dict[str, bool] = {"is_text": False}
 _jobs: dict[str, None] = {}
 """The jobs that this process has opened, in order; a service may have several."""
+_run: ContextVar[int | None] = ContextVar("run", default=None)
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _SECRETS = (
     (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
@@ -63,7 +66,18 @@ class _Room:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
+        level = _settings.get("level", "warning")
+        if (
+            method in _LEVELS
+            and _LEVELS.index(method) < _LEVELS.index(level)
+            and "structlog" not in sys.modules
+        ):
+            return _drop
         return getattr(_bound_logger(self._name), method)
+
+
+def _drop(event: str, **fields: Any) -> None:
+    """Write nothing."""
 
 
 def noting(log: FilteringBoundLogger, event: str) -> Callable[[Exception], None]:
@@ -82,17 +96,16 @@ def _version() -> str:
 
 
 def _origin(room: str) -> dict[str, Any]:
+    run = _run.get()
+    named: dict[str, Any] = {} if run is None else {"run": run}
     if _look["is_text"]:
-        return {}
-    named = {"job": ",".join(_jobs)} if _jobs else {}
+        return named
+    named |= {"job": ",".join(_jobs)} if _jobs else {}
     return named | {"room": room, "host": socket.gethostname(), "pid": os.getpid(), "version": _version()}
 
 
 def bind_run(number: int) -> None:
-    import structlog
-
-    _set_up()
-    structlog.contextvars.bind_contextvars(run=number)
+    _run.set(number)
 
 
 def _bound_logger(room: str) -> Any:

@@ -34,7 +34,7 @@ _TABLES = (
 
 def _journal(dialect: Dialect) -> list[str]:
     made = [f"-- version {schema.VERSION}"]
-    for table in schema.metadata.sorted_tables:
+    for table in schema.tables_on(dialect.name):
         made.append(str(CreateTable(table).compile(dialect=dialect)).strip())
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         made += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -60,8 +60,6 @@ from migrator.settings.transforms import sound_mapping, table_of
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.log.opening import open_captured
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.dynamodb.opening import open_document_live, open_reader, sample_of
-from migrator.source.dynamodb.source import DocumentSource
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.engines.connect import (
     address_of,
@@ -77,6 +75,9 @@ from migrator.stages.cutover.moves import WriteOwnership
 from migrator.stages.patterns.question import AT_ONCE
 from migrator.stages.session.source import JobSource, secret_providers
 
+if TYPE_CHECKING:
+    from migrator.source.reader import SqlSource
+
 JOURNAL_CONNECTIONS = 15
 
 
@@ -91,6 +92,8 @@ def sampled(
     settings: DocumentSettings, number: int
 ) -> Iterator[tuple[str, Mapping[str, str], list[WiredItem]]]:
     """Name, key and up to `number` documents of each old table."""
+    from migrator.source.dynamodb.opening import open_reader, sample_of  # only old tables need it
+
     reader, most = open_reader(settings, 1, Retry())
     with closing(reader.client):
         for name, real in settings.real_names.items():
@@ -425,7 +428,7 @@ def open_live(
     )
     connection_options = connection_options.answering_within(answer_within_s)
     retry = Retry(patience, stop)
-    reading = None if source is None or isinstance(source, DocumentSource) else source.engine
+    reading = None if source is None else cast("SqlSource", source).engine
     writing = Writing(address, connection_options, retry, reading)
     capture, marks, activity = open_captured(
         job.name, writing, address, connection_options.name, retry.wait, partial(_is_over, job)
@@ -445,6 +448,8 @@ def _is_over(job: Job, journal: SqlJournal | None = None) -> bool:
 def _open_old_live(
     job: Job, tables: DocumentSettings, retry: Retry, source: JobSource | None
 ) -> Iterator[Live]:
+    from migrator.source.dynamodb.opening import open_document_live  # only old tables need it
+
     with open_journal(job, retry.stop, retry.backoff) as journal:
         is_over = partial(_is_over, job, journal)
         with closing(open_document_live(job, tables, journal.database, retry, source, is_over)) as opened:

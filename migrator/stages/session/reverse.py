@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from migrator.dynamodb.tables import DynamoStream
-from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal, SqlUnkept
+from migrator.journal.reverse import SqlReverseJournal, SqlStreamJournal
 from migrator.mapping.inverse.rows import Inverse, compile_inverse
 from migrator.mapping.items.items import CompiledEntity
 from migrator.mapping.model.facts import EntityPlan
@@ -61,10 +61,6 @@ def shards_of(session: JobSession) -> SqlStreamJournal:
 
 def remembered_of(session: JobSession) -> SqlReverseJournal:
     return SqlReverseJournal(session.journal.database, session.job.name, session.design.name)
-
-
-def unkept_of(session: JobSession) -> SqlUnkept:
-    return SqlUnkept(session.journal.database, session.job.name)
 
 
 def inverse_of(session: JobSession, plans: Sequence[EntityPlan]) -> Inverse:

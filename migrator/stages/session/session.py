@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
 
 from msgspec import Struct
 
-from migrator.dynamodb import embedded
 from migrator.dynamodb.conditional import ConditionalWrites
 from migrator.dynamodb.control import ControlItem, control_state
 from migrator.dynamodb.store import by_condition
@@ -20,6 +19,7 @@ from migrator.journal.identity import SqlIdentity
 from migrator.journal.memory import SqlMemory, SqlOpenFindings
 from migrator.journal.operations import JoinedLease, RunLease, SqlProcesses, is_doing, runs_as_they_stand
 from migrator.journal.phases import SqlEvidence, SqlPhases
+from migrator.journal.reverse import SqlUnkept
 from migrator.journal.runs import SqlFindingGroups, SqlJournal
 from migrator.journal.writers import (
     SqlChanges,
@@ -308,6 +308,10 @@ class JobSession:
         return SqlChanges(self.journal.database, self.job.name)
 
     @property
+    def unkept(self) -> SqlUnkept:
+        return SqlUnkept(self.journal.database, self.job.name)
+
+    @property
     def memory(self) -> SqlMemory:
         return self.memory_of(self.table_id)
 
@@ -525,6 +529,8 @@ class JobSession:
 def open_alone(
     name: str, url: str, mapping: Path, tuning: Tuning, stop: Event
 ) -> Iterator[JobSession | None]:
+    from migrator.dynamodb import embedded  # no job's session needs it
+
     if not embedded.is_installed():
         yield None
         return

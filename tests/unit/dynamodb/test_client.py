@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.loaders import JSONFileLoader, Loader
 
-from migrator.dynamodb.client import default_region, dynamodb_client, is_loopback
+from migrator.dynamodb.client import default_region, dynamodb_client, is_loopback, models
 from migrator.runtime.errors import TargetError
 from tests import pins
 
@@ -79,3 +80,15 @@ def test_a_client_that_cannot_be_made_is_refused_with_the_reason(
         monkeypatch.setenv(name, value)
     with pins.refused(TargetError):
         dynamodb_client(profile=None, **words)
+
+
+@pytest.mark.parametrize("name", ["endpoints", "partitions", "dynamodb/2012-08-10/service-2", "_retry"])
+def test_models_read_in_parts_are_those_of_botocore(name: str) -> None:
+    ours = models.__wrapped__(None)  # clients change what they share
+    assert read_whole(ours.load_data(name)) == Loader(file_loader=JSONFileLoader()).load_data(name)
+
+
+def read_whole(part: Any) -> Any:
+    if isinstance(part, list):
+        return [read_whole(one) for one in part]
+    return {name: read_whole(part[name]) for name in part} if isinstance(part, dict) else part

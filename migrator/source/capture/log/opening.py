@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from migrator.source.capture.install import SqlActivity, SqlCapture
-from migrator.source.capture.log.install import LogCapture
-from migrator.source.capture.log.reader import Log, LogActivity, LogMarks, LogReader
 from migrator.source.capture.marks import SqlMarks
 from migrator.source.engines.base import Address
 from migrator.source.sql.transactions import Writing
+
+if TYPE_CHECKING:
+    from migrator.source.capture.log.install import LogCapture
+    from migrator.source.capture.log.reader import Log
 
 
 def open_captured(
@@ -26,6 +29,8 @@ def open_captured(
     """
     if not writing.kind.capturing.log:
         return SqlCapture(writing), SqlMarks(writing), SqlActivity(writing)
+    from migrator.source.capture.log.reader import LogActivity, LogMarks, LogReader
+
     opened, capture = _OPENED[writing.kind.capturing.log](writing, address, name)
     marks = LogMarks(writing, LogReader(writing, opened), wait, is_over)
     return capture(job=job, writing=writing, marks=marks, wait=wait), marks, LogActivity(writing, marks)
