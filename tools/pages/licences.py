@@ -14,17 +14,16 @@ LOCK = ROOT / "requirements-run.lock"
 HEAD = """\
 # Licences
 
-What is installed to run migrator: `requirements-run.lock`, which the image installs and nothing else. Made by `.ci/pages`;
-a test refuses a package under the GPL or the AGPL, and one without a licence. migrator itself is under Apache-2.0
-(`LICENSE`).
+migrator is under Apache-2.0 (`LICENSE`). Its image installs only the packages of `requirements-run.lock`. Tests refuse
+packages under the GPL or the AGPL, or without a licence. `.ci/pages` writes this page.
 
 """
 FOOT = """
-- psycopg is under the LGPL: migrator imports it as it stands, and another build of it can be put in its place.
-- Wheels bring C libraries with them, which say nothing here: psycopg-binary libpq and what that needs (OpenSSL, MIT
-  Kerberos, OpenLDAP, Cyrus SASL, keyutils: permissive or LGPL), cryptography OpenSSL. Their texts are with those projects.
-- The image holds Python (PSF-2.0) and Debian's base; their licences lie under `/usr/share/doc` in it.
-- The example shop (`docker/shop/requirements.lock`) and the tools of development (`requirements.lock`) are in neither.
+- psycopg is under the LGPL: migrator imports it unchanged, and it can be replaced by another build.
+- Wheels contain C libraries with licences of their own: psycopg-binary libpq and its libraries (OpenSSL, MIT
+  Kerberos, OpenLDAP, Cyrus SASL, keyutils: permissive or LGPL), cryptography OpenSSL.
+- The image contains Python (PSF-2.0) and Debian's base, with licences in `/usr/share/doc`.
+- Not listed: the example shop (`docker/shop/requirements.lock`) and development tools (`requirements.lock`).
 """
 _BY_CLASSIFIER = {
     "MIT License": "MIT",
@@ -64,10 +63,11 @@ def licence(name: str) -> str:
 
 
 def page() -> str:
-    rows = (f"| {name} | {version} | {licence(name)} | {where} |" for name, version, where in pins())
-    return "\n".join(
-        [f"{HEAD}| package | version | licence | only where |", "|---|---|---|---|", *rows, FOOT]
+    rows = (
+        f"| {name}{where and f', if `{where}`'} | {version} | {licence(name)} |"
+        for name, version, where in pins()
     )
+    return "\n".join([f"{HEAD}| package | version | licence |", "|---|---|---|", *rows, FOOT])
 
 
 if __name__ == "__main__":
