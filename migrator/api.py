@@ -100,8 +100,8 @@ class Migration:
         `unknown_rows`: an UPDATE or DELETE that names no keys is refused, or its rows are read first under
           lock.
         `flush`: write the items right after each session's commit, best effort.
-        `longest_transaction_s`: maximum duration of a strict transaction from its first change.
-        `longest_write_s`: maximum wait for DynamoDB, while row locks are held, before the commit fails.
+        `longest_transaction_s`: of a strict transaction from its first change.
+        `longest_write_s`: wait for DynamoDB, while row locks are held, before the commit fails.
 
         For old DynamoDB tables, `sessions` is a boto3 client or resource, or a list of them. Streams leave
         the marks.

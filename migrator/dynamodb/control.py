@@ -20,6 +20,7 @@ _KEYS: dict[str, Value] = {"text": "_migrator", "number": -(10**38 - 1), "binary
 """No row has such a key: the number is the lowest integer that DynamoDB stores exactly."""
 _TABLE, _JOBS, _VERSION, _RAISED_BY = "_table", "_jobs", "_version", "_raised_by"
 _TRIES = 20
+_CONTENDED = "the update of the control item failed: too many concurrent writers. Run the same command again"
 
 
 class ControlItem:
@@ -54,7 +55,7 @@ class ControlItem:
             state = self._seen(other or None)
             if state.version != current.version:
                 self.changed(state)
-        raise TargetError(f"table {self.design.name}: the control item changes faster than it can be raised")
+        raise TargetError(f"table {self.design.name}: {_CONTENDED}")
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
         for _ in range(_TRIES):
@@ -63,7 +64,7 @@ class ControlItem:
             if self._put(wanted, current, "", with_ticket=current.ticket) is None:
                 self._last_state = wanted
                 return
-        raise TargetError(f"table {self.design.name}: the control item changes faster than it can be written")
+        raise TargetError(f"table {self.design.name}: {_CONTENDED}")
 
     def _seen(self, item: Item | None) -> ControlState:
         self._last_state = state_of(self.design, item)

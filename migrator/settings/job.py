@@ -154,12 +154,11 @@ class SourceSettings(Settings):
     """The source's connections and limits.
 
     `url` and `read_url`: a database's URL, a file's path, or a reference to the URL (env:, file:, secret:).
-    `command`: a program that prints the URL, or the password if `url` is also set.
-    `read_url`: a replica that pages are read from.
+    `command`: prints the URL, or the password if `url` is also set.
+    `read_url`: a replica.
     `max_connections`: limit for each of the two servers; reads, marks and tickets, and a journal in the source each get a
     part of it, of one connection at least.
     `statement_timeout_s`: None is ten minutes if the server sets none; 0 is off. Other limits of None are not set.
-    `dynamodb`: old DynamoDB tables instead of a database.
 
     Settings that may contain a secret are never shown.
     """

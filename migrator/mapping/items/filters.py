@@ -251,29 +251,23 @@ class FilterSpec(Struct, frozen=True):
     function of decoded values.
 
     Input:
-    `takes`: kinds (none: every kind).
-    `values`: how many.
-    `null`: it is called with NULL, for which it returns its argument (otherwise NULL stays NULL).
-    `of_list`: it reduces a list's values to one.
-    `of_array`: also those in one value that is a list, with a whole attribute as result.
-    `nested`: it accepts lists and maps.
-    `undecodable`: it accepts values without a form in their kind.
-    `of_bytes`: it accepts bytes, which have no text.
-    `fixed`: it only accepts text of fixed width (a format, or a date).
+    `takes`: none: every kind.
+    `null`: called with NULL, for which it returns its argument (otherwise NULL stays NULL).
+    `of_list`: reduces a list's values to one; `of_array`: also those in one value, to a whole attribute.
+    `nested`, `undecodable`, `of_bytes`, `fixed`: accepts lists and maps; values without a form in their kind;
+    bytes, which have no text; only text of fixed width (a format, or a date).
     `of_map`: its argument names a map of the mapping, which refuses unlisted values.
     `of_schema`: a schema's name may have it.
-    `by_separator`, `by_timezone`: its text depends on the table's separator, or on the mapping's time zone.
+    `by_separator`, `by_timezone`: its text depends on the table's, or on the mapping's.
 
     Promises:
-    `same_kind`: its result has the kind of its input, not that of `gives`.
+    `same_kind`: as its input, not `gives`.
     `closed`: its text cannot contain the separator ('same': as its input), except one made from its
     `alphabet`.
     `width`: all its texts have the same length ('fixed'), or none is longer than its input ('given').
-    `order`: its texts sort as its input does ('kept') or the other way round.
-    `injective`: two values never give one result.
-    `whole`: with such arguments two values of these kinds do not.
+    `whole`: with these arguments it is injective for these kinds.
     `unit`: the bucket of time that its text names ({0} is its argument).
-    `cuts`: to which unit it cuts a time, by its arguments.
+    `cuts`: the unit to which it cuts a time, by its arguments.
     `moment`: its text is the whole time, as ISO 8601.
     `mends`: the differences between texts that it maps to one.
     """

@@ -169,9 +169,9 @@ class Window(Struct, frozen=True):
     `begun_at`: seconds since 1970 by the journal's clock: a whole minute, the second after a move of the
     pattern, or the begin of a replay.
     `writer`: id of the instance or the replay.
-    `answered`, `errors`: by side, of calls for callers and shadows.
-    `compared`: the sum of `same`, `transient`, `different`.
-    `dropped`: shadows that did not run, by reason.
+    `answered`, `errors`: by side, of callers and shadows.
+    `compared`: `same`, `transient` and `different` together.
+    `dropped`: by reason.
     `kinds`: compared calls by optional parameters that were set, joined by commas.
     `found`: differences, of which one call may have many.
     `latency`: by side, as stages/patterns/latencies.py writes it, in microseconds.

@@ -54,14 +54,12 @@ Alike = Literal["case", "trailing spaces"]
 class Kind:
     """The values of a column, by its declared type.
 
-    `scale`: decimals of a number.
-    `zone`: a timestamp has one.
-    `length`: maximum characters of a text.
+    `length`: in characters.
     `single`: a 32-bit float that the driver returns with 64 bits.
     `element`: of a list, and of a map without declared names.
     `fields`: of a map with them.
     `distinct`: DynamoDB has the list as a set.
-    `precision`: maximum digits of a number, or of a second's fraction, if known.
+    `scale`, `precision`: digits of a number; the precision also of a second's fraction.
     `read_as`: the type for a cast, if the source's own text is not exact.
     `instead`: of an unknown kind, SQL that returns a text, with {column} in place of the column.
     `no_key`: why a column of it cannot identify rows.

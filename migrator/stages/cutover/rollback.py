@@ -226,7 +226,7 @@ class GoingBack(Struct, frozen=True):
     last (docs/decisions/0030-a-way-back.md).
 
     `drops`: attributes that no row keeps may be lost.
-    `check`: called before each step; raises if another run may be active.
+    `check`: before each step; raises if another run may be active.
     `drain`, `look`: None if no row was made from items, so that nothing is pending.
     `compare`, `move_counters`: None if an operator vouches for all entities.
     `own`: returns the number of adopted items.

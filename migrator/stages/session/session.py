@@ -100,13 +100,13 @@ class SessionOptions(TypedDict, total=False):
 class JobSession:
     """A job's edges, opened at first use and closed as the block ends.
 
-    `job`: its file, or the job itself.
+    Optional values that are None are the job's.
+
     `command`: shown to the source's administrator after the job's name.
-    `workers`: readers of the source; None: the job's.
+    `workers`: readers of the source.
     `parsed`: another revision than the mapping's file.
-    `patience`, `live_patience`: for the journal, for capture's part of the source; None: the job's.
-    `own_live`: whether capture has its own connections.
-    `requests`: limits of requests to the table; None: the job's.
+    `patience`, `live_patience`: for the journal, for capture's part of the source.
+    `own_live`: capture has its own connections.
     `gone`: ids of silent instances that do not count.
     `stop`: ends all waiting.
     `outer`: the session of the unchanged job, which shares its journal.
