@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,9 +32,7 @@ class Histogram:
         self._counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, seconds: float) -> None:
-        place = next(
-            (number for number, bound in enumerate(self.bounds) if seconds <= bound), len(self.bounds)
-        )
+        place = bisect_left(self.bounds, seconds)
         with self._lock:
             self._counts[place] += 1
             self.sum_s += seconds
@@ -56,8 +55,10 @@ class Histograms:
         self._by_labels: dict[Labels, Histogram] = {}
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        # setdefault is atomic in the interpreter: of two threads that come first, both count in one histogram.
-        self._by_labels.setdefault(labels, Histogram(self._bounds)).observe(seconds)
+        if (histogram := self._by_labels.get(labels)) is None:
+            # setdefault is atomic in the interpreter: of two threads that come first, both count in one histogram.
+            histogram = self._by_labels.setdefault(labels, Histogram(self._bounds))
+        histogram.observe(seconds)
 
     def items(self) -> list[tuple[Labels, Histogram]]:
         return list(self._by_labels.items())

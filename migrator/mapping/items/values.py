@@ -8,7 +8,16 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from decimal import (
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DecimalException,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    Subnormal,
+)
 from enum import Enum, auto
 from functools import cache, partial
 from typing import Any
@@ -89,6 +98,13 @@ def as_text(value: Any) -> Any:
 # ── Numbers: from a driver's value to an exact int or Decimal that DynamoDB can store ──
 
 _EXACT = Context(prec=400)
+_STORABLE = Context(
+    NUMBER_DIGITS,
+    Emin=NUMBER_MIN_EXPONENT,
+    Emax=NUMBER_MAX_EXPONENT,
+    traps=[Inexact, Overflow, Subnormal],
+)
+"""Raises for a number that DynamoDB does not store."""
 _NOISE = Decimal("1e-9")
 """How far a binary float may lie from its declared decimals, relative to its size, before it counts as another number."""
 _AS_TEXT = "write |text to keep it as text"
@@ -99,6 +115,12 @@ _SINGLE_DIGITS = range(6, 10)
 
 def checked_number(value: Decimal) -> Decimal:
     """Source: AWS Developer Guide, "Naming rules and data types", Number. Raises: NoFormError."""
+    if value and value.is_finite():
+        try:
+            _STORABLE.plus(value)
+            return value
+        except DecimalException:
+            pass  # below is why
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise _not_finite("NaN" if value.is_nan() else format(value, "f"), str(value))
@@ -132,6 +154,8 @@ def _with_scale(number: Decimal, scale: int, allowed: Decimal) -> Decimal:
 
     This restores the decimals that a float's binary form blurred.
     """
+    if number and number.same_quantum(_quantum(scale)):
+        return number
     try:
         rounded = number.quantize(_quantum(scale), ROUND_HALF_EVEN, _EXACT)
     except InvalidOperation:

@@ -86,6 +86,8 @@ def _column(plan: EntityPlan, expression: Expression) -> Behind:
 Reader = Callable[[Any], Any]
 _SAME: Mapping[str, Any] = {"integer": int, "text": str}
 """By kind of a column the type of its driver's values that items hold unchanged; of texts, those in ASCII."""
+_FINAL = frozenset({str, int, bool, bytes, type(None)})
+"""Types of an item's values that an answer gives unchanged."""
 
 
 def readers_for(mapping: MappingModel, designs: Designs, part: Part) -> tuple[Reader, ...]:
@@ -107,16 +109,17 @@ def _reader(mapping: MappingModel, columns: set[Behind]) -> Reader:
         kind, ref = Kind("list"), Ref(("",), filters=(Filter("set"),))
     decode = decoder(kind)
     filtered = compile_ref(ref, RowPlaces({"": 0}, around=FilterContext.of(mapping)))
-    same = _SAME.get(kind.name) if ref == Ref(("",)) else None
+    is_column = ref == Ref(("",))
+    same = _SAME.get(kind.name) if is_column else None
 
     def read(raw: Any) -> Any:
-        if type(raw) is same and (same is int or raw.isascii()):
+        if (type(raw) is same and (same is int or raw.isascii())) or (raw is None and is_column):
             return raw
         try:
-            value = stored(attribute(filtered((decode(raw),))))
+            value = stored(attribute(decode(raw) if is_column else filtered((decode(raw),))))
         except (RowError, ValueError):
             value = raw
-        return _plain(value)
+        return value if type(value) in _FINAL else _plain(value)
 
     return read
 
@@ -158,7 +161,8 @@ def plain_rows(
     part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
 ) -> list[tuple[Any, ...]]:
     reading = readers or [_plain] * len(part.attributes)
-    return [tuple(read(value) for read, value in zip(reading, row, strict=False)) for row in rows]
+    # By columns, and so without a loop of Python's over the values.
+    return list(zip(*map(map, reading, zip(*rows, strict=True)), strict=True))
 
 
 def _plain(value: Any) -> Any:
@@ -309,9 +313,14 @@ def handed(pattern: Pattern, parts: Mapping[str, Rows], origin: Side, kinds: Map
 
 
 def records(part: Part, rows: Rows, origin: Side, kinds: Kinds) -> Records:
-    return Records(
-        (dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows), origin, kinds
+    dicts = (
+        {
+            name: value if type(value) in _FINAL else own_value(value)
+            for name, value in zip(part.attributes, row, strict=True)
+        }
+        for row in rows
     )
+    return Records(dicts, origin, kinds)
 
 
 def own_value(value: Any) -> Any:
