@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from migrator.cli.lag import RelayReport
 from migrator.mapping.model.evidence import PHASES, PatternPhase
@@ -23,6 +21,8 @@ from migrator.runtime.measures import Answers, Counts, Histogram, Labels
 from migrator.stages.core.presence import Pace
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from migrator.stages.reads.metrics import ReadTotals
     from migrator.stages.reads.reads import MappedReads
     from migrator.stages.session.service import Service
@@ -42,14 +42,21 @@ class Family(Struct, frozen=True):
     `samples`: with values of these labels; the number of a histogram is a histogram.
     """
 
-    kind: Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]
+    kind: Literal["gauge", "counter", "histogram"]
     name: str
     help: str
     samples: Iterable[tuple[Labels, Any]]
     labels: tuple[str, ...] = ()
 
     def metric(self, job: str, process: str) -> Metric:
-        family = self.kind(self.name, self.help, labels=("job", "process", *self.labels))
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        kinds: dict[str, Callable[..., CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]] = {
+            "gauge": GaugeMetricFamily,
+            "counter": CounterMetricFamily,
+            "histogram": HistogramMetricFamily,
+        }
+        family = kinds[self.kind](self.name, self.help, labels=("job", "process", *self.labels))
         for values, number in self.samples:
             # Buckets come with their sum.
             told = (number.buckets(), number.sum_s) if isinstance(number, Histogram) else (number,)
@@ -57,14 +64,12 @@ class Family(Struct, frozen=True):
         return family
 
 
-gauge = partial(Family, GaugeMetricFamily)
-counter = partial(Family, CounterMetricFamily)
-histogram = partial(Family, HistogramMetricFamily)
+gauge, counter, histogram = partial(Family, "gauge"), partial(Family, "counter"), partial(Family, "histogram")
 Part = Callable[[], Iterator[Family]]
 """Result of one measurement."""
 
 
-class ProcessMetrics(Collector):
+class ProcessMetrics:
     """A collector for any registry of prometheus-client. A scrape queries no database."""
 
     def __init__(self, job: str, process: str, parts: Sequence[Part]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from migrator.cli.inert import plain
@@ -19,6 +18,7 @@ from migrator.runtime.errors import amount
 from migrator.runtime.values import asdict, picked
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from structlog.typing import FilteringBoundLogger
 
 
@@ -165,6 +165,8 @@ class Bars(_DrawnProgress):
     """A bar per entity with rate and time left. A context manager."""
 
     def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         self._bars = Progress(
             TextColumn("{task.description:<20}"),
             BarColumn(),
@@ -268,6 +270,8 @@ class Lines(_Progress):
 
 class SampleBars(_DrawnProgress):
     def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn())
         self._bars = Progress(*columns, TimeRemainingColumn(), console=console)
         self._tasks: dict[str, TaskID] = {}

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from migrator.cli.cutover_text import phases_document
 from migrator.cli.lag import Signs
@@ -42,6 +39,9 @@ from migrator.stages.backfill.stage import Backfill
 from migrator.stages.core.presence import Pace, Presence, Strain, process_of
 from migrator.stages.session.session import JobSession
 from migrator.stages.session.source import JobSource
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 ANSWER_S = 3.0
 """How long a store may take to answer before the process counts as not ready."""
@@ -99,7 +99,7 @@ class Readiness:
 class Monitored(Struct, frozen=True):
     """`phases`: the document of all phases. `held`: why the process waits on purpose; '' if it does not."""
 
-    metrics: Collector
+    metrics: ProcessMetrics
     signs: Signs
     readiness: Readiness
     phases: Callable[[], Mapping[str, object]]
@@ -181,8 +181,11 @@ _NO_FILES_S = 0.1
 
 def serve(monitored: Monitored, host: str, port: int) -> None:
     """Serve from own threads until the process ends. Raises: SettingsError if the port is not available."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+
     registry = CollectorRegistry()
-    registry.register(monitored.metrics)
+    registry.register(cast("Collector", monitored.metrics))
     is_local = _is_local(host)
 
     class Handler(BaseHTTPRequestHandler):

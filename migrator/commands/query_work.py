@@ -31,6 +31,7 @@ from migrator.commands.mapping_source import null_doubts
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import json_ready, json_text, mask, value_texts
 from migrator.mapping.model import mapping as mappings
+from migrator.mapping.model.edges import AT_ONCE
 from migrator.mapping.model.evidence import SIDES
 from migrator.mapping.model.mapping import Pattern
 from migrator.mapping.model.report import Curve
@@ -48,7 +49,6 @@ from migrator.runtime.errors import DIFFERENT, Interrupted, SettingsError, amoun
 from migrator.runtime.values import picked, replace
 from migrator.settings.job import Job
 from migrator.stages.live.daemon import RelayLag
-from migrator.stages.patterns import question
 from migrator.stages.patterns.question import ask
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from migrator.stages.reads.reads import question_named
@@ -462,7 +462,7 @@ def _chosen(mapping: mappings.Mapping, names: tuple[str, ...]) -> list[Pattern]:
 def _tuned(job: Job, workers: int) -> Job:
     """The job with less patience, and a connection for each concurrent request of a question."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
-    less = {"give_up_after_s": patience_s, "workers": workers * question.AT_ONCE}
+    less = {"give_up_after_s": patience_s, "workers": workers * AT_ONCE}
     return replace(job, tuning=job.tuning.model_copy(update=less))
 
 

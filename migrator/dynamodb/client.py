@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import ipaddress
 import os
-from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import RLock
 from typing import Any
 from urllib.parse import urlsplit
@@ -236,11 +237,11 @@ class _ModelFiles(JSONFileLoader):  # type: ignore[misc]
     botocore's own takes three times the memory.
     """
 
-    def _load_file(self, full_path: str, open_method: Callable[..., Any]) -> Any:
+    def _load_file(self, full_path: str, open_method: object) -> Any:
         if not os.path.isfile(full_path):
             return None
-        with open_method(full_path, "rb") as file:
-            return _model(file.read())
+        content = Path(full_path).read_bytes()
+        return _model(gzip.decompress(content) if full_path.endswith(".gz") else content)
 
 
 class _Unread(dict[str, Any]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -190,11 +189,13 @@ class MappingError(MigratorError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return '; did you mean 'x'?' for the nearest known name, or the known names if they are few, or ''."""
+    from difflib import get_close_matches  # only a wrong name needs it
+
     choices = sorted(set(known))
-    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    near = get_close_matches(name, choices, n=1, cutoff=0.6)
     if not near:
         lowered = {choice.lower(): choice for choice in choices}
-        near = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=1)]
+        near = [lowered[match] for match in get_close_matches(name.lower(), list(lowered), n=1)]
     if near:
         return f"; did you mean '{near[0]}'?"
     return f"; known: {', '.join(choices)}" if 0 < len(choices) <= 12 else ""

@@ -290,6 +290,10 @@ class QueryPage(Struct, frozen=True):
     dropped: int = 0
 
 
+AT_ONCE = 8
+"""Requests of one question that run in parallel at most."""
+
+
 class ItemStore(Protocol):
     """The items of one table. Calls retry transient failures, and raise StoppedError if they persist."""
 

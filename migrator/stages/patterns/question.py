@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.mapping.items.wire import entry_bytes, read_units
-from migrator.mapping.model.edges import ItemStore, QueryCall, QueryPage, Questions
+from migrator.mapping.model.edges import AT_ONCE, ItemStore, QueryCall, QueryPage, Questions
 from migrator.mapping.model.evidence import Side
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.mapping import Mapping as MappingModel
@@ -30,9 +30,6 @@ from migrator.mapping.patterns.requests import Requests
 from migrator.runtime.errors import SettingsError, amount
 
 # ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
-
-AT_ONCE = 8
-"""Requests of one question that run in parallel at most."""
 
 
 class Fetched(Struct, frozen=True):

@@ -31,7 +31,7 @@ from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
 from migrator.journal.operations import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.model.edges import PARTS, Files, NameKind, TableImports, WiredItem
+from migrator.mapping.model.edges import AT_ONCE, PARTS, Files, NameKind, TableImports, WiredItem
 from migrator.mapping.model.evidence import ROUTES
 from migrator.mapping.model.instances import Lifetimes
 from migrator.mapping.model.live import (
@@ -72,7 +72,6 @@ from migrator.source.sql.transactions import Writing
 from migrator.stages.core import ownership as stage
 from migrator.stages.core.ownership import OnRecord, add_names, take_names
 from migrator.stages.cutover.moves import WriteOwnership
-from migrator.stages.patterns.question import AT_ONCE
 from migrator.stages.session.source import JobSource, secret_providers
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from migrator.mapping.difference.difference import answer_digests
 from migrator.mapping.language.redaction import hidden_by_pattern
-from migrator.mapping.model.edges import Control, ObjectStore, RootFinder
+from migrator.mapping.model.edges import AT_ONCE, Control, ObjectStore, RootFinder
 from migrator.mapping.model.evidence import Window
 from migrator.mapping.model.live import (
     ChangeMarks,
@@ -53,7 +53,7 @@ from migrator.stages.live.service import (
 )
 from migrator.stages.live.service import marking_role as role_of
 from migrator.stages.live.writers import SharedLeases
-from migrator.stages.patterns.question import AT_ONCE, Question
+from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
 from migrator.stages.reads.metrics import ReadMetrics
