@@ -20,13 +20,6 @@ from migrator.stages.design.capacity import NEW_TABLE_UNITS
 from migrator.stages.session import job as job_wiring
 
 
-class Allowed(Struct, frozen=True):
-    """`max_cost`: limit in US dollars above which a run does not start. `yes`: start without a question."""
-
-    max_cost: Decimal | None = None
-    yes: bool = False
-
-
 class Bill(Struct, frozen=True):
     """An estimate at the prices of the job's region and table class; None if unknown, and why.
 
@@ -52,10 +45,11 @@ class Bill(Struct, frozen=True):
         return estimate_line(self.estimate, self.price, self.unpriced) + self.note
 
 
-def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed: Allowed) -> Decimal:
+def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], max_cost: Decimal | None) -> Decimal:
     """US dollars for reading all rows once, printed on stderr before the first read; 0 if reads are free.
 
     `source`: the source of the pages; reads with concurrent writers cost more.
+    `max_cost`: limit in US dollars above which a run does not start.
     Raises: SettingsError if the cost is above --max-cost.
     """
     if not isinstance(source, DocumentRows) or job.source.dynamodb is None:
@@ -70,8 +64,8 @@ def reading_cost(job: Job, source: object, plans: Sequence[EntityPlan], allowed:
         return Decimal(0)
     cost = price.read * units / 1_000_000
     say(f"reading: about {units:,} read units, {usd(cost)} on demand in {region}")
-    if allowed.max_cost is not None and cost > allowed.max_cost:
-        what = f"reading would cost about {usd(cost)}, more than --max-cost {allowed.max_cost}"
+    if max_cost is not None and cost > max_cost:
+        what = f"reading would cost about {usd(cost)}, more than --max-cost {max_cost}"
         raise SettingsError(f"{what}; raise it, move fewer entities at once, or give a child table an index")
     return cost
 
@@ -89,16 +83,16 @@ def bill_of(job: Job, estimate: Estimate, reading: Decimal = Decimal(0)) -> Bill
     return Bill(estimate, price, note=note, reading=reading)
 
 
-def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
-    """Raises: SettingsError above --max-cost, if the price is unknown, or without a terminal; RefusedError if
-    the user does not confirm."""
-    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
-    if limit is None and asks is None:
+def need_allowed(job: Job, bill: Bill, max_cost: Decimal | None, *, yes: bool) -> None:
+    """`yes`: start without a question. Raises: SettingsError above --max-cost, if the price is unknown, or
+    without a terminal; RefusedError if the user does not confirm."""
+    asks = None if yes else job.tuning.confirm_above
+    if max_cost is None and asks is None:
         return
     if bill.cost is None:
         raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
-    if limit is not None and bill.cost > limit:
-        what = f"{bill.what} would cost about {usd(bill.cost)}, more than --max-cost {limit}"
+    if max_cost is not None and bill.cost > max_cost:
+        what = f"{bill.what} would cost about {usd(bill.cost)}, more than --max-cost {max_cost}"
         raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
     if asks is None or bill.cost <= Decimal(str(asks)):
         return

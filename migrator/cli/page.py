@@ -180,20 +180,17 @@ class ChartColumn(Struct, frozen=True):
     value: float
 
 
-class MoveMark(Struct, frozen=True):
-    x: float
-    move: PhaseMove
-
-
 class Columns(Struct, frozen=True):
-    """One figure over time, each span a column of `column` width. `most`: the highest, which sets the scale."""
+    """One figure over time, each span a column of `column` width. `moves`: by x. `most`: the highest, which sets
+    the scale.
+    """
 
     name: str
     width: float
     height: float
     column: float
     columns: Sequence[ChartColumn]
-    moves: Sequence[MoveMark]
+    moves: Sequence[tuple[float, PhaseMove]]
     most: float
 
 
@@ -213,7 +210,9 @@ _FIGURES: Mapping[str, Callable[[WorkSpan], float]] = {
 }
 
 
-def _columns(name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[MoveMark]) -> Columns:
+def _columns(
+    name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequence[tuple[float, PhaseMove]]
+) -> Columns:
     most = max(value for _, value in values)
     drawn = [
         ChartColumn(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
@@ -223,20 +222,21 @@ def _columns(name: str, values: Sequence[tuple[WorkSpan, float]], marks: Sequenc
     return Columns(name, len(values) * _BAR, _LOWER, _BAR - _GAP, drawn, marks, most)
 
 
-def moves_at(width_s: int, places: Sequence[int], moves: Sequence[PhaseMove]) -> list[MoveMark]:
+def moves_at(
+    width_s: int, places: Sequence[int], moves: Sequence[PhaseMove]
+) -> list[tuple[float, PhaseMove]]:
+    """The moves that are in the picture, by their x."""
     if not places:
         return []
     shares = [((move.at - places[0]) / width_s, move) for move in moves]
-    return [MoveMark(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
-
-
-class Tick(Struct, frozen=True):
-    at: float
-    label: str
+    return [(round(share * _BAR, 2), move) for share, move in shares if 0 <= share <= len(places)]
 
 
 class Curves(Struct, frozen=True):
-    """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards, logarithmic."""
+    """Percentiles from left to right, each nine as wide as the one before; milliseconds upwards, logarithmic.
+
+    `across`, `up`: places of the ticks, and their labels.
+    """
 
     width: float
     height: float
@@ -244,8 +244,8 @@ class Curves(Struct, frozen=True):
     right: float
     bottom: float
     paths: Mapping[Side, str]
-    across: Sequence[Tick]
-    up: Sequence[Tick]
+    across: Sequence[tuple[float, str]]
+    up: Sequence[tuple[float, str]]
 
 
 def curves_of(latency: Mapping[Side, Curve]) -> Curves:
@@ -267,8 +267,8 @@ def curves_of(latency: Mapping[Side, Curve]) -> Curves:
         right=_LEFT + _WIDE,
         bottom=_TOP + _HIGH,
         paths=paths,
-        across=[Tick(_across(share), "min" if not share else f"p{share:g}") for share in _TICKS],
-        up=[Tick(up(ms), ms_text(ms)) for ms in ticks],
+        across=[(_across(share), "min" if not share else f"p{share:g}") for share in _TICKS],
+        up=[(up(ms), ms_text(ms)) for ms in ticks],
     )
 
 

@@ -7,8 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
 from migrator.cli.cutover_text import instance_label, instances_lines, instances_table
@@ -124,44 +122,38 @@ def print_findings(job: Path, number: int | None, everything: bool, whole_keys: 
     with JobSession(job) as session:
         read = session.job
         listed = list(_listed(session, number, None if everything else 100))
-    unmasked = [finding for listing in listed for finding in listing.findings]
+    unmasked = [finding for _, findings, _ in listed for finding in findings]
     printed = cli.findings_to_print(unmasked, cli.mapping_of(read), whole_keys=whole_keys)
     cli.tell_masked(printed, unmasked)
     if as_json:
-        lists = [{**listing.about, "total": listing.total} for listing in listed]
-        total = sum(listing.total for listing in listed)
+        lists = [{**about, "total": total} for about, _, total in listed]
+        all_ = sum(total for _, _, total in listed)
         rows = [asdict(finding) for finding in printed]
-        print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
+        print_json({"job": read.name, "lists": lists, "total": all_, "findings": rows})
         return 0
     for line in printed:
         cli.print_folded(finding_line(line))
-    for listing in listed:
-        unlisted = listing.total - len(listing.findings)
+    for about, findings, total in listed:
+        unlisted = total - len(findings)
         rest = f"; {unlisted:,} more with --all" if unlisted > 0 else ""
-        cli.say(f"{listing.of}: {amount(listing.total, 'finding')}{rest}")
+        of = "run {run} ({kind}, {state})".format(**about) if about else "live change, open"
+        cli.say(f"{of}: {amount(total, 'finding')}{rest}")
     return 0
 
 
-class _Listed(Struct, frozen=True):
-    about: dict[str, Any]
-    findings: Sequence[Finding]
-    total: int
-
-    @property
-    def of(self) -> str:
-        return "run {run} ({kind}, {state})".format(**self.about) if self.about else "live change, open"
-
-
-def _listed(session: JobSession, number: int | None, limit: int | None) -> Iterator[_Listed]:
+def _listed(
+    session: JobSession, number: int | None, limit: int | None
+) -> Iterator[tuple[dict[str, Any], Sequence[Finding], int]]:
+    """For the live changes and a run: what they are, up to `limit` findings, and the number of all."""
     journal = session.journal
     run = _run(session, number)
     if number is None and any(other.identity.kind == "relay" for other in journal.runs(session.job.name)):
         opened = session.open_findings
-        yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
+        yield {}, opened.read(limit), sum(opened.counts().values())
     # Findings of a relay in the journal are open.
     if number is not None or run.identity.kind != "relay":
         about = {"run": run.id, "kind": run.identity.kind, "state": run.state}
-        yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))
+        yield about, journal.findings(run, limit), sum(journal.finding_counts(run).values())
 
 
 def _run(session: JobSession, number: int | None) -> Run:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
-from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed, reading_cost
+from migrator.cli.cost import Bill, bill_of, need_allowed, reading_cost
 from migrator.cli.runs import RunEnd, print_found
 from migrator.cli.runs_text import backfill_data, explained_lines, print_backfill, print_backfill_verdict
 from migrator.cli.text import estimate_data
@@ -110,7 +110,7 @@ def backfill(session: JobSession, as_json: bool, whole_keys: bool, **values: obj
         identity = runs.identity_of("backfill", session, table_id, entities, scope, installation=installation)
         after = runs.runs_before(edges.journal, identity.job)
         bill = _bill(session, edges, entities, flags, identity, after, path_choice.source(session))
-        need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
+        need_allowed(read, bill, flags.max_cost, yes=flags.yes or flags.dry_run)
         run = _begin(edges, identity, flags, after)
         edges.journal.keep_installation(run, path_choice.installation)
         stage = _stage(session, edges, flags, path_choice)
@@ -205,8 +205,8 @@ def _bill(
     last, done = edges.journal.find_run(identity), dict[str, int]()
     if last is not None and last.id > after and not (last.state == "done" and flags.restart):
         done = {entity.name: edges.journal.tally(last, entity.name).rows for entity in entities}
-    allowed, plans = Allowed(flags.max_cost, flags.yes or flags.dry_run), [entity.plan for entity in entities]
-    reading = reading_cost(session.job, rows, plans, allowed)
+    plans = [entity.plan for entity in entities]
+    reading = reading_cost(session.job, rows, plans, flags.max_cost)
     left = estimate(session.source, entities, time.time(), limit=flags.limit, done=done)
     bill = bill_of(session.job, left, reading)
     if bill.estimate.rows:

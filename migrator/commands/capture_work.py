@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from migrator.cli import options as cli
 from migrator.cli.command_line import print_json
@@ -26,7 +24,7 @@ from migrator.cli.options import belonging, print_result, say, shown_live, stop_
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file, refuse_living
 from migrator.cli.text import alembic_text, sql_text
 from migrator.cli.watched import Watched, address_of, failure_kept, signs_of
-from migrator.commands.processes import Others, ProcessPart, end_with_parent, options_of
+from migrator.commands.processes import Others, end_with_parent, options_of, part_of
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.model.evidence import Line
 from migrator.mapping.model.facts import EntityPlan
@@ -332,18 +330,6 @@ DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
-class _RelayRequest(Struct, frozen=True):
-    once: bool
-    workers: int
-    processes: int
-    part: ProcessPart | None
-    options: Mapping[str, Any]
-
-    def words(self, job: Job) -> list[str]:
-        given = {"--json": True, "--once": self.once, "--workers": self.workers}
-        return ["relay", str(job.path), *options_of(given | {"--force": self.options["force"]})]
-
-
 @belonging()
 def relay(
     session: JobSession,
@@ -355,8 +341,8 @@ def relay(
 ) -> int:
     is_marks_alone = dry_run or options["discard_marks"]
     processes = 1 if part or is_marks_alone else session.job.tuning.relay_processes
-    asked = _RelayRequest(once, workers, processes, ProcessPart.of(part) if part else None, options)
-    read = _job_of(session.job, asked)
+    who, connections = part_of(part)
+    read = _job_of(session.job, processes, connections)
     with failure_kept("relay", session), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals(session.stop))
         if part:
@@ -366,14 +352,14 @@ def relay(
         runs.need_bucket(read, session.checked.entities)
         if is_marks_alone:
             return _marks_alone(session, discard=not dry_run, as_json=options["as_json"])
-        return _work(stack, session, asked)
+        return _work(stack, session, who, workers, processes - 1, once=once, **options)
 
 
-def _job_of(job: Job, asked: _RelayRequest) -> Job:
+def _job_of(job: Job, processes: int, connections: int | None) -> Job:
     """The job as this relay sees it; only the relay that started the others calls hooks."""
-    if asked.part is None:
-        return runs.divided(job, asked.processes)
-    return replace(runs.with_connections(job, asked.part.connections), hooks=())
+    if connections is None:
+        return runs.divided(job, processes)
+    return replace(runs.with_connections(job, connections), hooks=())
 
 
 def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
@@ -393,9 +379,18 @@ def _mapping_gone_back_to(session: JobSession) -> ParsedMapping | None:
     return kept_mapping(session, revision)
 
 
-def _work(stack: ExitStack, session: JobSession, asked: _RelayRequest) -> int:
+def _work(
+    stack: ExitStack,
+    session: JobSession,
+    who: str,
+    workers: int,
+    others: int,
+    *,
+    once: bool,
+    **options: Any,
+) -> int:
+    """`who`: this process's name in the journal. `others`: number of relays to start."""
     read, journal, stop = session.job, session.journal, session.stop
-    once, options = asked.once, asked.options
     edges, run = _open(stack, session, force=options["force"])
     keep = partial(_keep, edges, CaptureCheck(session.capture_status), force=options["force"])
     later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
@@ -408,18 +403,18 @@ def _work(stack: ExitStack, session: JobSession, asked: _RelayRequest) -> int:
     )
     highest = edges.memory.highest()
     address = address_of(read.tuning.metrics_host, options["metrics_port"])
-    who = asked.part.id if asked.part else secrets.token_hex(8)
-    own = Share(who, RELAYS, connections=runs.taken_by(read, asked.workers))
-    others = Others.reserved(session, RELAYS, asked.processes - 1, own.connections)
+    own = Share(who, RELAYS, connections=runs.taken_by(read, workers))
+    reserved = Others.reserved(session, RELAYS, others, own.connections)
     watched = Watched("relay", session, report.signs, address, own)
     pace = watched.open(stack, report.advance, [partial(relay_part, report)])
     if once and pace.throttle.paused:
         what = f"job {read.name} is {pace.held}: no change was processed"
         raise StoppedError(f"{what}. Run `migrator pace {read.path} --resume`, then run this command again")
     edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
-    daemon = Daemon(*edges_of_daemon, asked.workers, stop, held=lambda: pace.held)
+    daemon = Daemon(*edges_of_daemon, workers, stop, held=lambda: pace.held)
+    words = {"--json": True, "--once": once, "--workers": workers, "--force": options["force"]}
     with RunEnd(journal.end_run, run, read.hooks), shown_live(report.line):
-        _run(daemon, report, others, asked.words(read), once=once)
+        _run(daemon, report, reserved, ["relay", str(read.path), *options_of(words)], once=once)
     if once:
         edges.guard()
     _print_end(report, daemon, as_json=options["as_json"])

@@ -150,14 +150,9 @@ _WAIT_LIMIT_S = 60.0
 _LOOK_S = 0.2
 
 
-class MovedPattern(Struct, frozen=True):
-    data: dict[str, Any]
-    phase: PatternPhase
-
-
 def print_moves(
     session: JobSession,
-    moved: Sequence[MovedPattern],
+    moved: Sequence[tuple[dict[str, Any], PatternPhase]],
     *,
     as_json: bool,
     wait: bool,
@@ -165,20 +160,19 @@ def print_moves(
 ) -> int:
     """Print the moves and by when readers see them; with `wait`, wait for all moves at once.
 
+    `moved`: each with its JSON, and the phase after it.
     `as_list`: print a JSON list, even of one move.
     """
     seen_s = session.job.reads.seen_within_s
     if not as_json:
-        for move in moved:
-            cli.print_folded(
-                f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
-            )
-    late = _late(session, [move.phase for move in moved]) if wait and moved else {}
+        for data, phase in moved:
+            cli.print_folded(f"{phase.pattern}: {data['from']} -> {phase.state} (version {phase.version})")
+    late = _late(session, [phase for _, phase in moved]) if wait and moved else {}
     if as_json:
         entries = [
-            {**move.data, "version": move.phase.version, "seen_within_s": seen_s}
-            | {"not_confirmed": late.get(move.phase.pattern, [])}
-            for move in moved
+            {**data, "version": phase.version, "seen_within_s": seen_s}
+            | {"not_confirmed": late.get(phase.pattern, [])}
+            for data, phase in moved
         ]
         print_json(entries if as_list else entries[0])
     elif late:
@@ -318,7 +312,7 @@ def _down(session: JobSession, phase: PatternPhase, after: State, options: MoveO
 
 def _tell(session: JobSession, judged: Judgement, moved: PatternPhase, options: MoveOptions) -> int:
     data = cutover_text.judgement_data(judged) | {"moved": True}
-    return print_moves(session, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
+    return print_moves(session, [(data, moved)], as_json=options.as_json, wait=options.wait)
 
 
 def _stays(judged: Judgement, options: MoveOptions) -> int:

@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
-from msgspec import Struct
 
 from migrator.cli.command_line import print_json
 from migrator.mapping.check.check import Checked, check_mapping
@@ -106,17 +105,14 @@ def _hidden(
             yield parsed.document.fault(("entities", plan.entity.written), what)
 
 
-class _Doubt(Struct, frozen=True):
-    table: TableFacts
-    column: Column
-    condition: str
-    warning: Fault
+_Doubt: TypeAlias = tuple[tuple[TableFacts, Column, str], Fault]
+"""A column and a condition, and the warning if a row meets it."""
 
 
 def _of_rows(workload: Workload, doubts: Sequence[_Doubt | None]) -> list[Fault]:
     possible = [doubt for doubt in doubts if doubt is not None]
-    holds = workload.have_rows([(doubt.table, doubt.column, doubt.condition) for doubt in possible])
-    return [doubt.warning for doubt, is_so in zip(possible, holds, strict=True) if is_so]
+    holds = workload.have_rows([condition for condition, _ in possible])
+    return [warning for (_, warning), is_so in zip(possible, holds, strict=True) if is_so]
 
 
 def _zeros(parsed: ParsedMapping, plans: Sequence[EntityPlan]) -> Iterator[_Doubt | None]:
@@ -153,7 +149,7 @@ def _of_number(plan: EntityPlan, path: str, condition: str, warning: Fault) -> _
     column = tables[alias].column(name) if alias in tables else None
     if column is None or column.sql or column.kind.name not in ("integer", "number", "float"):
         return None
-    return _Doubt(tables[alias], column, condition, warning)
+    return (tables[alias], column, condition), warning
 
 
 def null_doubts(source: Source, checked: Checked) -> Iterator[tuple[str, str]]:

@@ -51,19 +51,6 @@ _ENDED_WELL = (0, DIFFERENT, INTERRUPTED)
 _AGAIN_S = 5.0
 
 
-class ProcessPart(Struct, frozen=True):
-    id: str
-    connections: int
-
-    def __str__(self) -> str:
-        return f"{self.id}:{self.connections}"
-
-    @classmethod
-    def of(cls, text: str) -> ProcessPart:
-        name, _, connections = text.partition(":")
-        return cls(name, int(connections))
-
-
 class Children:
     """Child processes, which end with this one in any case; a context manager around the work.
 
@@ -76,7 +63,7 @@ class Children:
     def __init__(
         self,
         words: Sequence[str],
-        parts: Sequence[ProcessPart],
+        parts: Sequence[Share],
         stop: Event,
         ended: Callable[[str], None],
         *,
@@ -116,7 +103,7 @@ class Children:
             nap(_LOOK_S, lambda: False, time.sleep)
         self._ticker.stop(_LOOK_S)
 
-    def _keep(self, part: ProcessPart) -> None:
+    def _keep(self, part: Share) -> None:
         while not self._over.is_set():
             try:
                 process = self._processes[part.id] = self._started(part)
@@ -130,10 +117,10 @@ class Children:
                 return
             self._over.wait(_AGAIN_S)
 
-    def _started(self, part: ProcessPart) -> subprocess.Popen[str]:
+    def _started(self, part: Share) -> subprocess.Popen[str]:
         # A session of its own: Ctrl-C is for this process, which stops the others.
         return subprocess.Popen(
-            [sys.executable, "-m", "migrator", *self.words, "--part", str(part)],
+            [sys.executable, "-m", "migrator", *self.words, "--part", f"{part.id}:{part.connections}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -154,7 +141,7 @@ class Children:
                 with suppress(OSError):
                     process.stdin.close()
 
-    def _ended_well(self, process: subprocess.Popen[str], part: ProcessPart) -> bool:
+    def _ended_well(self, process: subprocess.Popen[str], part: Share) -> bool:
         lines = deque(process.stderr or (), maxlen=3)
         # At most a line of JSON: less than the buffer of an unread pipe.
         self.printed.append(process.stdout.read() if process.stdout else "")
@@ -179,8 +166,10 @@ def end_with_parent(stop: Event) -> None:
 
 def part_of(text: str | None) -> tuple[str, int | None]:
     """Name and connections from --part, as the parent process gives them; own ones without."""
-    part = ProcessPart.of(text) if text else None
-    return (secrets.token_hex(8), None) if part is None else (part.id, part.connections)
+    if not text:
+        return secrets.token_hex(8), None
+    name, _, connections = text.partition(":")
+    return name, int(connections)
 
 
 def options_of(given: Mapping[str, object]) -> list[str]:
@@ -191,13 +180,13 @@ def options_of(given: Mapping[str, object]) -> list[str]:
 class Others(Struct, frozen=True):
     """Processes that a command starts. Their shares are reserved, so that none waits for another."""
 
-    parts: Sequence[ProcessPart]
+    parts: Sequence[Share]
     session: JobSession
 
     @classmethod
     def reserved(cls, session: JobSession, scope: str, number: int, connections: int) -> Others:
-        parts = [ProcessPart(secrets.token_hex(8), connections) for _ in range(number)]
-        session.processes.reserve([Share(part.id, scope, connections=connections) for part in parts])
+        parts = [Share(secrets.token_hex(8), scope, connections=connections) for _ in range(number)]
+        session.processes.reserve(parts)
         return cls(parts, session)
 
     def start(
@@ -278,6 +267,8 @@ class Joining(Struct, frozen=True):
 
 
 class JoinedProcess(Struct, frozen=True):
+    """`work`: on one page or segment of a name, that `who` has claimed."""
+
     session: JobSession
     lease: Held
     identity: RunIdentity
@@ -285,11 +276,7 @@ class JoinedProcess(Struct, frozen=True):
     who: str
     entities: Sequence[CompiledEntity]
     stage: Backfill | Verify
-    call: Callable[[str], PageCall]
-
-    def work(self, name: str) -> PageCall:
-        """Work on one page or segment that `who` has claimed."""
-        return self.call(name)
+    work: Callable[[str], PageCall]
 
     def until_over(self) -> None:
         """Work on pages until the run is over. Raises: as the stage; StoppedError if the run was cut short."""

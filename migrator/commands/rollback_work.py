@@ -14,7 +14,6 @@ from migrator.cli import options as cli
 from migrator.cli.runs import known_revision
 from migrator.commands.capture_work import register
 from migrator.commands.cutover_work import (
-    MovedPattern,
     fit_reason,
     known_patterns,
     need_pattern,
@@ -97,7 +96,7 @@ def rollback(session: JobSession, pattern: str | None, every: bool, to: str | No
 
 def _all_back(
     stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
-) -> tuple[list[MovedPattern], int]:
+) -> tuple[list[tuple[dict[str, Any], PatternPhase]], int]:
     """The moves, and the exit code of the others, which a pattern moved elsewhere meanwhile does not stop."""
     moved, code = [], CLEAN
     # Those that the table answers, and those that are compared if all go to off.
@@ -113,15 +112,17 @@ def _all_back(
     return moved, code
 
 
-def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
+def _back(
+    stage: Cutover, phase: PatternPhase, after: State | None, reason: str
+) -> tuple[dict[str, Any], PatternPhase]:
     if phase.fault:
         cli.say(f"warning: {phase.fault}")
     return _moved_pattern(phase, stage.roll_back(phase, after, reason))
 
 
-def _moved_pattern(phase: PatternPhase, moved: PatternPhase) -> MovedPattern:
+def _moved_pattern(phase: PatternPhase, moved: PatternPhase) -> tuple[dict[str, Any], PatternPhase]:
     data = {"pattern": phase.pattern, "from": str(phase.state), "to": str(moved.state)}
-    return MovedPattern(data | {"moved": moved.version != phase.version}, moved)
+    return data | {"moved": moved.version != phase.version}, moved
 
 
 # ── from complete ──

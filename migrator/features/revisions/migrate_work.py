@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from migrator.cli import options as cli
-from migrator.cli.cost import Allowed, Bill, bill_of, need_allowed
+from migrator.cli.cost import Bill, bill_of, need_allowed
 from migrator.cli.runs import RunEnd, kept_mapping, known_revision, older_file
 from migrator.cli.text import SHOWN, finding_line
 from migrator.cli.watched import Watched, signs_of
@@ -591,7 +591,7 @@ def _allowed_bill(
         return None
     bill = bill_of(sides.new.job, estimate(sides.new.source, entities, time.time()))
     cli.say(f"at most: {bill.line()}")
-    need_allowed(sides.new.job, bill, Allowed(None, flags.yes))
+    need_allowed(sides.new.job, bill, None, yes=flags.yes)
     return bill
 
 
