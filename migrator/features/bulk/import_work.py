@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 import orjson
-from msgspec import Struct
 
 from migrator.cli.options import print_result, shown_live
 from migrator.cli.runs import RunEnd
@@ -57,13 +56,10 @@ FAULTS = 1000
 # ── Before an import: the files are those that the journal knows, all of them and no other ──
 
 
-class Export(Struct, frozen=True):
-    manifest: Manifest
-    run: Run
-
-
-def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str) -> Export:
-    """The export of these files. `revision`: of the job's current mapping, columns and capture.
+def exported(
+    files: Files, journal: SqlJournal, job: str, journal_id: str, revision: str
+) -> tuple[Manifest, Run]:
+    """Manifest and run of these files' export. `revision`: of the job's current mapping, columns and capture.
 
     Raises: SettingsError if it is missing, edited, or of another journal or revision.
     """
@@ -84,7 +80,7 @@ def exported(files: Files, journal: SqlJournal, job: str, journal_id: str, revis
     if run.identity.revision != revision:
         what = f"{files.name} was exported with another mapping, with other columns, or before capture was installed again"
         raise SettingsError(f"{what}; {_AGAIN}")
-    return Export(manifest, run)
+    return manifest, run
 
 
 _AGAIN = "export again with `migrator table export JOB --to … --restart`"
@@ -109,10 +105,10 @@ def need_files(files: Files, manifest: Manifest, workers: int, stop: Event) -> N
         raise SettingsError(f"{files.name}: {'; '.join(sorted(faults))}; {_AGAIN}")
 
 
-def need_untouched(export: Export, journal: SqlJournal, ticket: int) -> None:
+def need_untouched(exported_by: Run, journal: SqlJournal, ticket: int) -> None:
     """`ticket`: the highest drawn. Raises: SettingsError if a writer was active since the export began: its
     items are not in the files, and the marks are gone."""
-    if ticket > state_of(journal, export.run).get("ticket", 0):
+    if ticket > state_of(journal, exported_by).get("ticket", 0):
         what = "a relay or a service has made items of changed rows since the export began, so their changes are gone"
         raise SettingsError(f"{what} and the export lacks them; stop it, and {_AGAIN}")
 
@@ -132,7 +128,8 @@ class Import:
 
     opened: Opened
     target: Target
-    export: Export
+    manifest: Manifest
+    exported_by: Run
     told: Callable[[ImportState], None]
 
     @property
@@ -157,7 +154,7 @@ class Import:
         Raises: RefusedError, with findings, if DynamoDB did not import all; TargetError for a table of
         another run; Interrupted, StoppedError: the same run continues later.
         """
-        admin, session, export = self.target.admin, self.session, self.export
+        admin, session, expected = self.target.admin, self.session, self.manifest.items
         state = self._begun(run)
         keep_state(session.journal, run, arn=state.arn, table_id=state.table_id)
         if self.is_captured:
@@ -166,9 +163,9 @@ class Import:
         state = self._ended(state)
         if state.status != "COMPLETED":
             self._refuse(run, state)
-        if state.imported != export.manifest.items:
+        if state.imported != expected:
             imported = amount(state.imported, "item", "were")
-            what = f"{imported} imported, and the export has {export.manifest.items:,}"
+            what = f"{imported} imported, and the export has {expected:,}"
             self._refuse_with(run, [Finding("count", "", what)], what)
         admin.wait(self.design)
         counted, remembered = self._counted(state.table_id)
@@ -223,7 +220,7 @@ class Import:
         identity = identity_of(
             "backfill", session, table_id, opened.entities, installation=opened.installation
         )
-        session.journal.count_as_done(self.export.run, identity, opened.installation)
+        session.journal.count_as_done(self.exported_by, identity, opened.installation)
         if self.is_captured:
             control = session.control_of(self.target.fenced(opened.check))
             before = control.read_control().jobs.get(session.job.name)
@@ -290,7 +287,7 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
         opened = open_bulk(stack, session, "import", place, None)
         read, target, journal = session.job, opened.session.target, session.journal
         need_importable(target.design)
-        export = _export(opened)
+        manifest, exported_by = _export(opened)
         latest, there = (
             journal.find_run(_identity(opened, target.design)),
             target.admin.state(target.design),
@@ -301,24 +298,24 @@ def import_table(job: Path, place: str, dry_run: bool, as_json: bool) -> int:
                 err=True,
             )
             return _print(
-                Imported(latest.id if latest else 0, target.design.name, export.manifest.items),
+                Imported(latest.id if latest else 0, target.design.name, manifest.items),
                 as_json=as_json,
             )
         need_absent(latest, there, target.design.name)
         if there is None:
-            need_untouched(export, journal, opened.ticket)
-            need_files(opened.files, export.manifest, read.tuning.workers, session.stop)
+            need_untouched(exported_by, journal, opened.ticket)
+            need_files(opened.files, manifest, read.tuning.workers, session.stop)
         if dry_run:
             request = import_request(read, target.design, opened.files)
-            return _print_request(request, export.manifest, as_json=as_json)
+            return _print_request(request, manifest, as_json=as_json)
         run = begin(journal, _identity(opened, target.design), again=True, after=0)
-        shown = _Shown(export.manifest.items)
+        shown = _Shown(manifest.items)
         with RunEnd(journal.end_run, run, read.hooks), shown_live(lambda: shown.line):
-            imported = Import(opened, target, export, shown.see).run(run)
+            imported = Import(opened, target, manifest, exported_by, shown.see).run(run)
     return _print(imported, as_json=as_json)
 
 
-def _export(opened: Opened) -> Export:
+def _export(opened: Opened) -> tuple[Manifest, Run]:
     session, name = opened.session, opened.session.job.name
     revision = identity_of(
         "export", session, opened.place, opened.entities, installation=opened.installation

@@ -143,19 +143,15 @@ class AnswerAttribute(Struct, frozen=True):
     nullable: bool
 
 
-class PartModel(Struct, frozen=True):
-    part: Part
-    attributes: tuple[AnswerAttribute, ...]
-
-
 class PatternModel(Struct, frozen=True):
     """`index`: the queried one; the table has no name.
+    `parts`: each with the attributes of its records.
     `pages`: whether its answer can be paged.
     """
 
     pattern: Pattern
     index: Index
-    parts: tuple[PartModel, ...]
+    parts: tuple[tuple[Part, tuple[AnswerAttribute, ...]], ...]
 
     @property
     def keys(self) -> list[tuple[KeyAttribute, Template]]:
@@ -344,7 +340,7 @@ def _pattern(
         items = [item for row in rows for item in row.items if item.name in wanted]
         restored = kinds_for(designs, typed)
         answered = (_answered(mapping.table, items, name, restored.get(name)) for name in part.attributes)
-        parts.append(PartModel(part, tuple(answered)))
+        parts.append((part, tuple(answered)))
     return PatternModel(pattern, index, tuple(parts))
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from migrator.cli.options import print_result, stop_on_signals
 from migrator.commands.status_work import status_of
-from migrator.features.look.work import Masks, Pages, Sides, open_sides
+from migrator.features.look.work import Pages, Sides, open_sides
 from migrator.mapping.model.report import ExampleItem
 from migrator.mapping.model.table import Value
 from migrator.runtime.errors import CLEAN, STOPPED, MigratorError, SettingsError
@@ -172,8 +172,9 @@ _AWAY, _WRONG = 503, 400
 def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values: bool, as_json: bool) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        masks = Masks(whole_keys, whole_values)
-        sides = stack.enter_context(open_sides(read_job(job), masks, "ui", stop))
+        sides = stack.enter_context(
+            open_sides(read_job(job), "ui", stop, whole_keys=whole_keys, whole_values=whole_values)
+        )
         table = sides.session.target.design
         pages = Pages(
             sides.session.job.name,

@@ -90,13 +90,6 @@ class Looked(Struct, frozen=True):
     notes: Sequence[str] = ()
 
 
-class _Stored(Struct, frozen=True):
-    """Stored items by base key, in the collection's order. `is_cut`: there are more."""
-
-    items: Mapping[ItemKey, Item]
-    is_cut: bool
-
-
 def known_forms(mapping: MappingModel, table: TableDesign, index: Index) -> str:
     """Forms of partition keys, if the key is missing or has no items."""
     forms = key_forms([key.partition for key in stored_keys(mapping, index)])
@@ -113,25 +106,25 @@ class Look(Struct, frozen=True):
     items_at_most: int = 100
 
     def look(self, asked: AskedKey, now_s: float) -> Looked:
-        stored = self._stored(asked)
+        stored, is_cut = self._stored(asked)
         made = Partitions(self.source, self.mapping, self.entities).made(
-            asked, now_s, self._named(stored.items.values())
+            asked, now_s, self._named(stored.values())
         )
-        last = max(map(self._order(asked), stored.items.values()), default=None) if stored.is_cut else None
+        last = max(map(self._order(asked), stored.values()), default=None) if is_cut else None
         wanted = [
             (entity, item)
             for entity, item in made.items
-            if self.table.key_of(item) in stored.items
+            if self.table.key_of(item) in stored
             or (asked.holds(item) and (last is None or self._order(asked)(item) <= last))
         ]
-        more = [key for _, item in wanted if (key := self.table.key_of(item)) not in stored.items]
-        items = {**stored.items, **self.store.get(more)}
+        more = [key for _, item in wanted if (key := self.table.key_of(item)) not in stored]
+        items = {**stored, **self.store.get(more)}
         looked = self._compared(wanted, items) + self._left(wanted, made, items)
         return Looked(
             asked=asked,
             items=sorted(looked, key=lambda item: self._order(asked)(item.stored or item.made or {})),
             refused=made.refused,
-            is_cut=stored.is_cut,
+            is_cut=is_cut,
             notes=made.notes if looked else [*made.notes, known_forms(self.mapping, self.table, asked.index)],
         )
 
@@ -157,7 +150,8 @@ class Look(Struct, frozen=True):
 
     # ── stored items ──
 
-    def _stored(self, asked: AskedKey) -> _Stored:
+    def _stored(self, asked: AskedKey) -> tuple[Mapping[ItemKey, Item], bool]:
+        """Stored items by base key, in the collection's order, and whether there are more."""
         keys: list[ItemKey] = []
         start: Mapping[str, Any] | None = None
         while len(keys) <= self.items_at_most:
@@ -170,7 +164,7 @@ class Look(Struct, frozen=True):
         # An index is read a moment late, and may hold a part of each item only.
         by_key = self.store.get(shown)
         in_collection_order = {key: by_key[key] for key in shown if key in by_key}
-        return _Stored(in_collection_order, len(keys) > len(shown) or start is not None)
+        return in_collection_order, len(keys) > len(shown) or start is not None
 
     def _request(self, asked: AskedKey, limit: int) -> dict[str, Any]:
         index = asked.index
@@ -476,16 +470,12 @@ _PATIENCE_S = 10.0
 """How long an unreachable side is retried: a person waits for it."""
 
 
-class Masks(Struct, frozen=True):
-    """What is shown unmasked: keys with parts that may name a person, and values without redaction."""
+class Sides(Struct, frozen=True):
+    """`whole_keys`, `whole_values`: parts of keys that may name a person, and values, are shown unmasked."""
 
+    session: JobSession
     whole_keys: bool
     whole_values: bool
-
-
-class Sides(Struct, frozen=True):
-    session: JobSession
-    masks: Masks
 
     def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
         checked, table = self.session.checked, self.session.target.design
@@ -510,8 +500,8 @@ class Sides(Struct, frozen=True):
         return Showing(
             checked.mapping,
             [entity.plan for entity in checked.read],
-            whole_keys=self.masks.whole_keys or self.masks.whole_values,
-            whole_values=self.masks.whole_values,
+            whole_keys=self.whole_keys or self.whole_values,
+            whole_values=self.whole_values,
         )
 
 
@@ -526,13 +516,15 @@ def refuse_no_key(job: Job, mapping: MappingModel, table: TableDesign, index: st
 
 
 @contextmanager
-def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Sides]:
+def open_sides(
+    job: Job, command: str, stop: Event, *, whole_keys: bool, whole_values: bool
+) -> Iterator[Sides]:
     """`stop`: ends the wait for a side. Raises: TargetError if the table is missing or another one."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
     with JobSession(patient, command, workers=1, stop=stop) as session:
         _ = session.checked, session.table_id
-        yield Sides(session, masks)
+        yield Sides(session, whole_keys, whole_values)
 
 
 def look(job: Path, pattern: str | None, params: tuple[str, ...], explain: bool, **asked: Any) -> int:
@@ -557,12 +549,14 @@ def _look(
     as_json: bool,
 ) -> int:
     read = read_job(job, asks_source=bool(partition))
-    masks = Masks(whole_keys, whole_values)
     if not partition:
         # The form of keys is printed even if no side answers.
         mapping = sound_mapping(read.mapping).mapping
         refuse_no_key(read, mapping, design_for(read, mapping.table), index)
-    with stop_on_signals() as stop, open_sides(read, masks, "look", stop) as sides:
+    with (
+        stop_on_signals() as stop,
+        open_sides(read, "look", stop, whole_keys=whole_keys, whole_values=whole_values) as sides,
+    ):
         report = sides.report(partition, sort, index, limit)
     if as_json:
         print_json(look_data(report))

@@ -372,22 +372,21 @@ class PatternCode:
         for ending in ("_async", *(("_page", "_page_async") if asked.pages else ())):
             methods.one(self.method + ending)
         self.answer = module.one(called)
-        self.has_parts = bool(asked.parts[0].part.name)
+        self.has_parts = bool(self.pattern.parts[0].name)
         fields = Names()
         self.parts = []
-        for part in asked.parts:
-            own = part.part.name
+        for part, attributes in asked.parts:
+            own = part.name
             of_what = f"{f'{shown(own)} of ' if own else ''}the answer of {shown(self.pattern.name)}"
             record = Record(
                 module.one(called + class_name(own)) if own else self.answer,
                 f"One record of {of_what}.",
                 _fields(
-                    _restored(one.name, one.restored or one.kind, nullable=one.nullable)
-                    for one in part.attributes
+                    _restored(one.name, one.restored or one.kind, nullable=one.nullable) for one in attributes
                 ),
                 module.one(f"_{name}_{function_name(own)}" if own else f"_{name}"),
             )
-            is_one = part.part.one if own else self.pattern.operation == "get"
+            is_one = part.one if own else self.pattern.operation == "get"
             self.parts.append(
                 PartCode(own, fields.one(function_name(own) if own else "records"), record, is_one)
             )
