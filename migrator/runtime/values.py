@@ -36,7 +36,7 @@ else:
         return value
 
 
-class Counts(Struct, frozen=True):
+class Summed(Struct, frozen=True):
     """Numbers that are added field by field."""
 
     def __add__(self, other: Self) -> Self:

@@ -18,7 +18,7 @@ from migrator.mapping.model.mapping import Mapping as MappingModel
 from migrator.mapping.model.mapping import Operator, Pattern
 from migrator.mapping.model.table import Item, ItemKey
 from migrator.mapping.patterns.requests import KeyTest, Requests
-from migrator.runtime.values import Counts, replace
+from migrator.runtime.values import Summed, replace
 
 KEPT = 50_000
 """Item collections of one index that are counted at the same time."""
@@ -209,7 +209,7 @@ _HOLDS: dict[Operator, Callable[..., bool]] = {
 }
 
 
-class CallReads(Counts, frozen=True):
+class CallReads(Summed, frozen=True):
     """Reads of one call. `pages`: billed requests."""
 
     items: int = 0

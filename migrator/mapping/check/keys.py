@@ -71,10 +71,10 @@ def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
 def _ambiguities(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, document: Document, at: Path
 ) -> Iterator[Fault]:
-    facts = key_facts(plan, item, mapping.table)
-    if facts.ambiguous:
+    ambiguous, _ = key_facts(plan, item, mapping.table)
+    if ambiguous:
         what = (
-            f"two rows can make one {facts.ambiguous}: several of its values can contain the separator "
+            f"two rows can make one {ambiguous}: several of its values can contain the separator "
             f"'{mapping.table.separator}'; write |escape on all but one"
         )
         yield document.fault((*at, "key"), what)

@@ -255,18 +255,9 @@ _ANY_VALUE = f"{MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
 """Characters in the text of a value of a closed kind; with |text, also of a value without a form in its kind."""
 
 
-class KeyFacts(Struct, frozen=True):
-    """The base key of an item design.
-
-    `ambiguous`: the key attribute with two open parts ('' if none): two rows can make one key.
-    `unique`: within the entity, no two rows make the same key.
-    """
-
-    ambiguous: str
-    unique: bool
-
-
-def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFacts:
+def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> tuple[str, bool]:
+    """The attribute of the base key with two open parts ('' if none), because of which two rows can make one key;
+    and whether no two rows of the entity make the same key."""
     ambiguous = ""
     kept: set[str] = set()
     readable = True
@@ -277,7 +268,7 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
         if len(open_refs) > 1 or not _separated(template, plan, table.separator):
             readable = False
         kept |= {_given_back(ref, plan) for ref in template.refs if _injective(ref, plan)}
-    return KeyFacts(ambiguous, readable and _holds_unique_key(plan, kept))
+    return ambiguous, readable and _holds_unique_key(plan, kept)
 
 
 def _given_back(ref: Ref, plan: EntityPlan) -> str:
@@ -308,7 +299,8 @@ def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str,
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
     for plan in plans:
         for item in plan.entity.items:
-            if not key_facts(plan, item, table).unique:
+            _, is_unique = key_facts(plan, item, table)
+            if not is_unique:
                 unproved[plan.entity.name].add(item.type)
     for first, second in meeting_items(plans, table):
         for plan, item in (first, second):

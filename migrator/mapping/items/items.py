@@ -17,11 +17,8 @@ from migrator.mapping.items.filters import FilterContext
 from migrator.mapping.items.program import (
     Attribute,
     Entry,
-    Expires,
-    Fixed,
     ItemParts,
     Key,
-    SourceName,
     base_key,
     parts_of,
 )
@@ -43,7 +40,7 @@ from migrator.mapping.items.wire import item_bytes, value_bytes
 from migrator.mapping.model.facts import Captured, EntityPlan, Lookup
 from migrator.mapping.model.journal import Finding
 from migrator.mapping.model.live import Image, Root
-from migrator.mapping.model.mapping import Entity, Mapping, Stored, paths_in
+from migrator.mapping.model.mapping import Entity, Expiry, Mapping, Stored, paths_in
 from migrator.mapping.model.table import (
     ITEM_BYTES,
     Item,
@@ -214,12 +211,9 @@ def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, s
     at = f"{entity}.{parts.type}"
     when = compile_conditions(parts.when, places)
     base = compile_base_key(parts.base, places)
-    fixed = {part.name: part.value for part in parts.rest if isinstance(part, Fixed)}
-    (source_attribute,) = (part.name for part in parts.rest if isinstance(part, SourceName))
     entries = [_entry(part, places) for part in parts.entries]
-    attributes = [part for part in parts.rest if isinstance(part, Attribute)]
-    expires = [_expiry(part, places) for part in parts.rest if isinstance(part, Expires)]
-    steps = (*entries, _attributes(attributes, places), *_typed(attributes), *expires)
+    expires = [_expiry(*parts.expires, places)] if parts.expires else []
+    steps = (*entries, _attributes(parts.attributes, places), *_typed(parts.attributes), *expires)
 
     def make(row: Row, source: str) -> Item | None:
         if when is not None and not when(row):
@@ -227,8 +221,8 @@ def _maker(entity: str, parts: ItemParts, places: RowPlaces) -> Callable[[Row, s
         item: Item = {}
         try:
             base(row, item)
-            item.update(fixed)
-            item[source_attribute] = source
+            item.update(parts.fixed)
+            item[parts.source] = source
             for step in steps:
                 step(row, item)
             _check_size(item)
@@ -289,13 +283,13 @@ def _need_type(name: str, key: KeyAttribute, limit: int, _: Row, item: Item) -> 
     checked_key(name, value, limit)
 
 
-def _expiry(part: Expires, places: RowPlaces) -> Step:
-    get = compile_expiry(part.expiry, places)
+def _expiry(name: str, expiry: Expiry, places: RowPlaces) -> Step:
+    get = compile_expiry(expiry, places)
 
     def step(row: Row, item: Item) -> None:
         seconds = get(row)
         if seconds is not None:
-            item[part.name] = seconds
+            item[name] = seconds
 
     return step
 

@@ -54,17 +54,6 @@ from migrator.mapping.model.table import (
 # ── The parts of an item, in the order in which it has them ──
 
 
-class Fixed(Struct, frozen=True):
-    """A constant attribute."""
-
-    name: str
-    value: Value
-
-
-class SourceName(Struct, frozen=True):
-    name: str
-
-
 class Key(Struct, frozen=True):
     """`limit`: DynamoDB's maximum bytes."""
 
@@ -102,40 +91,33 @@ class Attribute(Struct, frozen=True):
     key: tuple[KeyAttribute, int] | None = None
 
 
-class Expires(Struct, frozen=True):
-    """The TTL in epoch seconds."""
-
-    name: str
-    expiry: Expiry
-
-
-ItemPart: TypeAlias = Fixed | SourceName | Key | Entry | Attribute | Expires
-
-
 class ItemParts(Struct, frozen=True):
-    """The base key and other parts of an item type. The item exists if all conditions hold."""
+    """The base key and other parts of an item type. The item exists if all conditions hold.
+
+    `fixed`: constant attributes.
+    `source`: the attribute with the row's name.
+    `expires`: the attribute with the TTL in epoch seconds.
+    """
 
     type: str
     when: tuple[Condition, ...]
     base: tuple[Key, ...]
-    rest: tuple[ItemPart, ...]
+    fixed: tuple[tuple[str, Value], ...]
+    source: str
+    entries: tuple[Entry, ...]
+    attributes: tuple[Attribute, ...]
+    expires: tuple[str, Expiry] | None
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(_names([*self.base, *self.rest]))
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        return tuple(part for part in self.rest if isinstance(part, Entry))
+        of_entries = [key.name for entry in self.entries for key in entry.keys]
+        first = [*(key.name for key in self.base), *(name for name, _ in self.fixed), self.source]
+        last = [part.name for part in self.attributes] + ([self.expires[0]] if self.expires else [])
+        return (*first, *of_entries, *last)
 
     @property
     def index_keys(self) -> frozenset[str]:
-        return frozenset(part.name for part in self.rest if isinstance(part, Attribute) and part.key)
-
-
-def _names(parts: Iterable[ItemPart]) -> Iterator[str]:
-    for part in parts:
-        yield from (key.name for key in part.keys) if isinstance(part, Entry) else (part.name,)
+        return frozenset(part.name for part in self.attributes if part.key)
 
 
 def base_key(table: TableDesign, design: ItemDesign) -> tuple[Key, ...]:
@@ -149,14 +131,11 @@ def parts_of(mapping: Mapped, plan: EntityPlan, design: ItemDesign) -> ItemParts
         design.type,
         design.when,
         base_key(table, design),
-        (
-            Fixed(table.type_attribute, design.type),
-            Fixed(table.revision_attribute, mapping.revision),
-            SourceName(table.source_attribute),
-            *entries_of(table, design),
-            *_attributes(table, plan, design),
-            *([Expires(table.ttl, design.expiry)] if design.expiry and table.ttl else []),
-        ),
+        ((table.type_attribute, design.type), (table.revision_attribute, mapping.revision)),
+        table.source_attribute,
+        tuple(entries_of(table, design)),
+        tuple(_attributes(table, plan, design)),
+        (table.ttl, design.expiry) if design.expiry and table.ttl else None,
     )
 
 
@@ -269,7 +248,7 @@ def python_alone(mapping: Mapped, plan: EntityPlan) -> str:
 
 
 def _beyond(plan: EntityPlan, designs: Sequence[ItemParts]) -> str:
-    parts = [part for design in designs for part in design.rest if isinstance(part, Attribute)]
+    parts = [part for design in designs for part in design.attributes]
     if plan.transformed or plan.entity.transform:
         return "it has a transform"
     if any(isinstance(part.value, Stored) for part in parts):
@@ -326,34 +305,29 @@ class _Compiler:
         when = self.row.condition(design.when)
         order = (self.orders or {}).get((design.type,), ())
         ranks = {name: rank for rank, name in enumerate(order)}
+
+        def rank_of(name: str) -> int:
+            return ranks.get(name, len(ranks))
+
         operations: list[Operation] = [self._key(key, ranks, is_base=True) for key in design.base]
-        for part in design.rest:
-            operations += self._part(design.type, part, ranks)
+        operations += [_literal(name, value, rank_of(name)) for name, value in design.fixed]
+        operations.append(("source", *_name(design.source), rank_of(design.source), ()))
+        for entry in design.entries:
+            operations.append(("entry", b"", 0, 0, (self.row.condition(entry.when), len(entry.keys))))
+            operations += [self._key(key, ranks, is_base=False) for key in entry.keys]
+        for part in design.attributes:
+            if isinstance(part.value, Each) and part.value.key is None:
+                operations.append(self._each(design.type, part.name, part.value, rank_of(part.name)))
+            else:
+                operations += self._attribute(self.row, part.name, part.value, rank_of(part.name))
+        if design.expires is not None:
+            name, expiry = design.expires
+            call = self.row.called(compile_expiry(expiry, self.row.places), [expiry.path])
+            operations.append(("expiry", *_name(name), rank_of(name), (call,)))
         if self.orders is not None:
             ticket = self.mapping.table.ticket_attribute
-            operations.append(_literal(ticket, _NO_TICKET, ranks.get(ticket, len(ranks))))
+            operations.append(_literal(ticket, _NO_TICKET, rank_of(ticket)))
         return ItemProgram(design.type, when, tuple(_joined(operations, self.orders is None)))
-
-    def _part(self, type_: str, part: ItemPart, ranks: Mapping[str, int]) -> Iterator[Operation]:
-        row, rank = self.row, len(ranks)
-        if isinstance(part, Fixed):
-            yield _literal(part.name, part.value, ranks.get(part.name, rank))
-        elif isinstance(part, SourceName):
-            yield ("source", *_name(part.name), ranks.get(part.name, rank), ())
-        elif isinstance(part, Key):
-            yield self._key(part, ranks, is_base=False)
-        elif isinstance(part, Entry):
-            yield ("entry", b"", 0, 0, (row.condition(part.when), len(part.keys)))
-            for key in part.keys:
-                yield self._key(key, ranks, is_base=False)
-        elif isinstance(part, Expires):
-            seconds = compile_expiry(part.expiry, row.places)
-            call = row.called(seconds, [part.expiry.path])
-            yield ("expiry", *_name(part.name), ranks.get(part.name, rank), (call,))
-        elif isinstance(part.value, Each) and part.value.key is None:
-            yield self._each(type_, part.name, part.value, ranks.get(part.name, rank))
-        else:
-            yield from self._attribute(row, part.name, part.value, ranks.get(part.name, rank))
 
     def _attribute(
         self, row: _Tuple, name: str, expression: Expression, rank: int, *, in_list: bool = False

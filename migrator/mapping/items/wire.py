@@ -25,7 +25,7 @@ from migrator.mapping.model.table import (
     Value,
 )
 from migrator.runtime.errors import RowError
-from migrator.runtime.values import Counts
+from migrator.runtime.values import Summed
 
 WIRE_TYPES: dict[KindName, str] = {
     **dict.fromkeys(NUMBERS, "N"),
@@ -312,7 +312,7 @@ class Price(Struct, frozen=True):
     emr_worker_hour: Decimal | None = None
 
 
-class Estimate(Counts, frozen=True):
+class Estimate(Summed, frozen=True):
     """Cost of rows: items, write units of the table and its indexes, billed bytes."""
 
     rows: int = 0

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from migrator.mapping.model.table import ItemKey, SourceKey
-from migrator.runtime.values import Counts
+from migrator.runtime.values import Summed
 
 # ── The journal as the stages see it: runs, pages, findings, and what reports on and guards a run ──
 
@@ -42,7 +42,7 @@ class Run(Struct, frozen=True):
     resumed: bool = False
 
 
-class Tally(Counts, frozen=True):
+class Tally(Summed, frozen=True):
     rows: int = 0
     items: int = 0
     refused: int = 0

@@ -25,17 +25,10 @@ from migrator.mapping.patterns.answers import Designs, Written
 Step = Callable[[Any], Any]
 
 
-class Normalised(Struct, frozen=True):
-    """Rows and items as compared; `attributes`: without ignored ones."""
-
-    attributes: tuple[str, ...]
-    rows: list[Row]
-    items: list[Row]
-
-
 def ruled(
     attributes: Sequence[str], rows: Sequence[Row], items: Sequence[Row], rules: CompareRules
-) -> Normalised:
+) -> tuple[tuple[str, ...], list[Row], list[Row]]:
+    """Attributes without ignored ones, rows and items, as they are compared."""
     places = [place for place, name in enumerate(attributes) if name not in rules.ignore]
     kept = tuple(attributes[place] for place in places)
     steps = [_steps(rules.normalise.get(name, ())) for name in kept]
@@ -46,7 +39,7 @@ def ruled(
     tolerances = {place: rules.tolerance[name] for place, name in enumerate(kept) if name in rules.tolerance}
     if tolerances:
         context[1] = _brought_near(context[0], context[1], tolerances)
-    return Normalised(kept, context[0], context[1])
+    return kept, context[0], context[1]
 
 
 # ── tolerances ──────────────────────────────────────────────────────────────────────────────────
@@ -202,6 +195,10 @@ _PAIRED_AT_MOST = 100_000
 """Values of rows and items that are paired by their keys at most; each is read once."""
 
 
+Same: TypeAlias = Callable[[Row, Row], Iterator[bool]]
+"""By place, whether two values are equal, or as near as the pattern's tolerances allow."""
+
+
 def diffs(
     attributes: Sequence[str],
     rows: Sequence[Row],
@@ -221,9 +218,16 @@ def diffs(
     if not left_rows and not left_items:
         agree = not ordered or all(equal(list(a), list(b)) for a, b in zip(rows, items, strict=True))
         return [] if agree else [Diff("order")]
-    same = _Same([tolerances.get(name) for name in attributes])
-    named = _KeyPlaces.by(key, attributes)
-    pairs = named.pairs(left_rows, left_items)
+    allowed = [tolerances.get(name) for name in attributes]
+    same = lambda row, item: map(_is_near, row, item, allowed)  # noqa: E731
+    places = None
+    if key is not None and set(key) <= set(attributes):
+        places = [attributes.index(name) for name in key]
+
+    def sign(row: Row) -> Row | None:
+        return None if places is None else tuple(row[place] for place in places)
+
+    pairs = _of_one_key(left_rows, left_items, places)
     rest_rows, rest_items = _rest(left_rows, left_items, pairs)
     pairs += [
         (rest_rows[at], rest_items[other])
@@ -235,10 +239,12 @@ def diffs(
     all_diffs = [
         diff
         for at, other in pairs
-        for diff in _of_pair(attributes, left_rows[at], left_items[other], same, named)
+        for diff in _of_pair(attributes, left_rows[at], left_items[other], same, sign)
     ]
-    all_diffs += [named.missing(left_rows[at]) for at in rest_rows]
-    all_diffs += [named.unexpected(left_items[at]) for at in rest_items]
+    for row in (left_rows[at] for at in rest_rows):
+        all_diffs.append(Diff("missing", row=row, sign=sign(row), key=sign(row)))
+    for item in (left_items[at] for at in rest_items):
+        all_diffs.append(Diff("unexpected", item=item, sign=sign(item), key=sign(item)))
     return all_diffs
 
 
@@ -252,31 +258,14 @@ def _rest(
     )
 
 
-class _KeyPlaces(Struct, frozen=True):
-    """Places of attributes that identify a row; None if unknown."""
-
-    places: tuple[int, ...] | None
-
-    @classmethod
-    def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _KeyPlaces:
-        if key is None or not set(key) <= set(attributes):
-            return cls(None)
-        return cls(tuple(attributes.index(name) for name in key))
-
-    def key(self, row: Row) -> Row | None:
-        return None if self.places is None else tuple(row[place] for place in self.places)
-
-    def missing(self, row: Row) -> Diff:
-        return Diff("missing", row=row, sign=self.key(row), key=self.key(row))
-
-    def unexpected(self, item: Row) -> Diff:
-        return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
-
-    def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
-        if self.places is None or not rows or not items:
-            return []
-        is_few = (len(rows) + len(items)) * len(rows[0]) <= _PAIRED_AT_MOST
-        return _by_values(rows, items, self.places) if is_few else []
+def _of_one_key(
+    rows: Sequence[Row], items: Sequence[Row], places: Sequence[int] | None
+) -> list[tuple[int, int]]:
+    """`places`: of the attributes that identify a row; None if unknown."""
+    if places is None or not rows or not items:
+        return []
+    is_few = (len(rows) + len(items)) * len(rows[0]) <= _PAIRED_AT_MOST
+    return _by_values(rows, items, places) if is_few else []
 
 
 def _by_values(rows: Sequence[Row], items: Sequence[Row], places: Sequence[int]) -> list[tuple[int, int]]:
@@ -303,7 +292,7 @@ def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[R
     return left_rows, [items[number] for number in sorted(n for same in by_text.values() for n in same)]
 
 
-def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
+def _pairs(rows: Sequence[Row], items: Sequence[Row], same: Same) -> list[tuple[int, int]]:
     if not rows or not items:
         return []
     if len(rows) * len(items) * len(rows[0]) > _COMPARED_AT_MOST:
@@ -312,7 +301,7 @@ def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple
         (-alike, at, other)
         for at, row in enumerate(rows)
         for other, item in enumerate(items)
-        if 2 * (alike := same.count(row, item)) >= len(row)
+        if 2 * (alike := sum(same(row, item))) >= len(row)
     ]
     pairs, used_rows, used_items = [], set(), set()
     for _, at, other in sorted(likeness):
@@ -323,25 +312,13 @@ def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple
     return pairs
 
 
-def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
+def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: Same) -> list[tuple[int, int]]:
     if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
         return []
     for place in range(len(rows[0])):
         if pairs := _by_values(rows, items, (place,)):
-            return [pair for pair in pairs if 2 * same.count(rows[pair[0]], items[pair[1]]) >= len(rows[0])]
+            return [pair for pair in pairs if 2 * sum(same(rows[pair[0]], items[pair[1]])) >= len(rows[0])]
     return []
-
-
-class _Same(Struct, frozen=True):
-    """Equality of values. `allowed`: by place how far apart numbers may be."""
-
-    allowed: Sequence[Decimal | None]
-
-    def each(self, row: Row, item: Row) -> Iterator[bool]:
-        return map(_is_near, row, item, self.allowed)
-
-    def count(self, row: Row, item: Row) -> int:
-        return sum(self.each(row, item))
 
 
 def _is_near(value: Any, other: Any, allowed: Decimal | None) -> bool:
@@ -351,10 +328,10 @@ def _is_near(value: Any, other: Any, allowed: Decimal | None) -> bool:
 
 
 def _of_pair(
-    attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _KeyPlaces
+    attributes: Sequence[str], row: Row, item: Row, same: Same, sign: Callable[[Row], Row | None]
 ) -> Iterator[Diff]:
-    key = named.key(row)
-    for name, value, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
+    key = sign(row)
+    for name, value, other, is_same in zip(attributes, row, item, same(row, item), strict=True):
         if not is_same:
             kind = _kind(value, other)
             # While the relay is behind, the value can differ at each comparison.

@@ -64,7 +64,7 @@ def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
 def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
     # An answer sorted by distance must be read to its end, regardless of the limit.
     limit = request.limit if request.near is None else None
-    partitions = [Partition(store, PartitionQuery(request, query, limit, now_s)) for query in request.sent]
+    partitions = [Partition(store, request, query, limit, now_s) for query in request.sent]
     # Merging needs the first page of every partition.
     side_by_side(Partition.read_all if limit is None else Partition.read_page, partitions)
     streams = [partition.items() for partition in partitions]
@@ -86,32 +86,33 @@ _WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
 }
 
 
-class PartitionQuery(Struct, frozen=True):
-    """One Query of a request. `limit` None: all items; `start` None: from the beginning.
+class Partition:
+    """One Query of a request, whose pages are read when needed. Not thread-safe.
 
+    `limit` None: all items; `start` None: from the beginning.
     `now_s`: time of expiry.
     """
 
-    request: Request
-    query: Mapping[str, Any]
-    limit: int | None
-    now_s: float
-    start: Mapping[str, Any] | None = None
-
-
-class Partition:
-    """One Query, whose pages are read when needed. Not thread-safe."""
-
-    def __init__(self, store: ItemStore, scope: PartitionQuery) -> None:
+    def __init__(
+        self,
+        store: ItemStore,
+        request: Request,
+        query: Mapping[str, Any],
+        limit: int | None,
+        now_s: float,
+        start: Mapping[str, Any] | None = None,
+    ) -> None:
         self.store = store
-        self.scope = scope
-        self.limit = scope.limit
+        self.request = request
+        self.query = query
+        self.limit = limit
+        self.now_s = now_s
         self.requests = 0
         self.read_units = 0.0
         self._ready: deque[Item] = deque()
         self._found = 0
-        self._filters = "FilterExpression" in scope.query
-        self._start = scope.start
+        self._filters = "FilterExpression" in query
+        self._start = start
         self._done = False
 
     def items(self) -> Iterator[Item]:
@@ -127,7 +128,7 @@ class Partition:
 
     def read_page(self) -> None:
         page = self.store.query(self._sized(), self._start)
-        items = shown(page.items, self.scope.request, self.scope.now_s)
+        items = shown(page.items, self.request, self.now_s)
         # One hidden item may mean thousands: pages grow with a filter.
         self._filters = self._filters or len(items) < len(page.items)
         self._ready.extend(items)
@@ -143,12 +144,11 @@ class Partition:
         DynamoDB counts items before it filters them. With a filter each page doubles: no unneeded 1 MB page
         is paid for, and not every item costs a request.
         """
-        query = self.scope.query
         if self.limit is None:
-            return query
+            return self.query
         if self._filters:
-            return {**query, "Limit": min(self.limit * 2**self.requests, QUERY_LIMIT)}
-        return {**query, "Limit": max(self.limit - self._found, 0) or self.limit}
+            return {**self.query, "Limit": min(self.limit * 2**self.requests, QUERY_LIMIT)}
+        return {**self.query, "Limit": max(self.limit - self._found, 0) or self.limit}
 
 
 def side_by_side(work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:
@@ -352,17 +352,17 @@ def compared(
     pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
 ) -> PartAnswer:
     several = part.one and max(len(items), len(rows)) > 1
-    context = ruled(part.attributes, rows, items, pattern.compare)
+    attributes, of_rows, of_items = ruled(part.attributes, rows, items, pattern.compare)
     differences = diffs(
-        context.attributes,
-        context.rows,
-        context.items,
+        attributes,
+        of_rows,
+        of_items,
         ordered=pattern.order == "exact",
         tolerances=pattern.compare.tolerance,
         key=key,
     )
     return PartAnswer(
-        part, items, rows, not differences and not several, several, tuple(differences), context.attributes
+        part, items, rows, not differences and not several, several, tuple(differences), attributes
     )
 
 

@@ -26,8 +26,7 @@ from migrator.mapping.model.evidence import (
     share_of,
 )
 from migrator.mapping.model.mapping import Pattern, Statement
-from migrator.mapping.model.results import PartAnswer, Request, Rows
-from migrator.mapping.model.table import Item
+from migrator.mapping.model.results import PartAnswer, Rows
 from migrator.mapping.patterns.answers import Answer, Records, TooManyError, answer_of, handed, records
 from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.patterns.params import checked_params, texts_of
@@ -38,7 +37,7 @@ from migrator.runtime.system import Ticker, tell_of_forks
 from migrator.runtime.values import replace
 from migrator.settings.job import ReadSettings
 from migrator.stages.core.ownership import OLDER_ADVICE, OlderError
-from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
+from migrator.stages.patterns.question import Partition, Question, order_of, side_by_side
 from migrator.stages.reads.backends import Backends, Bounds, MappedCall, ShadowedCall, SideError
 from migrator.stages.reads.metrics import ReadMetrics
 from migrator.stages.reads.shadow import AnsweredCall, Shadow
@@ -85,8 +84,12 @@ def table_page(
     request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
-    pager = _Pager(store, request, _names(question), size)
-    begun = [pager.partition(number, start) for number, start in enumerate(starts)]
+    # One item more than wanted shows whether there is another page.
+    begun = [
+        Partition(store, request, query, size + 1, time.time(), begins)
+        for query, start in zip(request.sent, starts, strict=True)
+        for begins in [None if start is None else store.start_after(query, start)]
+    ]
     side_by_side(Partition.read_page, begun)
     streams = [zip(repeat(number), partition.items()) for number, partition in enumerate(begun)]
     order = order_of(request)
@@ -97,25 +100,10 @@ def table_page(
     given = place.given + len(taken)
     if not has_more or (request.limit is not None and given >= request.limit):
         return PageRows(rows, None)
-    last = {number: pager.position(item) for number, item in taken}
+    names = _names(question)
+    last = {number: {name: item[name] for name in names} for number, item in taken}
     ends = tuple(last.get(number, start) for number, start in enumerate(starts))
     return PageRows(rows, PagePosition(given, ends))
-
-
-class _Pager(Struct, frozen=True):
-    store: ItemStore
-    request: Request
-    names: tuple[str, ...]
-    size: int
-
-    def partition(self, number: int, start: Start) -> Partition:
-        query = self.request.sent[number]
-        begins = None if start is None else self.store.start_after(query, start)
-        # One item more than wanted shows whether there is another page.
-        return Partition(self.store, PartitionQuery(self.request, query, self.size + 1, time.time(), begins))
-
-    def position(self, item: Item) -> Item:
-        return {name: item[name] for name in self.names}
 
 
 def _names(question: Question) -> tuple[str, ...]:
