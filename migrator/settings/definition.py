@@ -218,13 +218,10 @@ def _switch(on: bool) -> str:
 
 
 class IndexChanges(Struct, frozen=True):
-    """`under_way`: indexes that DynamoDB is creating or removing.
-    `cannot`: by index, why it cannot be altered.
-    """
+    """`cannot`: by index, why it cannot be altered."""
 
     add: tuple[Index, ...]
     remove: tuple[str, ...]
-    under_way: tuple[str, ...]
     cannot: dict[str, str]
 
 
@@ -243,9 +240,6 @@ def index_changes(design: TableDesign, description: dict[str, Any]) -> IndexChan
             if not index.local and name not in cannot and (name not in there or name in leaving)
         ),
         remove=tuple(sorted(there.keys() - wanted.keys() - leaving)),
-        under_way=tuple(
-            name for name, index in there.items() if index.get("IndexStatus", "ACTIVE") != "ACTIVE"
-        ),
         cannot=cannot,
     )
 

@@ -35,7 +35,7 @@ from migrator.mapping.patterns.params import read_member
 from migrator.runtime.errors import SettingsError, did_you_mean
 from migrator.settings.job import ReadSettings, mapping_named
 from migrator.settings.transforms import sound_mapping
-from migrator.source.adapter.events import EventHooks, Recording, Sessions, Write
+from migrator.source.adapter.events import EventHooks, Recording, WatchedSessions, Write
 from migrator.stages.patterns.question import Question
 from migrator.stages.patterns.replay import Sampler
 from migrator.stages.reads.backends import Backends
@@ -150,7 +150,7 @@ class FakeMigration(Migration):
         """Record every further change through the sessions in `writes`. Raises: SettingsError."""
         self._refuse_closed()
         refuse_options(mode, unknown_rows, longest_transaction_s, longest_write_s)
-        recording = Sessions(cast("EventHooks", Recording(self.writes.append)))
+        recording = WatchedSessions(cast("EventHooks", Recording(self.writes.append)))
         with ExitStack() as stack:
             stack.callback(recording.detach)
             recording.attach(sessions)

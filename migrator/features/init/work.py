@@ -562,9 +562,9 @@ class _Asking(Struct, frozen=True):
     def _asked(self) -> tuple[list[Statement], list[Unserved]]:
         if self.listed is None:
             return self._statements(self.statements or "auto"), []
-        questions = self.workload.listed(self.listed)
+        listed, in_words = self.workload.listed(self.listed)
         others = self._statements(self.statements) if self.statements is not None else []
-        return self.workload.merged([*questions.statements, *others]), questions.in_words
+        return self.workload.merged([*listed, *others]), in_words
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":

@@ -417,7 +417,7 @@ Committed = Callable[[Sequence[Change]], object]
 _CONNECTIONS = "migrator_connections"
 
 
-class Sessions:
+class WatchedSessions:
     """Attaches the adapter's event hooks. A bare AsyncSession class is rejected: its sessions belong to the
     whole process.
     """

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
@@ -40,7 +40,6 @@ from migrator.mapping.model.live import (
     StreamJournal,
     StreamPosition,
     StreamRecord,
-    StreamSource,
     StreamState,
     TableCapture,
 )
@@ -67,13 +66,8 @@ from migrator.source.dynamodb.reader import StreamReader, Work
 from migrator.source.dynamodb.source import MOST_SEGMENTS, MOST_SEGMENTS_HERE, DocumentSource, ReadPace
 
 
-class SwitchedStream(StreamSource, Protocol):
-    def switch_on(self) -> None:
-        """Enable the stream with both images; return once it records all further writes."""
-
-
 class CapturedStream(Struct, frozen=True):
-    source: SwitchedStream
+    source: DynamoStream
     checkpoints: StreamJournal
 
     def is_lost(self, state: StreamState) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from functools import cache
+from typing import TypeAlias
 
 from msgspec import Struct
 from sqlalchemy.engine import URL
@@ -21,20 +22,16 @@ _NAME_BYTES = 63
 """PostgreSQL cuts longer names."""
 
 
-class Edit(Struct, frozen=True):
-    """`text` replaces the characters from `start` to `end`."""
-
-    start: int
-    end: int
-    text: str
+Edit: TypeAlias = tuple[int, int, str]
+"""Start and end of characters, and the text that replaces them."""
 
 
 def edited(sql: str, edits: Iterable[Edit]) -> str:
     """The edited SQL. Equal edits are made once: sqlglot copies parts of some expressions."""
     pieces, done = [], 0
-    for edit in sorted(set(edits), key=lambda edit: edit.start):
-        pieces += [sql[done : edit.start], edit.text]
-        done = edit.end
+    for start, end, text in sorted(set(edits)):
+        pieces += [sql[done:start], text]
+        done = end
     return "".join([*pieces, sql[done:]])
 
 
@@ -44,7 +41,7 @@ class Speller(Struct, frozen=True):
 
     def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
         start, _ = self._place(identifier)
-        return [Edit(start, start, before)] if before else []
+        return [(start, start, before)] if before else []
 
     def name(self, name: str) -> str:
         return name if self.is_plain(name) else self.quoted(name)

@@ -353,15 +353,6 @@ _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"[\s|:-]+")
 
 
-class Listed(Struct, frozen=True):
-    """`statements`: questions given as SQL.
-    `in_words`: the others.
-    """
-
-    statements: list[Statement]
-    in_words: list[Unserved]
-
-
 class _Line(Struct, frozen=True):
     number: int
     cells: dict[str, str]
@@ -379,8 +370,8 @@ class _List:
         self.faults.append(Fault(self.file, line, where, what))
 
 
-def listed_questions(text: str, file: Path, dialect: str) -> Listed:
-    """Markdown if the file is called .md, else CSV.
+def listed_questions(text: str, file: Path, dialect: str) -> tuple[list[Statement], list[Unserved]]:
+    """Questions given as SQL, and the others, in words. Markdown if the file is called .md, else CSV.
 
     Raises: MappingError with all its faults.
     """
@@ -402,7 +393,7 @@ def listed_questions(text: str, file: Path, dialect: str) -> Listed:
         reading.fault(0, "", "no question in it; write one per line, below the heads of the columns")
     if reading.faults:
         raise MappingError(sorted(reading.faults, key=lambda fault: fault.line))
-    return Listed(merged(statements, dialect), in_words)
+    return merged(statements, dialect), in_words
 
 
 def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_Line]:

@@ -29,7 +29,7 @@ from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, runnin
 from migrator.runtime.values import replace
 from migrator.settings.job import Job
 from migrator.source.adapter.driver import AsyncBridge, off_loop
-from migrator.source.adapter.events import Adapter, Rules, Sessions
+from migrator.source.adapter.events import Adapter, Rules, WatchedSessions
 from migrator.source.adapter.marks import UnknownRows
 from migrator.source.dynamodb.marks import StreamMarks
 from migrator.source.dynamodb.source import DocumentSource
@@ -135,7 +135,7 @@ class WritingOptions(Struct, frozen=True):
 
 class DualWriting(Struct, frozen=True):
     adapter: Adapter
-    sessions: Sessions
+    sessions: WatchedSessions
 
 
 _COMPLETE = "start the service without dual_write, writing to the table"
@@ -148,8 +148,8 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
     installation = _begun(session)
     role = marking_role(service, installation, options)
     with ExitStack() as stack:
-        writer = stack.enter_context(
-            _open_writer(session, options) if options.writes else nullcontext(_ServiceWriter(None, None))
+        before_commit, flush = stack.enter_context(
+            _open_writer(session, options) if options.writes else nullcontext((None, None))
         )
         captured = list(session.live.capture.captured(session.plans))
         rules = Rules(
@@ -157,12 +157,12 @@ def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[Dua
             tables=frozenset(table.name for table in captured),
             unknown_rows=options.unknown_rows,
             check=partial(service.heartbeat.check, role),
-            before_commit=writer.before_commit,
+            before_commit=before_commit,
             clock=running_s,
             writes=options.writes,
         )
         adapter = Adapter(session.live.sql_marks.writing, captured, rules)
-        sessions = Sessions(adapter.listening, writer.flush)
+        sessions = WatchedSessions(adapter.listening, flush)
         stack.callback(sessions.detach)
         stack.enter_context(service.heartbeat.playing(role))
         yield DualWriting(adapter, sessions)
@@ -191,13 +191,10 @@ def _need_rows(session: JobSession) -> None:
 # ── items written by the service itself ──
 
 
-class _ServiceWriter(Struct, frozen=True):
-    before_commit: BeforeCommit | None
-    flush: Flush | None
-
-
 @contextmanager
-def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_ServiceWriter]:
+def _open_writer(
+    session: JobSession, options: WritingOptions
+) -> Iterator[tuple[BeforeCommit | None, Flush | None]]:
     job = session.job
     refuse_strict(
         options.mode,
@@ -211,7 +208,7 @@ def _open_writer(session: JobSession, options: WritingOptions) -> Iterator[_Serv
         is_strict = options.mode == "strict"
         before_commit = _before_commit(edges, shared_leases, options, left) if is_strict else None
         flush = Flush(edges.live.sql_marks, partial(_relay, edges), shared_leases, left)
-        yield _ServiceWriter(before_commit, flush if options.flush else None)
+        yield before_commit, flush if options.flush else None
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from migrator.source.workload.clauses import clauses_of, unknown_name
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import (
     STATEMENTS_TAKE,
-    Listed,
     file_text,
     listed_questions,
     merged,
@@ -55,7 +54,7 @@ class Workload(Struct, frozen=True):
         ask = partial(self.source.query, what="the statements that it recorded")
         return recorded_statements(ask, self.facts.dialect)
 
-    def listed(self, path: Path) -> Listed:
+    def listed(self, path: Path) -> tuple[list[Statement], list[Unserved]]:
         text = file_text(path, "--statements takes CSV or Markdown")
         return listed_questions(text, path, self.facts.dialect)
 

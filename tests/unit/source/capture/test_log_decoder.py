@@ -14,7 +14,6 @@ from migrator.source.capture.log.postgresql.protocol import (
     Begin,
     Commit,
     Emitted,
-    Ignored,
     LogColumn,
     Relation,
     Truncate,
@@ -73,8 +72,8 @@ def test_each_message_is_read() -> None:
     assert decode(DELETE) == RowChange("delete", 16400, (b"1", None), None, True)
     assert decode(TRUNCATE) == Truncate((16400, 16500))
     assert decode(EMITTED) == Emitted("migrator", True, 9)
-    assert decode(b"Y" + struct.pack(">I", 1) + b"public\0mood\0") == Ignored()
-    assert decode(b"O" + struct.pack(">Q", 1) + b"other\0") == Ignored()
+    assert decode(b"Y" + struct.pack(">I", 1) + b"public\0mood\0") is None
+    assert decode(b"O" + struct.pack(">Q", 1) + b"other\0") is None
 
 
 @pytest.mark.parametrize("message", ALL)

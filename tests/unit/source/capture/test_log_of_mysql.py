@@ -9,7 +9,7 @@ import pytest
 
 from migrator.runtime.errors import SourceError
 from migrator.source.capture.log.changes import MarkedTable
-from migrator.source.capture.log.mysql.events import Begin, Decoder, Rows, TableMap
+from migrator.source.capture.log.mysql.events import Begin, Decoder, RowsEvent, TableMap
 from migrator.source.capture.log.mysql.gtids import GtidSet, gtid
 from migrator.source.capture.log.mysql.stream import effect_of
 
@@ -151,7 +151,7 @@ def test_rows_of_a_table_without_column_names_are_not_guessed() -> None:
         + bytes.fromhex("010002000101000700000000000000")
     )
     found = made.decode(rows)
-    assert isinstance(found, Rows)
+    assert isinstance(found, RowsEvent)
     assert found.changes is None
 
 

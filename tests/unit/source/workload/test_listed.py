@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.mapping.model.questions import Statement, Unserved
 from migrator.runtime.errors import MappingError
-from migrator.source.workload.statements import Listed, listed_questions
+from migrator.source.workload.statements import listed_questions
 from tests import pins
 
 CSV = """\
@@ -38,7 +39,7 @@ MARKDOWN = """\
 """
 
 
-def listed(text: str, name: str) -> Listed:
+def listed(text: str, name: str) -> tuple[list[Statement], list[Unserved]]:
     return listed_questions(text, Path(name), "sqlite")
 
 
@@ -46,13 +47,11 @@ def listed(text: str, name: str) -> Listed:
     ("text", "name"), [(CSV, "team.csv"), (MARKDOWN, "team.md"), ("\ufeff" + CSV, "team.csv")]
 )
 def test_list_contains_questions_rates_budgets_and_callers(text: str, name: str) -> None:
-    made = listed(text, name)
-    user, orders = made.statements
+    (user, orders), (near,) = listed(text, name)
     assert (user.sql, user.name, user.per_s, user.p99_ms, user.who, user.words) == (
         *("SELECT * FROM users WHERE id = ?", "get_user", 9, 10, "web", "Get a user by id"),
     )
     assert (orders.calls, orders.per_s, orders.p99_ms) == (5, 5, None)
-    (near,) = made.in_words
     assert (near.reason, near.statement.words, near.statement.calls, near.statement.per_s) == (
         *("words", "Shops near a place", 100, None),
     )
@@ -60,15 +59,13 @@ def test_list_contains_questions_rates_budgets_and_callers(text: str, name: str)
 
 def test_csv_field_limit_is_restored_for_the_rest_of_the_process() -> None:
     before = csv.field_size_limit()
-    assert listed("sql\nSELECT 1", "t.csv").statements
-    assert listed(f'sql\n"SELECT 1 {" " * before}"', "t.csv").statements
+    assert listed("sql\nSELECT 1", "t.csv")[0]
+    assert listed(f'sql\n"SELECT 1 {" " * before}"', "t.csv")[0]
     assert csv.field_size_limit() == before
 
 
 def test_two_lines_of_one_statement_merge_with_both_callers() -> None:
-    (made,) = listed(
-        "sql,who,rate,p99\nSELECT a FROM t,web,1,20\nselect  a from t,app,2,10", "t.csv"
-    ).statements
+    (made,), _ = listed("sql,who,rate,p99\nSELECT a FROM t,web,1,20\nselect  a from t,app,2,10", "t.csv")
     assert (made.who, made.calls, made.p99_ms, made.times) == ("app; web", 3, 10, 2)
 
 
@@ -89,7 +86,7 @@ def test_every_fault_of_a_list_is_reported_with_its_line() -> None:
 
 
 def test_a_quote_that_is_not_closed_ends_with_the_file() -> None:
-    assert listed('sql\n"SELECT 1', "t.csv").statements
+    assert listed('sql\n"SELECT 1', "t.csv")[0]
 
 
 @pytest.mark.parametrize(

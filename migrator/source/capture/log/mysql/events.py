@@ -254,7 +254,7 @@ class TableMap(Struct, frozen=True):
     columns: tuple[LogColumn, ...]
 
 
-class Rows(Struct, frozen=True):
+class RowsEvent(Struct, frozen=True):
     """Row changes of one table. `changes` None: unreadable ones."""
 
     table: int
@@ -269,11 +269,7 @@ class Incident(Struct, frozen=True):
     """The server could not write all changes to its log."""
 
 
-class Ignored(Struct, frozen=True):
-    """An event without information on rows."""
-
-
-Event: TypeAlias = Begin | Query | End | TableMap | Rows | Rotate | Incident | Ignored
+Event: TypeAlias = Begin | Query | End | TableMap | RowsEvent | Rotate | Incident
 
 _ADVICE = "the server may be of a version that this migrator does not know; nothing was skipped"
 _UNREAD = {
@@ -291,20 +287,20 @@ class Decoder:
         self._has_checksum = True
         self._maps: dict[int, TableMap] = {}
 
-    def decode(self, data: bytes) -> Event:
-        """Raises: SourceError if the event is truncated, or cannot be read."""
+    def decode(self, data: bytes) -> Event | None:
+        """None for an event that concerns no row. Raises: SourceError if it is truncated, or cannot be read."""
         seconds, kind, _, _, end, _ = HEADER.unpack_from(data)
         # Events that the server makes for us are in no file, and their checksum is independent of the file's setting.
         is_made = not end or not seconds
         has_checksum = _is_checked(data) if is_made else self._has_checksum
         if kind == _FORMAT:
             self._has_checksum = bool(data[-_CHECKSUM - 1])
-            return Ignored()
+            return None
         if kind in _UNREAD:
             raise SourceError(f"the log has {_UNREAD[kind]}")
         read = _KINDS.get(kind)
         if read is None:
-            return Ignored()
+            return None
         size = len(data) - (_CHECKSUM if has_checksum else 0)
         try:
             event = read(self, _Buffer(data[HEADER.size : size]), kind)
@@ -364,8 +360,8 @@ class Decoder:
     def _incident(self, _: _Buffer, __: int) -> Incident:
         return Incident()
 
-    def _partial(self, buffer: _Buffer, _: int) -> Rows:
-        return Rows(buffer.number(6), None)
+    def _partial(self, buffer: _Buffer, _: int) -> RowsEvent:
+        return RowsEvent(buffer.number(6), None)
 
     # ── tables ──
 
@@ -418,7 +414,7 @@ class Decoder:
 
     # ── rows ──
 
-    def _rows(self, buffer: _Buffer, kind: int) -> Rows:
+    def _rows(self, buffer: _Buffer, kind: int) -> RowsEvent:
         number = buffer.number(6)
         buffer.at += 2
         more = buffer.number(2)
@@ -429,8 +425,8 @@ class Decoder:
         table = self._maps[number]
         if len(table.columns) != count or not all(map(all, present)):
             # Without names, or with binlog_row_image other than FULL.
-            return Rows(number, None)
-        return Rows(number, list(_changes(buffer, table, kind)))
+            return RowsEvent(number, None)
+        return RowsEvent(number, list(_changes(buffer, table, kind)))
 
 
 def _is_checked(data: bytes) -> bool:

@@ -368,13 +368,13 @@ class BinlogChanges:
             self._take(event)
         return self._out.popleft() if self._out else Changed()
 
-    def _take(self, event: events.Event) -> None:
+    def _take(self, event: events.Event | None) -> None:
         match event:
             case events.Begin(gtid=gtid, at=at):
                 self._transaction = _Transaction(gtid, at)
             case events.TableMap():
                 self._made[event.id] = self._marks_of(event)
-            case events.Rows():
+            case events.RowsEvent():
                 self._rows(event)
             case events.Query(schema=schema, text=text):
                 self._query(schema, text.strip())
@@ -389,7 +389,7 @@ class BinlogChanges:
                 self._asked_place.clear()
             case events.Incident():
                 self._leave_blind(self._tables.values(), "log_has_a_gap")
-            case events.Ignored():
+            case None:
                 pass
 
     # ── rows ──
@@ -403,7 +403,7 @@ class BinlogChanges:
             known = self._tables.get(table.name)
         return None if known is None else RelationMarks(known, table)
 
-    def _rows(self, rows: events.Rows) -> None:
+    def _rows(self, rows: events.RowsEvent) -> None:
         changes = rows.changes or ()
         if (place := self._asked_place.get(rows.table)) is not None:
             # A reader's update of the position leaves it unchanged.

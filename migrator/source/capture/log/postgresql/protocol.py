@@ -82,15 +82,13 @@ class Emitted(Struct, frozen=True):
     lsn: int
 
 
-class Ignored(Struct, frozen=True):
-    """A message without information on rows."""
+Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted
 
 
-Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted | Ignored
-
-
-def decode(data: bytes) -> Message:
-    """Raises: SourceError if the message is malformed or of an unknown kind."""
+def decode(data: bytes) -> Message | None:
+    """None for a message without information on rows. Raises: SourceError if it is malformed or of an unknown
+    kind.
+    """
     kind = data[:1]
     read = _KINDS.get(kind)
     if read is None:
@@ -100,7 +98,7 @@ def decode(data: bytes) -> Message:
         message = read(buffer)
     except (struct.error, ValueError, IndexError):
         raise SourceError(f"the log sent a message of kind {kind!r} that cannot be read; {_ADVICE}") from None
-    if buffer.at != len(data) and not isinstance(message, Ignored):
+    if message is not None and buffer.at != len(data):
         raise SourceError(f"the log sent a message of kind {kind!r} that is longer than its form; {_ADVICE}")
     return message
 
@@ -217,16 +215,12 @@ def _emitted(buffer: _Buffer) -> Emitted:
     return Emitted(prefix, bool(flags & 1), lsn)
 
 
-def _ignored(_: _Buffer) -> Ignored:
-    return Ignored()
-
-
 def _expect(part: bytes, *expected: bytes) -> None:
     if part not in expected:
         raise ValueError("another part than expected")
 
 
-_KINDS: Mapping[bytes, Callable[[_Buffer], Message]] = {
+_KINDS: Mapping[bytes, Callable[[_Buffer], Message | None]] = {
     b"B": _begin,
     b"C": _commit,
     b"R": _relation,
@@ -235,8 +229,8 @@ _KINDS: Mapping[bytes, Callable[[_Buffer], Message]] = {
     b"D": _delete,
     b"T": _truncate,
     b"M": _emitted,
-    b"O": _ignored,
-    b"Y": _ignored,
+    b"O": lambda _: None,
+    b"Y": lambda _: None,
 }
 
 
@@ -291,10 +285,6 @@ class NoReplicationError(SourceError):
     """A pooler or a proxy rejects replication connections."""
 
 
-class Data(Struct, frozen=True):
-    payload: bytes
-
-
 class Keepalive(Struct, frozen=True):
     """The log up to `lsn` was sent.
 
@@ -307,7 +297,8 @@ class Keepalive(Struct, frozen=True):
     wants_reply: bool
 
 
-Received: TypeAlias = Data | Keepalive
+Received: TypeAlias = bytes | Keepalive
+"""A message of the log, or a sign that there is none."""
 
 
 class Stream(Protocol):
@@ -367,7 +358,7 @@ class SlotStream:
             return None
         payload = bytes(data)
         if payload[:1] == b"w":
-            return Data(payload[_HEADER.size :])
+            return payload[_HEADER.size :]
         if payload[:1] == b"k" and len(payload) == _KEEPALIVE.size:
             _, lsn, at, wants_reply = _KEEPALIVE.unpack(payload)
             return Keepalive(lsn, EPOCH_S + at / 1_000_000, bool(wants_reply))
@@ -518,9 +509,7 @@ class PolledSlot:
             # First: everything committed by then is among the changes.
             end, now = connection.execute(_END).one()
             names = {"slot": self._slot, "publication": self._publication, "count": _MESSAGES}
-            found: list[Received] = [
-                Data(bytes(data)) for data in connection.scalars(LOG_QUERIES["look"], names)
-            ]
+            found: list[Received] = [bytes(data) for data in connection.scalars(LOG_QUERIES["look"], names)]
             is_all = len(found) < _MESSAGES
             return [*found, Keepalive(lsn_of(end), now, wants_reply=False)] if is_all else found
 

@@ -219,7 +219,7 @@ class SlotChanges:
         if received is None:
             return None
         if not isinstance(received, Keepalive):
-            return self._taken(protocol.decode(received.payload))
+            return self._taken(protocol.decode(received))
         if received.wants_reply:
             self._stream.confirm(0)
         if self._is_within or received.lsn <= self._lsn:
@@ -227,7 +227,7 @@ class SlotChanges:
         self._lsn = received.lsn
         return Passed(received.lsn, received.at)
 
-    def _taken(self, message: protocol.Message) -> Received:
+    def _taken(self, message: protocol.Message | None) -> Received:
         match message:
             case protocol.Begin(at=at, xid=xid):
                 self._is_within, self._at, self._xid = True, at, xid
@@ -245,7 +245,7 @@ class SlotChanges:
                 return Changed([whole_table(table, self._at) for table in tables.values()], self._xid)
             case protocol.Emitted(prefix=prefix):
                 self._is_asked |= prefix == PREFIX
-            case protocol.Ignored():
+            case None:
                 pass
         return Changed()
 
