@@ -220,11 +220,11 @@ def serve(monitored: Monitored, host: str, port: int) -> None:
         def log_message(self, format: str, *words: object) -> None:
             """A line per scrape would hide the rest."""
 
-    class Server(_HttpServer):
+    class LimitedServer(_HttpServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     try:
-        server = Server((host, port), Handler)
+        server = LimitedServer((host, port), Handler)
     except OSError as error:
         what = f"--metrics-port {port}: cannot be served ({error.strerror}); name another one"
         raise SettingsError(what) from None

@@ -8,6 +8,7 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import Connection, exists, or_, select
@@ -105,14 +106,8 @@ class SqlIdentity(OfJob):
 # ── The location of the journal: relative to the job file's folder, not the working directory ──
 
 
-class JournalLocation(Struct, frozen=True):
-    """`url`: with an absolute path of a file, so that a change of directory does not affect it."""
-
-    url: str | URL
-
-    @property
-    def file(self) -> str:
-        return str(self.url.database) if isinstance(self.url, URL) else ""
+JournalLocation: TypeAlias = str | URL
+"""A journal's URL; of a file with an absolute path, so that a change of directory does not affect it."""
 
 
 def location_of(written: str | None, name: str, folder: Path, home: str | None) -> JournalLocation:
@@ -120,11 +115,16 @@ def location_of(written: str | None, name: str, folder: Path, home: str | None) 
     if written is None and home:
         return _file(Path(home) / f"{name}.db")
     path = Path(FOLDER) / f"{name}.db" if written is None else _sqlite_path(written)
-    return JournalLocation(written or "") if path is None else _file(folder / path)
+    return (written or "") if path is None else _file(folder / path)
 
 
-def _file(path: Path) -> JournalLocation:
-    return JournalLocation(URL.create("sqlite", database=os.path.abspath(path)))
+def file_of(location: JournalLocation) -> str:
+    """The journal's file; '' for one on a server."""
+    return str(location.database) if isinstance(location, URL) else ""
+
+
+def _file(path: Path) -> URL:
+    return URL.create("sqlite", database=os.path.abspath(path))
 
 
 def _sqlite_path(written: str) -> Path | None:

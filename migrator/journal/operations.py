@@ -12,7 +12,7 @@ from msgspec import Struct
 from sqlalchemy import Connection
 
 from migrator.journal.database import Database, OfJob, reading, repeatable, seconds
-from migrator.journal.identity import JournalLocation
+from migrator.journal.identity import JournalLocation, file_of
 from migrator.journal.records import KeptRecords
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.model.durations import moment
@@ -236,10 +236,9 @@ _ONE_HOST = "a journal in a file serves one host: for several name one on a serv
 
 def refuse_absent(location: JournalLocation, job: str) -> None:
     """Raises: SettingsError if the journal does not exist: it must not be created to join a run."""
-    if location.file and not os.path.exists(location.file):
-        raise SettingsError(
-            f"no run of job {job} on this host: journal {location.file} not found; {_ONE_HOST}"
-        )
+    file = file_of(location)
+    if file and not os.path.exists(file):
+        raise SettingsError(f"no run of job {job} on this host: journal {file} not found; {_ONE_HOST}")
 
 
 def _busy(job: str, holder: Holder, since: str) -> str:

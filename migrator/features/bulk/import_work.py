@@ -45,7 +45,7 @@ from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.core.parallel import in_parallel
 from migrator.stages.live.relay import live_entities, remembered
 from migrator.stages.process import begin, identity_of
-from migrator.stages.session.adoption import KeysOfItems
+from migrator.stages.session.adoption import remember_keys
 from migrator.stages.session.job import Target, import_request, imports_of
 from migrator.stages.session.session import JobSession
 
@@ -207,12 +207,12 @@ class Import:
         """(items in the table, remembered keys), by a full scan."""
         checked = self.session.checked
         names = remembered(live_entities(checked.mapping, checked.entities, self.session.source))
-        keys = KeysOfItems(self.design, names, self.session.memory_of(table_id))
+        memory = self.session.memory_of(table_id)
         counted = number = 0
         for page in self.target.pages():
             counted += sum(not self.design.is_hidden(item) for item in page)
             # As a fast backfill remembers them: any ticket drawn later is higher.
-            number += keys.remember(NO_TICKET, page)
+            number += remember_keys(memory, self.design, names, NO_TICKET, page)
         return counted, number
 
     def _record(self, table_id: str) -> None:

@@ -171,11 +171,6 @@ _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""
 
 
-class _Bounds(Struct, frozen=True):
-    collections: int = _COLLECTIONS
-    items: int = _ITEMS
-
-
 @dataclass
 class Views:
     """`source`: None for no sample items. `failed`: why rows could not be read, '' if they could."""
@@ -188,7 +183,7 @@ class Views:
 
     def all(self) -> list[View]:
         items = self._sampled()
-        return [self._view(index, items, _Bounds()) for index in self._indexes()]
+        return [self._view(index, items) for index in self._indexes()]
 
     def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
         """Collections of one partition key, in table and indexes, and notes on unread parts.
@@ -202,7 +197,7 @@ class Views:
             asked = _asked(self.mapping.table, index, key)
             made = partitions.made(asked, now_s) if asked is not None else RowItems()
             if made.items:
-                views.append(self._view(index, made.items, _Bounds(1, _ITEMS_OF_ONE)))
+                views.append(self._view(index, made.items, 1, _ITEMS_OF_ONE))
             notes += made.notes
         return views, list(dict.fromkeys(notes))
 
@@ -244,7 +239,10 @@ class Views:
 
     # ── one view ──
 
-    def _view(self, index: Index, items: Sequence[tuple[str, Item]], bounds: _Bounds) -> View:
+    def _view(
+        self, index: Index, items: Sequence[tuple[str, Item]], most: int = _COLLECTIONS, each: int = _ITEMS
+    ) -> View:
+        """`most`: collections shown. `each`: items of each."""
         by_partition = self._collections(index, items)
         facets = [
             facet
@@ -259,11 +257,11 @@ class Views:
             projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
             facets=facets,
             collections=[
-                ShownCollection(" ".join(key), shown[: bounds.items], max(0, len(shown) - bounds.items))
-                for key, samples in _chosen(by_partition, bounds.collections)
+                ShownCollection(" ".join(key), shown[:each], max(0, len(shown) - each))
+                for key, samples in _chosen(by_partition, most)
                 for shown in [[sample for _, sample in samples]]
             ],
-            more=max(0, len(by_partition) - bounds.collections),
+            more=max(0, len(by_partition) - most),
         )
 
     def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:

@@ -94,44 +94,34 @@ def send(
     A group that DynamoDB refuses as a whole is added to `too_big`.
     Raises: NeverTakenError if the table took no item.
     """
-    sent = _Sent()
+    outcomes = list[Outcome]()
+    # Of waves of which the table took nothing.
+    stuck = list[NeverTakenError]()
+
+    def add(items: Sequence[EncodedItem], work: Callable[[], list[Outcome]]) -> None:
+        check()
+        try:
+            outcomes.extend(work())
+        except NeverTakenError as error:
+            # A wave may be of one item: only the others can show whether the item or the table is at fault.
+            stuck.append(error)
+            outcomes.extend(Outcome(item, "unwritten", why=str(error)) for item in items)
+
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
     for wave in waves(sending.tombstones):
-        check()
-        sent.add(wave, partial(store.write, wave))
+        add(wave, partial(store.write, wave))
     for groups in group_waves(sending.groups):
-        check()
         items = [item for group in groups for item in group]
-        sent.add(items, partial(_send_groups, store, groups, sending))
+        add(items, partial(_send_groups, store, groups, sending))
     for wave in waves(sending.live):
         others = [item for item in wave if item.source not in fresh] if fresh else wave
         inserts = [item for item in wave if item.source in fresh] if fresh else []
         for items, is_fresh in ((others, False), (inserts, True)):
             if items:
-                check()
-                sent.add(items, partial(store.write, items, fresh=is_fresh))
-    return sent.result()
-
-
-@dataclass
-class _Sent:
-    """Outcome of the waves so far; `stuck`: waves of which the table took nothing."""
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    stuck: list[NeverTakenError] = field(default_factory=list)
-
-    def add(self, items: Sequence[EncodedItem], work: Callable[[], list[Outcome]]) -> None:
-        try:
-            self.outcomes += work()
-        except NeverTakenError as error:
-            # A wave may be of one item: only the others can show whether the item or the table is at fault.
-            self.stuck.append(error)
-            self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
-
-    def result(self) -> list[Outcome]:
-        if self.stuck and all(outcome.verdict == "unwritten" for outcome in self.outcomes):
-            raise self.stuck[0]
-        return self.outcomes
+                add(items, partial(store.write, items, fresh=is_fresh))
+    if stuck and all(outcome.verdict == "unwritten" for outcome in outcomes):
+        raise stuck[0]
+    return outcomes
 
 
 def _send_groups(

@@ -81,26 +81,18 @@ def _taken_over(state: ControlState) -> None:
 # ── Keys that the journal must know, learnt from the items of a table ──
 
 
-class KeysOfItems(Struct, frozen=True):
-    """`remembered`: entities whose keys cannot be computed from one row."""
-
-    design: TableDesign
-    remembered: frozenset[str]
-    memory: Memory
-
-    def remember(self, ticket: int, page: Sequence[Item]) -> int:
-        keys_by_root: dict[Root, list[ItemKey]] = defaultdict(list)
-        for item in page:
-            root = self._root(item)
-            if root is not None:
-                keys_by_root[root].append(self.design.key_of(item))
-        if keys_by_root:
-            self.memory.remember(ticket, keys_by_root)
-        return sum(map(len, keys_by_root.values()))
-
-    def _root(self, item: Item) -> Root | None:
-        root = None if self.design.is_hidden(item) else self.design.root_of(item)
-        return root if root is not None and root[0] in self.remembered else None
+def remember_keys(
+    memory: Memory, design: TableDesign, remembered: frozenset[str], ticket: int, page: Sequence[Item]
+) -> int:
+    """Return how many. `remembered`: entities whose keys cannot be computed from one row."""
+    keys_by_root: dict[Root, list[ItemKey]] = defaultdict(list)
+    for item in page:
+        root = None if design.is_hidden(item) else design.root_of(item)
+        if root is not None and root[0] in remembered:
+            keys_by_root[root].append(design.key_of(item))
+    if keys_by_root:
+        memory.remember(ticket, keys_by_root)
+    return sum(map(len, keys_by_root.values()))
 
 
 # ── Adoption: a journal becomes the table's, and learns remembered keys, phases and direct entities again ──
@@ -134,7 +126,8 @@ class Adoption(Struct, frozen=True):
         state = self.control.read_control()
         ticket = max(state.ticket, self.memory.highest())
         self.memory.reached(ticket)
-        count = self._remember(ticket)
+        known = (self.memory, self.design, self.remembered, ticket)
+        count = sum(remember_keys(*known, page) for page in self.pages())
         before = state.jobs.get(self.job)
         if before is not None:
             self._take_over(before, reason)
@@ -143,10 +136,6 @@ class Adoption(Struct, frozen=True):
         self.control.raise_control(ticket)
         self.identity.repaired(self.table_id, self.design.name, ticket)
         return count
-
-    def _remember(self, ticket: int) -> int:
-        keys = KeysOfItems(self.design, self.remembered, self.memory)
-        return sum(keys.remember(ticket, page) for page in self.pages())
 
     def _take_over(self, before: Kept, reason: str) -> None:
         journal = self.on_record()

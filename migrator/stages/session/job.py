@@ -27,7 +27,7 @@ from migrator.dynamodb.failures import in_words
 from migrator.dynamodb.objects import DynamoImports, FolderFiles, S3Files, S3Objects
 from migrator.dynamodb.store import DynamoStore, reads_only
 from migrator.dynamodb.throttle import Sent, WriteLimit
-from migrator.journal.identity import JournalLocation, SqlIdentity, location_of
+from migrator.journal.identity import JournalLocation, SqlIdentity, file_of, location_of
 from migrator.journal.operations import refuse_absent
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
@@ -131,7 +131,7 @@ def _any_journal(job: Job, retry: Retry) -> Iterator[SqlJournal]:
 def _journal(job: Job, retry: Retry) -> SqlJournal:
     if job.journal == IN_SOURCE:
         return _journal_in_source(job, retry)
-    return SqlJournal(_location(job).url, retry)
+    return SqlJournal(_location(job), retry)
 
 
 def _location(job: Job) -> JournalLocation:
@@ -145,8 +145,8 @@ def refuse_absent_journal(job: Job) -> None:
 
 def answered_by_table(job: Job) -> list[str]:
     """Patterns the journal records as answered by DynamoDB; none if it is missing or unreachable."""
-    location = job.journal != IN_SOURCE and _location(job)
-    if location and location.file and not os.path.exists(location.file):
+    file = "" if job.journal == IN_SOURCE else file_of(_location(job))
+    if file and not os.path.exists(file):
         return []
     try:
         with closing(_journal(job, Retry(Backoff(attempts=1)))) as journal:

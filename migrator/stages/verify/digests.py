@@ -280,11 +280,6 @@ _Seen: TypeAlias = tuple[_Kind, Sequence[str | None], Found]
 _NONE: dict[str, Any] = {}
 
 
-class _Page(Struct, frozen=True):
-    totals: ScanTotals
-    digests: Sequence[int]
-
-
 @dataclass(frozen=True)
 class DigestScan(TableScan):
     """Scan of items in DynamoDB JSON. Traces only those that `digests` does not match."""
@@ -298,9 +293,9 @@ class DigestScan(TableScan):
         for page in self.store.scan_texts(number, self.walk.segments, self._seen_page):
             if self.walk.stop.is_set():
                 raise Interrupted(self.walk.stopped)
-            for seen in page.items[:1]:
-                totals = totals + seen.totals
-                into.add(seen.digests)
+            for totals_seen, digests in page.items[:1]:
+                totals = totals + totals_seen
+                into.add(digests)
             if into.count() > DIGESTS_AT_MOST:
                 break
         return totals
@@ -310,7 +305,7 @@ class DigestScan(TableScan):
         # A place for each item, as an answer has: it is checked for that before it counts.
         return [page, *[None] * (len(texts) - 1)] if texts else []
 
-    def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
+    def _page_of(self, texts: list[bytes], whole: bytes) -> tuple[ScanTotals, Sequence[int]]:
         """Result of a page. Totals count a row's items by type: they only matter if each equals one of
         a row."""
         ticket, begin, none = self._ticket
@@ -331,7 +326,7 @@ class DigestScan(TableScan):
         if BACKSLASH in whole:
             texts = [self._text(parsed(text)) if BACKSLASH in text else text for text in texts]
         digests = self.digests.of_all(texts)
-        return _Page(ScanTotals(len(texts), counts, sums), digests)
+        return ScanTotals(len(texts), counts, sums), digests
 
     def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
         """Texts by kind; None if some must be parsed."""
@@ -355,7 +350,7 @@ class DigestScan(TableScan):
         pairs = [(self._canonical[kind], own) for kind, own in kinds.items()]
         return kinds if sum(map(len, kinds.values())) == len(texts) and learn_and_check(pairs) else None
 
-    def _page_one_by_one(self, texts: list[bytes]) -> _Page:
+    def _page_one_by_one(self, texts: list[bytes]) -> tuple[ScanTotals, Sequence[int]]:
         if not all(one.is_learned for one in self._canonical.values()):
             items = list(map(parsed, texts))
             for kind, one in self._canonical.items():
@@ -364,7 +359,7 @@ class DigestScan(TableScan):
         # Each is digested while it is in the processor's cache.
         read = (self._seen(parsed(text), self.digest) for text in texts)
         seen = [item for item in read if item is not None]
-        return _Page(self._totals(seen), [digest for _, _, digest in seen])
+        return self._totals(seen), [digest for _, _, digest in seen]
 
     def _number(self, name: str) -> re.Pattern[bytes]:
         pattern = self._numbers.get(name)

@@ -108,7 +108,7 @@ class SegmentLook(Struct, frozen=True):
             totals = self.scan.look(page.number - 1, digests)
             return totals, [orjson.dumps(totals.as_json()), *digests.pieces()]
 
-        return _segment_done(self, page, look)
+        return _segment_done(self.journal, self.run, self.check, page, look)
 
     def loaded(self, source: Rows) -> StoredDigests | None:
         totals = {}
@@ -120,23 +120,17 @@ class SegmentLook(Struct, frozen=True):
         return look_of(source, self.scan, totals, is_shared=True)
 
 
-class SegmentTrace(Struct, frozen=True):
-    journal: SqlJournal
-    run: Run
-    scan: TableScan
-    check: Callable[[], None]
-
-    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
-        return _segment_done(self, page, lambda: (self.scan.segment(page.number - 1), []))
-
-
 def _segment_done(
-    segments: SegmentLook | SegmentTrace, page: Page, work: Callable[[], tuple[ScanTotals, list[bytes]]]
+    journal: SqlJournal,
+    run: Run,
+    check: Callable[[], None],
+    page: Page,
+    work: Callable[[], tuple[ScanTotals, list[bytes]]],
 ) -> tuple[Page, Tally, int]:
     started = time.monotonic()
     totals, parts = work()
-    segments.check()
-    segments.journal.finish_page(segments.run, page, Tally(), [], parts=parts)
+    check()
+    journal.finish_page(run, page, Tally(), [], parts=parts)
     tally = Tally(rows=totals.items, items=totals.items)
     return page, tally, round((time.monotonic() - started) * 1000)
 
@@ -554,9 +548,11 @@ class Verify:
 
     def _trace(
         self, run: Run, entities: Sequence[CompiledEntity], look: StoredDigests | None
-    ) -> SegmentTrace:
+    ) -> Callable[[Page], tuple[Page, Tally, int]]:
         scan = TableScan(*self._scanned(run, entities)) if look is None else look.scan
-        return SegmentTrace(self.journal, run, scan, self.check)
+        return lambda page: _segment_done(
+            self.journal, run, self.check, page, lambda: (scan.segment(page.number - 1), [])
+        )
 
     def _digest_scan(self, run: Run, entities: Sequence[CompiledEntity], digests: Digests) -> DigestScan:
         return DigestScan(*self._scanned(run, entities), store=self.store, digests=digests)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.identity import location_of
+from migrator.journal.identity import file_of, location_of
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_journal_is_next_to_the_job_file_unless_named(
     folders: Path, journal: str | None, home: str | None, file: str
 ) -> None:
-    assert location_of(journal, "shop", folders / "jobs", home).file == file.format(folders)
+    assert file_of(location_of(journal, "shop", folders / "jobs", home)) == file.format(folders)
 
 
 def test_it_is_the_same_from_every_working_directory(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folders)
     before = location_of(None, "shop", Path("jobs"), None)
     monkeypatch.chdir(folders / "jobs")
-    assert location_of(None, "shop", Path(), None).url == before.url
+    assert location_of(None, "shop", Path(), None) == before
