@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from migrator.mapping.items.encoder import compile_encoder
 from migrator.mapping.model.edges import RawPage
 from migrator.mapping.model.journal import Page
 from migrator.mapping.model.table import RowTree
-from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts, encoders_of
+from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts, RawRead, encoders_of
 from migrator.stages.verify.scan import DirectItems
 
 
@@ -24,16 +23,11 @@ def all_answered() -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class PageOf:
+def page_of(
+    read: Callable[[], list[RowTree]], read_raw: RawRead | None = None, page: Page | None = None
+) -> tuple[Page, RawRead]:
     """A page that a test reads in its own way. `read_raw`: with raw texts, if it can be read so."""
-
-    read: Callable[[], list[RowTree]]
-    read_raw: Callable[[frozenset[int]], RawPage] | None = None
-    page: Page = Page("", 1, None, None)
-
-    def __call__(self, raw: frozenset[int]) -> RawPage:
-        return RawPage(self.read()) if self.read_raw is None else self.read_raw(raw)
+    return page or Page("", 1, None, None), read_raw or (lambda _: RawPage(read()))
 
 
 def written_alone(store: Puts, claims: Claims) -> PagePath:

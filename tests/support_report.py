@@ -19,13 +19,12 @@ from migrator.mapping.model.report import (
     ReportModel,
     RunReport,
     SampleItem,
+    Series,
     ShownCollection,
     ShownDifference,
     Span,
-    Timeline,
     Verdict,
     View,
-    WorkSeries,
     WorkSpan,
 )
 from migrator.stages.patterns.latencies import CURVE
@@ -187,7 +186,7 @@ MODEL = ReportModel(
         PhaseMove(NOW_S - 260_000, "recent_orders", "ramp 100 %", "live", "bob", "a demo", True),
     ),
     groups=(PRICE, MISSING, EMAIL),
-    timeline=Timeline(
+    timeline=Series(
         900,
         tuple(
             Span(
@@ -200,7 +199,7 @@ MODEL = ReportModel(
             for place in range(71)
         ),
     ),
-    work=WorkSeries(
+    work=Series(
         900,
         tuple(
             WorkSpan(

@@ -21,7 +21,7 @@ from migrator.cli.lag import open_line
 from migrator.cli.text import usd
 from migrator.mapping.model.durations import age_text, minute
 from migrator.mapping.model.evidence import Side
-from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
+from migrator.mapping.model.report import Curve, PhaseMove, Series, Span, WorkSpan
 from migrator.runtime.errors import SettingsError, amount
 
 
@@ -123,26 +123,27 @@ _STEPS = (1, 2, 5)
 
 
 class Bar(Struct, frozen=True):
-    """`kind`: same, transient, different or errors, which decides its colour."""
+    """`kind`: same, transient, different or errors, which decides its colour. `value`: of writes or lag."""
 
     kind: str
     x: float
     y: float
-    width: float
     height: float
-    span: Span
+    span: Span | WorkSpan
+    value: float = 0.0
 
 
 class BarChart(Struct, frozen=True):
     width: float
     height: float
+    bar: float
     middle: float
     bars: Sequence[Bar]
     most: int
     most_bad: int
 
 
-def bars_of(timeline: Timeline) -> BarChart:
+def bars_of(timeline: Series[Span]) -> BarChart:
     spans = timeline.spans
     most = max((span.all for span in spans), default=0)
     most_bad = max((span.different + span.errors for span in spans), default=0)
@@ -150,34 +151,26 @@ def bars_of(timeline: Timeline) -> BarChart:
         bar for position, span in enumerate(spans) for bar in _bars(position, span, most or 1, most_bad or 1)
     ]
     width = max(1, len(spans)) * _BAR
-    return BarChart(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, drawn, most, most_bad)
+    return BarChart(width, _LANE + 2 * _GAP + _LOWER, _BAR - _GAP, _LANE + _GAP, drawn, most, most_bad)
 
 
 def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
-    x, width = position * _BAR + _GAP / 2, _BAR - _GAP
+    x = position * _BAR + _GAP / 2
     y = _LANE
     for kind, count in (("same", span.same), ("transient", span.transient)):
         height = _LANE * count / most
         y -= height
         if count:
-            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
+            yield Bar(kind, x, round(y, 2), round(height, 2), span)
     y = _LANE + 2 * _GAP
     for kind, count in (("different", span.different), ("errors", span.errors)):
         height = _LOWER * count / most_bad
         if count:
-            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
+            yield Bar(kind, x, round(y, 2), round(height, 2), span)
         y += height
 
 
 # ── writes over time, and their lag ──
-
-
-class ChartColumn(Struct, frozen=True):
-    x: float
-    y: float
-    height: float
-    span: WorkSpan
-    value: float
 
 
 class Columns(Struct, frozen=True):
@@ -189,12 +182,12 @@ class Columns(Struct, frozen=True):
     width: float
     height: float
     column: float
-    columns: Sequence[ChartColumn]
+    columns: Sequence[Bar]
     moves: Sequence[tuple[float, PhaseMove]]
     most: float
 
 
-def columns_of(work: WorkSeries, moves: Sequence[PhaseMove]) -> list[Columns]:
+def columns_of(work: Series[WorkSpan], moves: Sequence[PhaseMove]) -> list[Columns]:
     marks = moves_at(work.width_s, [span.begun_at for span in work.spans], moves)
     return [
         _columns(name, [(span, value(span)) for span in work.spans], marks)
@@ -215,7 +208,7 @@ def _columns(
 ) -> Columns:
     most = max(value for _, value in values)
     drawn = [
-        ChartColumn(place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
+        Bar("same", place * _BAR + _GAP / 2, round(_LOWER - height, 2), round(height, 2), span, value)
         for place, (span, value) in enumerate(values)
         if value and (height := max(_LEAST, _LOWER * value / most))
     ]

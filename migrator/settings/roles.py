@@ -19,9 +19,6 @@ if TYPE_CHECKING:  # the command line lists the roles, without loading mappings
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-RIGHT_OF = {"TransactWriteItems": "PutItem", "BatchExecuteStatement": "PartiQLInsert"}
-"""Rights that differ from their operation's name: our transactions and statements only put."""
-
 _READ_BY = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
 _OPEN = ("DescribeTable", "DescribeTimeToLive")
 _BESIDE_OTHERS = ("GetItem", "PartiQLInsert", "PutItem")

@@ -209,10 +209,10 @@ def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFact
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, facts or source.facts(), transforms)
     faults = [
-        parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what)
+        parsed.document.fault(("entities", plan.entity.written, "columns", slot.path), what)
         for plan in checked.plans
-        for column in plan.computed
-        if (what := source.computed_fault(column.table, column.column))
+        for table, slot in plan.computed
+        if (what := source.computed_fault(table, slot.column))
     ]
     if faults:
         raise MappingError([*checked.warnings, *faults])
@@ -222,10 +222,10 @@ def checked_on(source: ComputingSource, parsed: ParsedMapping, facts: SchemaFact
 def volatile_warnings(source: ComputingSource, parsed: ParsedMapping, checked: Checked) -> list[Fault]:
     """A warning for each computed column whose value can change without a change that could leave a mark."""
     return [
-        parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what, warning=True)
+        parsed.document.fault(("entities", plan.entity.written, "columns", slot.path), what, warning=True)
         for plan in checked.plans
-        for column in plan.computed
-        if (parts := source.volatile_parts(column.column))
+        for _, slot in plan.computed
+        if (parts := source.volatile_parts(slot.column))
         for what in [f"{'; '.join(parts)}. {_VOLATILE}"]
     ]
 

@@ -38,7 +38,6 @@ from migrator.source.sql.selects import (
     Conditions,
     Key,
     KeyRange,
-    KeySet,
     RootSelect,
     Where,
     climb_select,
@@ -443,7 +442,7 @@ class SqlSource(SqlTotals):
         def pages(connection: Connection) -> list[RawPage]:
             pages_read: list[RawPage] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
-                chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
+                chosen = tuple(map(decode_key, keys[start : start + KEYS_A_SELECT]))
                 read = self._fetched(connection, select.of(chosen), raw)
                 self._need_no_twins(plan, read.rows)
                 rows = self._with_collections(connection, plan, chosen, read.rows)

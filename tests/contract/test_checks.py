@@ -40,7 +40,7 @@ from migrator.stages.verify.stage import Verify
 from tests import pins
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 from tests.support_items import encoded, put_items, write_groups, write_items
 from tests.unit.stages.core.live_world import Shop
 
@@ -298,13 +298,13 @@ def by_fast_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
     encoders = {"users": shop.refresh.entities["users"].encoder}
     path = FastPath(shop.store, Claimed(), encoders, lambda: 0.0, lost, None, None, frozenset())  # type: ignore[arg-type]
-    path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
+    path.copy(entity, *page_of(lambda: shop.source.read_page(entity.plan, None, None)))
 
 
 def by_beside_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
     path = ConditionalPath(replace(shop.refresh, check=lost), shop.open_findings, {})
-    path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
+    path.copy(entity, *page_of(lambda: shop.source.read_page(entity.plan, None, None)))
 
 
 STAGES: dict[str, Callable[[Shop], object]] = {

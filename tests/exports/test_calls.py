@@ -14,9 +14,11 @@ from functools import cache
 import boto3
 import pytest
 
-from migrator.settings.roles import RIGHT_OF, ROLES, Role
+from migrator.settings.roles import ROLES, Role
 from tests.exports.shipped import ROOT
 
+RIGHT_OF = {"TransactWriteItems": "PutItem", "BatchExecuteStatement": "PartiQLInsert"}
+"""Rights that differ from their operation's name: our transactions and statements only put."""
 _OPENS = "deploy import backfill relay verify reverse operator report service-strict"
 """Roles whose commands look at the table before anything else."""
 _WRITES = "backfill relay service-strict"

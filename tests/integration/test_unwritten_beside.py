@@ -19,7 +19,7 @@ from migrator.stages.backfill.write import ConditionalPath
 from tests import pins
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults, Wire
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 from tests.support_lanes import every_lane  # noqa: F401
 from tests.unit.stages.core.live_world import Shop
 
@@ -101,7 +101,7 @@ def test_a_page_reports_its_unwritten_items(dynamodb_url: str, faults: Faults) -
         shop.rows["users"] += [{"id": n, "name": "Ann", "email": f"{n}@x"} for n in range(1, 31)]
         users = next(one for one in shop.checked.entities if one.name == "users")
         copied = ConditionalPath(shop.refresh, shop.open_findings, {}).copy(
-            users, PageOf(lambda: shop.source.read_rows(users.plan, [f"[{n}]" for n in range(1, 31)]))
+            users, *page_of(lambda: shop.source.read_rows(users.plan, [f"[{n}]" for n in range(1, 31)]))
         )
         assert [key for key, _ in copied.receipt.unwritten] == ["USER#2"]
         assert copied.receipt.items == len(keys(store)) == 59

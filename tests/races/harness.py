@@ -37,7 +37,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journeys.in_process import Ended, run_here
 from tests.races.shop import Shop
-from tests.support_fence import OF_A_STILL_SOURCE, PageOf
+from tests.support_fence import OF_A_STILL_SOURCE, page_of
 
 Happens = Callable[[], object]
 
@@ -199,7 +199,7 @@ class Race:
             self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings, {}
         )
         return (self.fast_path(check) if fast else beside).copy(
-            entity, PageOf(read, raw if keys is None else None)
+            entity, *page_of(read, raw if keys is None else None)
         )
 
     def fast_path(self, check: Happens = lambda: None) -> PagePath:

@@ -15,7 +15,7 @@ from tests.faults.schedule import Faults
 from tests.races.conftest import opened_shops
 from tests.races.harness import Race
 from tests.races.shop import TABLES, Shop
-from tests.support_fence import PageOf
+from tests.support_fence import page_of
 
 # One worker makes its shops once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atomic races")]
@@ -195,7 +195,7 @@ def test_a_page_with_other_writers_writes_a_row_whole(race: Race) -> None:
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
     ConditionalPath(refresh, race.beside.open_findings, {}).copy(
-        entity, PageOf(lambda: race.shop.opened.source.read_page(entity.plan, None, None))
+        entity, *page_of(lambda: race.shop.opened.source.read_page(entity.plan, None, None))
     )
     assert looked.seen == [["b"] * 50]
     race.comes_to_rest()

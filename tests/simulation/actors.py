@@ -25,7 +25,7 @@ from tests.simulation.journal import Identity
 from tests.simulation.rest import comes_to_a_moment, drain, repair_key_requests, under_faults
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, Parts, World
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 
 OWNERS, PETS = (1, 2, 3), (1, 2)
 NAMES = ("ann", "bob", None)
@@ -185,7 +185,7 @@ class Cast:
         path: PagePath = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings, {})
         if writer_lease.writer.kind == "fast":
             path = self.world.fast_path(writer_lease.check)
-        path.copy(entity, PageOf(read))
+        path.copy(entity, *page_of(read))
 
     # ── a policy ──
 

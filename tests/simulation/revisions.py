@@ -28,7 +28,7 @@ from tests.simulation.mappings import MAPPING, Compiled, compiled
 from tests.simulation.rest import drain, repair_key_requests
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, World
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 
 OLD: dict[str, tuple[tuple[str, str], ...]] = {
     "an attribute less": ((" age: age}\n      Named", "}\n      Named"),),
@@ -206,7 +206,7 @@ class Going(Cast):
         )
         path = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings, {name: only})
         read = partial(reader.read_page, entity.compiled.plan, page.after, page.upto)
-        path.copy(entity.compiled, PageOf(read, page=page))
+        path.copy(entity.compiled, *page_of(read, page=page))
 
     def sweep(self) -> bool:
         """Whether all items were taken away that no row makes by this mapping."""

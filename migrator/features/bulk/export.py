@@ -40,7 +40,7 @@ from migrator.mapping.model.edges import (
     Receipt,
     manifest_digest,
 )
-from migrator.mapping.model.journal import Run, SegmentState
+from migrator.mapping.model.journal import Page, Run, SegmentState
 from migrator.mapping.model.results import BackfillResult
 from migrator.mapping.model.table import EncodedItem, TableDesign
 from migrator.runtime.errors import CLEAN, DIFFERENT, Interrupted, SettingsError, amount
@@ -49,7 +49,7 @@ from migrator.runtime.values import picked, replace
 from migrator.settings.definition import definition
 from migrator.settings.transforms import price_of
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import Claims, Copied, FastPath, PageReading, encoders_of, key_digest
+from migrator.stages.backfill.write import Claims, Copied, FastPath, RawRead, encoders_of, key_digest
 from migrator.stages.live.writers import both
 from migrator.stages.process import (
     begin,
@@ -97,10 +97,10 @@ class ExportPath(Struct, frozen=True):
     files: Files
     folder: str
 
-    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
+    def copy(self, entity: CompiledEntity, page: Page, read: RawRead) -> Copied:
         lines = ItemLines()
-        copied = replace(self.alone, store=lines).copy(entity, read)
-        self.files.write(page_name(self.folder, entity.name, read.page.number), packed(lines.lines))
+        copied = replace(self.alone, store=lines).copy(entity, page, read)
+        self.files.write(page_name(self.folder, entity.name, page.number), packed(lines.lines))
         return copied
 
 

@@ -43,10 +43,11 @@ from migrator.mapping.model.report import (
     PatternReport,
     ReportModel,
     RunReport,
+    Series,
     ShownDifference,
-    Timeline,
+    Span,
     View,
-    WorkSeries,
+    WorkSpan,
 )
 from migrator.runtime.errors import Interrupted, MappingError, MigratorError, SettingsError, amount, verb
 from migrator.runtime.values import asdict, replace
@@ -306,7 +307,7 @@ def _cost_cells(cost: PatternCost) -> tuple[str, ...]:
     )
 
 
-def _timeline(timeline: Timeline) -> Iterator[str]:
+def _timeline(timeline: Series[Span]) -> Iterator[str]:
     if not timeline.spans:
         yield "0 compared in this time"
         return
@@ -318,7 +319,7 @@ def _timeline(timeline: Timeline) -> Iterator[str]:
     yield f"{'':>9}  from {minute(timeline.spans[0].begun_at)} to {minute(timeline.spans[-1].begun_at)}"
 
 
-def _written(work: WorkSeries) -> Iterator[str]:
+def _written(work: Series[WorkSpan]) -> Iterator[str]:
     figures: Mapping[str, Sequence[float]] = {
         "items": [span.items for span in work.spans],
         "units": [span.write_units for span in work.spans],

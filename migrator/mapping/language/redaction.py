@@ -56,7 +56,7 @@ class Redaction(Struct, frozen=True):
             hidden |= set(plan.transformed)
         hidden |= self.names
         # A computed column may reveal any column that its SQL names.
-        for computed in plan.computed:
+        for _, computed in plan.computed:
             words = _WORD.findall(computed.column.sql or "")
             if not hidden.isdisjoint([*words, *(f"{computed.alias}.{word}" for word in words)]):
                 hidden.add(computed.path)

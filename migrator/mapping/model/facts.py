@@ -220,15 +220,6 @@ class Slot(Struct, frozen=True):
     column: Column
 
 
-class ComputedSlot(Struct, frozen=True):
-    """A column from SQL over `table`, '' or a join's alias. `path`: its name in a mapping."""
-
-    path: str
-    alias: str
-    table: TableFacts
-    column: Column
-
-
 class JoinPlan(Struct, frozen=True):
     """LEFT JOIN `table` AS `alias` ON each (parent's real column, own real column)."""
 
@@ -286,9 +277,10 @@ class EntityPlan(Struct, frozen=True):
         return next((one for one in self.collections if one.collection.alias == alias), None)
 
     @property
-    def computed(self) -> tuple[ComputedSlot, ...]:
+    def computed(self) -> tuple[tuple[TableFacts, Slot], ...]:
+        """Columns from SQL over a table."""
         return tuple(
-            ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
+            (table, Slot(f"{alias}.{column.name}" if alias else column.name, alias, column))
             for alias, table in tables_of(self).items()
             for column in table.columns
             if column.sql is not None

@@ -6,7 +6,7 @@ All values are texts that may be shown: redacted or masked as required.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -198,11 +198,6 @@ class Span(Struct, frozen=True):
         return self.same + self.transient + self.different + self.errors
 
 
-class Timeline(Struct, frozen=True):
-    width_s: int
-    spans: Sequence[Span]
-
-
 class WorkSpan(Struct, frozen=True):
     """Writes of backfills and relays from `begun_at` on, and the longest lag."""
 
@@ -212,9 +207,14 @@ class WorkSpan(Struct, frozen=True):
     lag_s: float = 0.0
 
 
-class WorkSeries(Struct, frozen=True):
+AnySpan = TypeVar("AnySpan")
+
+
+class Series(Struct, Generic[AnySpan], frozen=True):
+    """Spans of `width_s` seconds each."""
+
     width_s: int
-    spans: Sequence[WorkSpan]
+    spans: Sequence[AnySpan]
 
 
 class PhaseMove(Struct, frozen=True):
@@ -336,8 +336,8 @@ class ReportModel(Struct, frozen=True):
     patterns: Sequence[PatternReport]
     moves: Sequence[PhaseMove]
     groups: Sequence[Group]
-    timeline: Timeline
-    work: WorkSeries
+    timeline: Series[Span]
+    work: Series[WorkSpan]
     costs: Costs
     lag: LagReport
     runs: Sequence[RunReport]

@@ -229,7 +229,7 @@ class StreamMarks:
             self._copying.release()
 
     def _turn(self) -> int:
-        records = sum(self._reader(stream).turn().records for stream in self.streams)
+        records = sum(self._reader(stream).turn() for stream in self.streams)
         self._copy_at = self.clock() + COPY_S
         return records
 

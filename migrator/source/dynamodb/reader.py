@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from migrator.mapping.model.live import (
     ALL_OF_IT,
     FRESH_S,
@@ -82,13 +80,6 @@ def _refuse_other(source: StreamSource, state: StreamState, begun: str) -> None:
 # ── reading ──
 
 
-class Turn(Struct, frozen=True):
-    """`shards`: held by the reader. Without records, pause before the next turn."""
-
-    records: int
-    shards: int
-
-
 @dataclass
 class _Held:
     """`iterator`: None before the first page, and if it must be fetched again."""
@@ -142,8 +133,10 @@ class StreamReader:
             self.journal.renew(self._stream, self.owner, self.lease_s, self.passed())
             self.journal.leave(self._stream, self.owner)
 
-    def turn(self) -> Turn:
-        """Read, process and checkpoint one page of each held shard.
+    def turn(self) -> int:
+        """Read, process and checkpoint one page of each held shard; return the number of records.
+
+        Without any, pause before the next turn.
 
         Raises: LostRecordsError, SettingsError (the stream is off or another one), which no retry fixes;
         StoppedError if an edge gave up or a lease ran out; errors of `work`.
@@ -151,8 +144,7 @@ class StreamReader:
         self._list_shards()
         if self.clock() >= self._claim_at:
             self._claim()
-        records = sum(self._read(shard) for shard in list(self._held))
-        return Turn(records, len(self._held))
+        return sum(self._read(shard) for shard in list(self._held))
 
     def passed(self) -> Mapping[str, float]:
         """The journal time up to which each shard is processed; the journal gets it later."""

@@ -24,7 +24,7 @@ from migrator.mapping.model.table import decode_key, encode_key
 from migrator.runtime.values import replace
 from migrator.source.engines.connect import engine_at
 from migrator.source.sql import selects
-from migrator.source.sql.selects import Key, KeySet
+from migrator.source.sql.selects import Key
 from migrator.source.sql.transactions import first_rows
 
 MOST_KEYS = 200
@@ -55,8 +55,7 @@ def _in_order(connection: Connection, plan: EntityPlan, keys: Sequence[Key]) -> 
         return []
     root = selects.named(plan.table, "root")
     key = selects.key_of(plan, root)
-    named = KeySet(tuple(_bindable(row_key) for row_key in keys))
-    conditions = selects.chosen(replace(plan, where=()), root, named)
+    conditions = selects.chosen(replace(plan, where=()), root, list(map(_bindable, keys)))
     return first_rows(connection, sa.select(*key).select_from(root).where(*conditions).order_by(*key))
 
 

@@ -232,11 +232,7 @@ class KeyRange(Struct, frozen=True):
     upto: Key | None = None
 
 
-class KeySet(Struct, frozen=True):
-    keys: tuple[Key, ...]
-
-
-Rows: TypeAlias = KeyRange | KeySet
+Rows: TypeAlias = KeyRange | Sequence[Key]
 
 
 class RootSelect:
@@ -264,10 +260,10 @@ class RootSelect:
     def of(self, rows: Rows, limit: int | None = None) -> Statement:
         if isinstance(rows, KeyRange):
             by_key = within(self._key, rows)
-        elif self._takes_arrays and len(self._exact) > 1 and _are_numbers(rows.keys):
-            by_key = [_in_arrays(self._exact, rows.keys)]
+        elif self._takes_arrays and len(self._exact) > 1 and _are_numbers(rows):
+            by_key = [_in_arrays(self._exact, rows)]
         else:
-            by_key = [one_of(self._exact, rows.keys)]
+            by_key = [one_of(self._exact, rows)]
         return self._statement.where(*self._with_key, *by_key, *self._where).limit(limit)
 
 
@@ -339,10 +335,10 @@ def joined(
 
 
 def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
-    if isinstance(rows, KeySet):
-        by_key = [one_of([exact(column_of(root, column.real)) for column in plan.key], rows.keys)]
-    else:
+    if isinstance(rows, KeyRange):
         by_key = within(key_of(plan, root), rows)
+    else:
+        by_key = [one_of([exact(column_of(root, column.real)) for column in plan.key], rows)]
     return with_key(plan, root) + by_key + where_of(root, plan.where)
 
 
@@ -484,7 +480,7 @@ def children_within(
         column.real in own and column.kind.name in _NO_COLLATION and kinds[own[column.real]] == column.kind
         for column in plan.key
     )
-    if not linked or isinstance(rows, KeySet):
+    if not linked or not isinstance(rows, KeyRange):
         return []
     return within([column_of(child, own[column.real]) for column in plan.key], rows)
 

@@ -16,7 +16,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.items.encoder import item_of
 from migrator.mapping.items.items import CompiledEntity, project
 from migrator.mapping.items.wire import Estimate, measure
-from migrator.mapping.model.edges import RawPage, Receipt, Rows
+from migrator.mapping.model.edges import Receipt, Rows
 from migrator.mapping.model.facts import EntityPlan
 from migrator.mapping.model.journal import Finding, Page, Progress, Run, Tally
 from migrator.mapping.model.results import BackfillResult
@@ -33,16 +33,6 @@ from migrator.runtime.retry import nap
 from migrator.stages.backfill.write import PagePath
 from migrator.stages.core.ownership import checked_rows, need_no_twins
 from migrator.stages.core.parallel import OpenPages, PageCall, PageClaims, RunPages
-
-
-class PageRead(Struct, frozen=True):
-    source: Rows
-    plan: EntityPlan
-    page: Page
-    limit: int | None
-
-    def __call__(self, raw: frozenset[int]) -> RawPage:
-        return self.source.read_raw(self.plan, raw, self.page.after, self.page.upto, self.limit)
 
 
 class PageWork(Struct, frozen=True):
@@ -66,7 +56,10 @@ class PageWork(Struct, frozen=True):
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         self.begin()
         started = time.monotonic()
-        copied = self.path.copy(self.entity, PageRead(self.source, self.entity.plan, page, self.limit))
+        rows = (page.after, page.upto, self.limit)
+        copied = self.path.copy(
+            self.entity, page, lambda raw: self.source.read_raw(self.entity.plan, raw, *rows)
+        )
         if copied.receipt.unwritten:
             return self._left_open(page, copied.receipt, started)
         receipt, findings = copied.receipt, copied.findings

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -137,7 +137,7 @@ class Copied:
     """The ticket of each row's last read."""
 
 
-def write_concurrently(refresh: Refresh, name: str, read: PageReading, only: Only) -> Copied:
+def write_concurrently(refresh: Refresh, name: str, read: RawRead, only: Only) -> Copied:
     """Read a page with its own ticket, and insert missing items (rules 2, 3 and 7)."""
     live = refresh.entities[name]
     entity, encoder = live.compiled, live.encoder
@@ -323,20 +323,15 @@ def _collision(item: EncodedItem, owner: str, reason: str) -> Finding:
 # condition).
 
 
-class PageReading(Protocol):
-    @property
-    def page(self) -> Page: ...
-
-    def __call__(self, raw: frozenset[int]) -> RawPage:
-        """Return the page, with the server's own text at the places `raw`."""
-
+RawRead: TypeAlias = Callable[[frozenset[int]], RawPage]
+"""Reads a page, with the server's own text at the places given."""
 
 NO_TICKET = 0
 """The ticket of items read while no other writer is at work: any ticket drawn later is higher."""
 
 
 class PagePath(Protocol):
-    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
+    def copy(self, entity: CompiledEntity, page: Page, read: RawRead) -> Copied:
         """Read a page and write its items. Called from many threads."""
 
 
@@ -379,7 +374,7 @@ class FastPath(Struct, frozen=True):
     memory: Memory | None
     remembered: frozenset[str]
 
-    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
+    def copy(self, entity: CompiledEntity, _: Page, read: RawRead) -> Copied:
         encoder = self.encoders[entity.name]
         page = encode_page(encoder, read(encoder.raw), NO_TICKET, self.clock())
         items, collisions = self.claims.sift(entity, page.items)
@@ -407,16 +402,16 @@ class ConditionalPath(Struct, frozen=True):
     open_findings: OpenFindings
     only: Mapping[str, Callable[[Page], Only]]
 
-    def copy(self, entity: CompiledEntity, read: PageReading) -> Copied:
+    def copy(self, entity: CompiledEntity, page: Page, read: RawRead) -> Copied:
         only = self.only.get(entity.name)
-        part = WHOLE if only is None else only(read.page)
-        page = write_concurrently(self.refresh, entity.name, read, part)
-        if not page.receipt.unwritten:
+        part = WHOLE if only is None else only(page)
+        copied = write_concurrently(self.refresh, entity.name, read, part)
+        if not copied.receipt.unwritten:
             # Relays' findings on rows that are fine now. Findings of this page belong to the run.
-            with_findings = {(finding.entity, finding.source_key) for finding in page.findings}
-            fine = {root: page.tickets[root] for root in page.tickets.keys() - with_findings}
+            with_findings = {(finding.entity, finding.source_key) for finding in copied.findings}
+            fine = {root: copied.tickets[root] for root in copied.tickets.keys() - with_findings}
             self.open_findings.settle(fine, [])
-        return page
+        return copied
 
 
 def _owned_by_other(item: EncodedItem, receipt: Receipt) -> Finding:

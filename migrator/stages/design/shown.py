@@ -31,12 +31,11 @@ from migrator.mapping.model.report import (
     Coverage,
     Curve,
     PatternReport,
+    Series,
     ShownCollection,
     ShownDifference,
     Span,
-    Timeline,
     View,
-    WorkSeries,
     WorkSpan,
 )
 from migrator.mapping.model.results import Hidden
@@ -243,7 +242,7 @@ class Windows(Struct, frozen=True):
                     counted[window.pattern, key].add(window.origin, count, self._ended_s(window))
         return counted
 
-    def timeline(self, begun_s: float) -> Timeline:
+    def timeline(self, begun_s: float) -> Series[Span]:
         """All windows, in at most 96 spans from the first comparison after `begun_s` until now."""
         first = min((window.begun_at for window in self.all), default=int(self.now_s))
         width_s = _width_s(max(first, begun_s), self.now_s)
@@ -255,9 +254,9 @@ class Windows(Struct, frozen=True):
                 same=window.same, transient=window.transient, different=window.different, errors=errors
             )
         if not counts:
-            return Timeline(width_s, ())
+            return Series(width_s, ())
         places = _places(counts, width_s, self.now_s)
-        return Timeline(width_s, tuple(Span(at, **counts[at]) for at in places))
+        return Series(width_s, tuple(Span(at, **counts[at]) for at in places))
 
     def _is_current(self, window: Window) -> bool:
         return window.answer == self.answers.get(window.pattern)
@@ -344,13 +343,13 @@ def _united(counts: Iterable[Mapping[_Label, int]]) -> dict[_Label, int]:
     return dict(united)
 
 
-def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> WorkSeries:
+def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> Series[WorkSpan]:
     """Work of processes after `begun_s`, in spans as wide as a timeline's.
 
     Minutes hold totals since a process's start; one from before `begun_s` gives only the starting value.
     """
     if not minutes:
-        return WorkSeries(MINUTE_S, ())
+        return Series(MINUTE_S, ())
     width_s = _width_s(max(float(minutes[0].begun_at), begun_s), now_s)
     spans: dict[int, WorkSpan] = {}
     before: dict[str, WorkMinute] = {}
@@ -368,8 +367,8 @@ def work_series(minutes: Sequence[WorkMinute], begun_s: float, now_s: float) -> 
             max(span.lag_s, minute.lag_s),
         )
     if not spans:
-        return WorkSeries(width_s, ())
-    return WorkSeries(width_s, tuple(spans.get(at, WorkSpan(at)) for at in _places(spans, width_s, now_s)))
+        return Series(width_s, ())
+    return Series(width_s, tuple(spans.get(at, WorkSpan(at)) for at in _places(spans, width_s, now_s)))
 
 
 def _width_s(begun_s: float, now_s: float) -> int:

@@ -266,7 +266,7 @@ class ReverseDaemon:
             raise Interrupted("stopped before all writes are in the source; the same command resumes")
 
     def _turn(self) -> tuple[int, float]:
-        records = self.reader.turn().records
+        records = self.reader.turn()
         checkpoints = self.shards.read(self.shards.stream())
         passed_at = passed_by_all(checkpoints)
         self.work.need_direct()

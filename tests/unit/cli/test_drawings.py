@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from migrator.cli.page import bars_of, columns_of, curves_of, ms_text
-from migrator.mapping.model.report import Curve, PhaseMove, Span, Timeline, WorkSeries, WorkSpan
+from migrator.mapping.model.report import Curve, PhaseMove, Series, Span, WorkSpan
 from tests.support_report import curve
 
 
 def test_bars_stand_on_the_line_and_differences_hang_below_it() -> None:
     drawn = bars_of(
-        Timeline(60, (Span(0, same=8, transient=2), Span(60), Span(120, same=5, different=1, errors=3)))
+        Series(60, (Span(0, same=8, transient=2), Span(60), Span(120, same=5, different=1, errors=3)))
     )
     assert (drawn.most, drawn.most_bad) == (10, 4)
     by_kind = {(bar.kind, bar.span.begun_at): bar for bar in drawn.bars}
@@ -24,12 +24,12 @@ def test_bars_stand_on_the_line_and_differences_hang_below_it() -> None:
     assert drawn.middle < different.y < errors.y
     assert errors.y + errors.height == pytest.approx(drawn.height)
     assert errors.height == pytest.approx(3 * different.height)
-    assert max(bar.x + bar.width for bar in drawn.bars) <= drawn.width == 30
+    assert max(bar.x + drawn.bar for bar in drawn.bars) <= drawn.width == 30
 
 
 def test_nothing_compared_is_drawn_as_nothing() -> None:
-    assert bars_of(Timeline(60, ())).bars == []
-    assert bars_of(Timeline(60, (Span(0), Span(60)))).bars == []
+    assert bars_of(Series(60, ())).bars == []
+    assert bars_of(Series(60, (Span(0), Span(60)))).bars == []
 
 
 def move(at: float) -> PhaseMove:
@@ -37,7 +37,7 @@ def move(at: float) -> PhaseMove:
 
 
 def test_each_chart_has_its_own_scale_and_moves_at_their_time() -> None:
-    work = WorkSeries(60, (WorkSpan(0, 100, 250.5, 0.0), WorkSpan(60), WorkSpan(120, 1, 1.0, 9.0)))
+    work = Series(60, (WorkSpan(0, 100, 250.5, 0.0), WorkSpan(60), WorkSpan(120, 1, 1.0, 9.0)))
     items, units, lag = columns_of(work, [move(90.0), move(-1.0), move(200.0)])
     assert [(one.name, one.most) for one in (items, units, lag)] == [
         ("items", 100),
@@ -54,8 +54,8 @@ def test_each_chart_has_its_own_scale_and_moves_at_their_time() -> None:
 
 
 def test_nothing_written_is_drawn_as_nothing() -> None:
-    assert columns_of(WorkSeries(60, ()), [move(0.0)]) == []
-    assert [one.columns for one in columns_of(WorkSeries(60, (WorkSpan(0),)), [])] == [[], [], []]
+    assert columns_of(Series(60, ()), [move(0.0)]) == []
+    assert [one.columns for one in columns_of(Series(60, (WorkSpan(0),)), [])] == [[], [], []]
 
 
 def test_curves_stay_inside_of_their_picture_and_rise() -> None:

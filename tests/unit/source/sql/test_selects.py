@@ -19,7 +19,6 @@ from migrator.source.reader import SqlSource, count_select, sums_select, without
 from migrator.source.sql.selects import (
     ColumnType,
     KeyRange,
-    KeySet,
     RootSelect,
     collection_select,
     root_select,
@@ -77,7 +76,7 @@ def test_a_composite_key_is_compared_as_one_row(dialect: str) -> None:
 def test_parameters_have_no_type_to_cast() -> None:
     statement = root_select(plan_of(BY_TEXT), KeyRange(("a",)))
     assert "::" not in sql_of(statement)
-    assert "::" not in sql_of(root_select(plan_of(BY_TEXT), KeySet((("a",), ("b",)))))
+    assert "::" not in sql_of(root_select(plan_of(BY_TEXT), (("a",), ("b",))))
 
 
 def test_joins_follow_each_other() -> None:
@@ -99,12 +98,12 @@ def test_one_table_may_be_joined_twice_and_to_itself() -> None:
 
 
 def test_keys_of_one_column_are_listed() -> None:
-    statement = root_select(plan_of(BY_TEXT, ["k"]), KeySet((("a",), ("b",))))
+    statement = root_select(plan_of(BY_TEXT, ["k"]), (("a",), ("b",)))
     assert 'WHERE root."k" IN (?, ?)' in sql_of(statement)
 
 
 def test_keys_of_several_columns_are_alternatives() -> None:
-    statement = root_select(plan_of(PAIR, ["a", "b"]), KeySet((("a", 1), ("b", 2))))
+    statement = root_select(plan_of(PAIR, ["a", "b"]), (("a", 1), ("b", 2)))
     assert pins.said(sql_of(statement))
 
 
@@ -193,7 +192,7 @@ def test_every_select_has_the_plans_conditions() -> None:
     lines = list_of("lines", LINE, LINES, ["product"])
     statements = [
         root_select(plan, KeyRange()),
-        root_select(plan, KeySet(((1,),))),
+        root_select(plan, ((1,),)),
         collection_select(plan, lines, KeyRange()),
         RootSelect(plan).bound(KeyRange(), 5),
         without_key_select(plan),
@@ -228,7 +227,7 @@ def test_kept_select_gives_the_statement_of_each_range_and_set() -> None:
     kept = RootSelect(plan)
     for rows in (
         KeyRange(("a", 1), None),
-        KeySet((("a", 1), ("b", 2))),
+        (("a", 1), ("b", 2)),
         KeyRange(),
         KeyRange(("a", 1), ("b", 2)),
     ):
@@ -350,7 +349,7 @@ def test_an_enum_in_a_key_is_ordered_as_it_is_compared(declared: str) -> None:
     assert mysql_sql_of(RootSelect(plan).bound(KeyRange(("a",)), 5)).startswith(
         "SELECT (concat(root.`k`)) AS anon_1 FROM `t` AS root WHERE (concat(root.`k`)) > ? ORDER BY (concat(root.`k`))"
     )
-    assert "WHERE root.`k` IN (?)" in mysql_sql_of(root_select(plan, KeySet((("a",),))))
+    assert "WHERE root.`k` IN (?)" in mysql_sql_of(root_select(plan, (("a",),)))
 
 
 AS_TEXT = "(CAST(? AS TEXT))"

@@ -15,7 +15,7 @@ from migrator.runtime.errors import StoppedError
 from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath
 from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource
-from tests.support_fence import PageOf
+from tests.support_fence import page_of
 from tests.unit.stages.core.live_world import SCHEMA, Shop
 
 NAMED = """
@@ -35,7 +35,7 @@ def shop_with(prepare: Callable[[Shop], None]) -> Shop:
 
 def copied(shop: Shop, path: PagePath, name: str) -> Copied:
     entity = shop.refresh.entities[name].compiled
-    return path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
+    return path.copy(entity, *page_of(lambda: shop.source.read_page(entity.plan, None, None)))
 
 
 def new_rows(shop: Shop) -> None:

@@ -17,7 +17,7 @@ from migrator.stages.backfill.write import ConditionalPath, Copied, only_changed
 from migrator.stages.live.relay import live_entities
 from tests.fakes.source import MemorySource
 from tests.golden.heart import check
-from tests.support_fence import PageOf
+from tests.support_fence import page_of
 from tests.unit.stages.core.live_world import HEAD, MAPPING, SCHEMA, Shop
 
 ATOMIC = """
@@ -71,7 +71,7 @@ class Revised:
         only = only_changed(found["users"], live.together, former, source, is_first=is_first)
         path = ConditionalPath(self.refresh, self.shop.open_findings, {"users": only})
 
-        return path.copy(live.compiled, PageOf(lambda: source.read_page(live.compiled.plan, None, None)))
+        return path.copy(live.compiled, *page_of(lambda: source.read_page(live.compiled.plan, None, None)))
 
     def written(self) -> dict[ItemKey, Item]:
         """What the page wrote, by its ticket."""

@@ -109,7 +109,7 @@ class World:
         self.fake.advance(LEASE_S + 1)
         with self.reader(owner) as reader:
             for _ in range(turns):
-                if not reader.turn().records and not self.is_behind():
+                if not reader.turn() and not self.is_behind():
                     return
         raise AssertionError("it never came to an end")
 

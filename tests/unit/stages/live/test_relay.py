@@ -15,7 +15,7 @@ from migrator.stages.live.relay import Ahead
 from tests import pins
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.store import FakeStore
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 from tests.unit.stages.core.live_world import Shop
 
 
@@ -355,7 +355,7 @@ def test_conditional_backfill_closes_fixed_findings_only() -> None:
     shop.rows["users"][0]["name"] = "Ann"
     named = next(one for one in shop.checked.entities if one.name == "named")
     path = ConditionalPath(shop.refresh, shop.open_findings, {})
-    path.copy(named, PageOf(lambda: shop.source.read_page(named.plan, None, None)))
+    path.copy(named, *page_of(lambda: shop.source.read_page(named.plan, None, None)))
     assert shop.open_findings.roots() == [("named", "[2]")]
 
 

@@ -14,7 +14,7 @@ from migrator.stages.backfill.write import WHOLE, write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests import pins
 from tests.fakes.store import FakeStore
-from tests.support_fence import PageOf, no_fence
+from tests.support_fence import no_fence, page_of
 from tests.support_items import put_items
 from tests.unit.stages.core.live_world import Shop
 
@@ -167,7 +167,7 @@ def test_page_writes_a_row_in_one_request_and_deletes_old_items(shop: Atomic) ->
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, name="Bea", email="b@x")
     plan = shop.refresh.entities["users"].compiled.plan
-    read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    _, read = page_of(lambda: shop.source.read_page(plan, None, None))
     before = shop.tickets.highest()
     beside = write_concurrently(shop.refresh, "users", read, WHOLE)
     assert shop.noted.requests == [3]
@@ -179,7 +179,7 @@ def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
     for number in range(3):
         shop.change("users", number, name="Ann", email=f"{number}@x")
     plan = shop.refresh.entities["users"].compiled.plan
-    read = PageOf(lambda: shop.source.read_page(plan, None, None))
+    _, read = page_of(lambda: shop.source.read_page(plan, None, None))
     before = shop.tickets.highest()
     beside = write_concurrently(shop.refresh, "users", read, WHOLE)
     assert (shop.noted.requests, len(beside.written)) == ([2, 2, 2], 6)

@@ -37,12 +37,8 @@ EPOCH_S = 946_684_800
 
 
 class Begin(Struct, frozen=True):
-    """`commit_lsn`: of the commit record.
-    `at`: commit time, seconds since 1970.
-    `xid`: without its epoch.
-    """
+    """`at`: commit time, seconds since 1970. `xid`: without its epoch."""
 
-    commit_lsn: int
     at: float
     xid: int
 
@@ -78,8 +74,6 @@ class Truncate(Struct, frozen=True):
 
 class Emitted(Struct, frozen=True):
     prefix: str
-    is_transactional: bool
-    lsn: int
 
 
 Message: TypeAlias = Begin | Commit | Relation | RowChange | Truncate | Emitted
@@ -137,8 +131,8 @@ _SIZE = struct.Struct(">i")
 
 
 def _begin(buffer: _Buffer) -> Begin:
-    lsn, at = buffer.take(_INT64), buffer.take(_TIME)
-    return Begin(lsn, EPOCH_S + at / 1_000_000, buffer.take(_INT32))
+    buffer.take(_INT64)
+    return Begin(EPOCH_S + buffer.take(_TIME) / 1_000_000, buffer.take(_INT32))
 
 
 def _commit(buffer: _Buffer) -> Commit:
@@ -210,9 +204,11 @@ def _truncate(buffer: _Buffer) -> Truncate:
 
 
 def _emitted(buffer: _Buffer) -> Emitted:
-    flags, lsn, prefix = buffer.take(_INT8), buffer.take(_INT64), buffer.text()
+    buffer.take(_INT8)
+    buffer.take(_INT64)
+    prefix = buffer.text()
     buffer.raw(buffer.take(_SIZE))
-    return Emitted(prefix, bool(flags & 1), lsn)
+    return Emitted(prefix)
 
 
 def _expect(part: bytes, *expected: bytes) -> None:
